@@ -15,7 +15,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-wires check fix conformance bench bench-quick bench-guard clean
+.PHONY: help setup demo test test-wires check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-wires: setup ## Run the integration tests on the lean wire, then on that of
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
 	PLAIT_WIRE=sdk $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
 
+soak-stdio: setup ## End the reasoning server on stdio a thousand times by the end of its input
+	SHUTDOWNS=1000 $(BIN)/pytest -q -n 0 -s tests/integration/reasoning/test_stdio.py -k end_of_input_ends
+
 fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -46,6 +49,12 @@ fix: setup ## Format the code and fix what the linter can fix
 conformance: setup ## Run the official MCP conformance suites, client and server
 	$(BIN)/python scripts/conformance.py
 	$(BIN)/python scripts/conformance_server.py
+
+soak: setup ## Call servers on every transport under a fault a second (SECONDS=120 SEED=)
+	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+fuzz: setup ## Send mutated messages on every transport, and keep what finds something (SECONDS=60 SEED=)
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Compare speed with other MCP clients, each in its own environment (under an hour)
 	$(BIN)/python -m benchmarks.compare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 try:
@@ -35,6 +36,17 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def make_private(descriptor: int) -> None:
+    """Take the permissions of others from an open file, which may have been there before.
+
+    Raises:
+        OSError: The file belongs to somebody else.
+    """
+    mode = os.fstat(descriptor).st_mode
+    if os.name == "posix" and stat.S_ISREG(mode) and mode & 0o077:
+        os.fchmod(descriptor, mode & 0o700)
 
 
 def try_lock(descriptor: int) -> bool:

@@ -31,7 +31,7 @@ def lazy_exports(
         try:
             value: object = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
-            raise _missing_extra(f"{package}.{name}", error) from error
+            raise missing_extra(f"{package}.{name}", error) from error
         setattr(sys.modules[package], name, value)
         return value
 
@@ -55,6 +55,8 @@ _EXTRAS = {
     "langchain": "langchain",
     "langchain_core": "langchain",
     "langgraph": "langchain",
+    "langchain_anthropic": "models",
+    "langchain_openai": "models",
     "anthropic": "anthropic",
     "claude_agent_sdk": "claude",
     "sqlalchemy": "reasoning",
@@ -67,7 +69,8 @@ _EXTRAS = {
 """The extra that installs a library."""
 
 
-def _missing_extra(name: str, error: ModuleNotFoundError) -> ImportError:
+def missing_extra(name: str, error: ModuleNotFoundError) -> ImportError:
+    """Return the error that says how to install what is missing, if an extra of plait has it."""
     extra = _EXTRAS.get((error.name or "").partition(".")[0])
     if extra is None:
         return error

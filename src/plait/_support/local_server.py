@@ -6,9 +6,12 @@ import socket
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
-from starlette.types import ASGIApp, Message, Receive
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _START_SECONDS = 30.0
 
@@ -27,6 +30,36 @@ def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+class LocalHostsOnly:
+    """Refuses requests that a web page sends to this machine under a name of its own.
+
+    Such a page may have its name resolve to this machine (DNS rebinding); the browser then sends
+    that name as `Host`, and its origin as `Origin`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on requests to this machine, and everything that is no HTTP request."""
+        if scope["type"] in {"http", "websocket"}:
+            headers = Headers(scope=scope)
+            named = [f"//{headers.get('host', '')}", *headers.getlist("origin")]
+            if not all(_is_here(address) for address in named):
+                refusal = PlainTextResponse("this server is for programs of this machine", 403)
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _is_here(address: str) -> bool:
+    try:
+        host = urlsplit(address).hostname
+    except ValueError:
+        return False
+    return host in {"127.0.0.1", "localhost", "::1"}
 
 
 async def buffer_body(receive: Receive) -> tuple[bytes, Receive]:

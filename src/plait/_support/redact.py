@@ -17,6 +17,10 @@ HIDDEN = "***"
 _SHORTEST_SECRET = 4
 """Shorter values would blank out ordinary words."""
 
+_SHORTEST_ANY_CASE = 8
+"""Longer values are found in any case: shorter ones could be ordinary words."""
+_ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
 _LOOKS_RANDOM = r"(?-i:(?=\S*[0-9=])|(?=\S*[._~+/-]\w)|(?=\S*[a-z][A-Z])|(?=\S{20}))"
 """Distinguishes a token from a word: a digit or symbol, a capital inside, its length."""
 
@@ -45,7 +49,8 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
         _NAMES,
         re.compile(
             # Possessive: backtracking in long words would take minutes.
-            r"(?i)(?<![\w-])((?=[\w-]*?"
+            # A progress token is a number that the client counts.
+            r"(?i)(?<![\w-])(?!progress_?token\b)((?=[\w-]*?"
             r"(?:api[_-]?key|secret|password|passwd|token|credential|authorization))[\w-]++)"
             r"(\\?[\"']?\s*[:=]\s*\\?[\"']?)(?!\s|bearer |basic |token |digest )([^\s\"'\\,;&]{4,})"
         ),
@@ -67,15 +72,22 @@ class Redactor:
 
     @cached_property
     def _secrets(self) -> list[str]:
-        """All encoded forms of the values, computed on first use."""
+        """All encoded forms of the values, computed on first use; long ones in lower case."""
         every = {text for one in self._known for text in encoded_forms(one)}
+        folded = {_lower(text) if len(text) >= _SHORTEST_ANY_CASE else text for text in every}
         # Longest first, so that a secret inside another leaves no remainder.
-        return sorted(filter(_is_long_enough, every), key=len, reverse=True)
+        return sorted(filter(_is_long_enough, folded), key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
         """Return the text without its secrets."""
+        lower = _lower(text)
         for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
+            if len(secret) < _SHORTEST_ANY_CASE:
+                if secret in text:
+                    text = text.replace(secret, HIDDEN)
+                    lower = _lower(text)
+            elif secret in lower:
+                text, lower = _without(secret, text, lower)
         folded = text.casefold()
         for words, pattern, replacement in _PATTERNS:
             if any(word in folded for word in words):
@@ -89,6 +101,22 @@ class Redactor:
     def excerpt(self, text: str, limit: int = 200) -> str:
         """Return one short, safe line of the text, fit for an error message."""
         return one_line(self(text), limit)
+
+
+def _without(secret: str, text: str, lower: str) -> tuple[str, str]:
+    """Replace a secret, found in the text in lower case, in both."""
+    parts: list[str] = []
+    start = 0
+    while (found := lower.find(secret, start)) >= 0:
+        parts += [text[start:found], HIDDEN]
+        start = found + len(secret)
+    return "".join([*parts, text[start:]]), lower.replace(secret, HIDDEN)
+
+
+def _lower(text: str) -> str:
+    """Return a text of the same length in lower case."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else text.translate(_ASCII_LOWER)
 
 
 def _is_long_enough(secret: str) -> bool:
@@ -140,7 +168,7 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
 
 
 def encoded_forms(value: str) -> frozenset[str]:
-    """Return the value and its forms in JSON, a URL, HTML, a `repr` or base64."""
+    """Return the value and its forms in JSON, a URL, HTML, a `repr`, hex or base64, also twice."""
     found = {value, value.strip()}
     if len(value) < _SHORTEST_ENCODED:
         return frozenset(found)
@@ -148,7 +176,11 @@ def encoded_forms(value: str) -> frozenset[str]:
     plain = {*found, quote(value, safe="")}
     for _ in range(2):  # twice: JSON is often quoted inside JSON
         found.update(quoted(text) for text in tuple(found) for quoted in _QUOTINGS)
-    found.update(part for text in plain for part in _encoded(text))
+    for text in plain:
+        found.add(text.encode("utf-8", "surrogatepass").hex())
+        once = set(_encoded(text))
+        found.update(once)
+        found.update(part for inner in once for part in _encoded(inner))
     return frozenset(found)
 
 

@@ -1,21 +1,25 @@
 """Sanitizes text of servers: invisible characters, text direction and terminal controls.
 
-Invisible characters are removed: zero-width characters, tags, runs of variation selectors. Active
-ones are escaped: control characters, direction overrides, lone surrogates. Joiners, marks and
-selectors are kept where scripts and emoji need them.
+Invisible characters are removed: zero-width characters, tags, rows of marks of direction, variation
+selectors on characters without variants. Active ones are escaped: control characters, direction
+overrides, lone surrogates. Joiners, marks and selectors are kept where scripts and emoji need them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
+from functools import partial
 
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _HALVES = r"\ud800-\udfff\ufffe\uffff"
 _DIRECTIONS = r"\u202a-\u202e\u2066-\u2069"
 _SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _JOINERS = r"\u200c\u200d"
+_MARKS = r"\u200e\u200f"
+"""Marks of direction; a single one has a use, a row of them can spell anything."""
 _UNSEEN = (
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f"
     r"\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -23,25 +27,33 @@ _UNSEEN = (
 )
 
 _SUSPECT = re.compile(f"[{_CONTROLS}{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
+_SUSPECT_OR_ROW = re.compile(f"{_SUSPECT.pattern}|[{_MARKS}]{{2,}}")
+_SUSPECT_OR_MARK = re.compile(f"{_SUSPECT.pattern}|[{_MARKS}]")
+_VISIBLE = re.compile(f"[^{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}{_MARKS}\n]")
 _ASCII_CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r"))
-_PRINTABLE_SUSPECTS = (
-    b"\xcd\x8f",
-    b"\xe1\x85",
-    b"\xe1\x9e",
-    b"\xe1\xa0",
-    b"\xe3\x85\xa4",
-    b"\xef\xb8",
-    b"\xef\xbe\xa0",
-    b"\xf3\xa0",
-)
+_PLAIN_ASCII = bytes(set(range(128)) - set(_ASCII_CONTROLS))
 _ESCAPED = re.compile(r"\\[ubf]")
-_SUSPECT_BYTES = re.compile(
-    rb"\xc2[\x80-\x9f\xad]|\xcd\x8f|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])"
-    rb"|\xe2(?:\x80[\x8b-\x8d\xaa-\xae]|\x81[\xa0-\xaf])|\xe3\x85\xa4|\xed[\xa0-\xbf]"
-    rb"|\xef(?:\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb\xbe\xbf])"
-    rb"|\xf0(?:\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba])|\xf3\xa0"
-)
-"""Those of them that are not ASCII, in UTF-8."""
+_SUSPECT_BYTES = {
+    first: re.compile(b"%b(?=%b)" % (first, rest))
+    for first, rest in {
+        b"\xc2": rb"[\x80-\x9f\xad]",
+        b"\xcd": rb"\x8f",
+        b"\xe1": rb"\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f]",
+        b"\xe2": (
+            rb"\x80[\x8b-\x8d\xaa-\xae]|\x81[\xa0-\xaf]"
+            rb"|\x80[\x8e\x8f]\xe2\x80[\x8e\x8f]"  # a row of marks
+        ),
+        b"\xe3": rb"\x85\xa4",
+        b"\xed": rb"[\xa0-\xbf]",
+        b"\xef": rb"\xb8[\x80-\x8f]|\xbb\xbf|\xbe\xa0|\xbf[\xb0-\xbb\xbe\xbf]",
+        b"\xf0": rb"\x9b\xb2[\xa0-\xa3]|\x9d\x85[\xb3-\xba]",
+        b"\xf3": rb"\xa0",
+    }.items()
+}
+"""Those of them that are not ASCII, in UTF-8, by their first byte.
+
+One pattern for all of them would take ten times as long: a search for one byte is very fast.
+"""
 _SHORT_ESCAPES = re.compile(rb"\\[bf]")
 _ESCAPES = re.compile(rb"\\u[0-9a-fA-F]{4}")
 _ON_TERMINALS = re.compile(f"[{_CONTROLS}\r{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
@@ -61,6 +73,7 @@ _PIECE = re.compile(
     f"|(?P<unseen>[{_UNSEEN}]+)"
     f"|(?P<joiner>[{_JOINERS}]+)"
     f"|(?P<selector>[{_SELECTORS}]+)"
+    f"|(?P<marks>[{_MARKS}]{{2,}})"
 )
 
 _OPENING = {
@@ -71,28 +84,45 @@ _OPENING = {
 
 _OVERRIDES = frozenset("\u202d\u202e")
 _KEYCAPS = frozenset("0123456789#*")
+_MOST_PASSES = 8
+"""What is taken out can bring together what was apart; texts that go on so lose all of it."""
+_STYLES = frozenset("\ufe0e\ufe0f")
+"""Emoji as text, and as picture."""
+_STYLED = frozenset({"So", "Sm", "Po", "Pd"})
+"""The categories of emoji; one more is the letter U+2139."""
+_VARIED = frozenset("\ufe00\ufe01\ufe02")
+_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_WITH_VARIANTS = re.compile("[\u1000-\u109f\ua840-\ua877\uaa60-\uaa7f]")
+"""Letters of Myanmar and Phags-pa."""
 
 
 def sanitize_text(text: str) -> str:
     """Return the text as it can be shown to a model; most texts are returned unchanged."""
-    if not may_need_sanitizing(text) or _SUSPECT.search(text) is None:
+    if not may_need_sanitizing(text):
         return text
-    kept_directions = frozenset(_balanced(text))
-    return _PIECE.sub(lambda found: _replacement(found, kept_directions), text)
+    for _ in range(_MOST_PASSES):
+        if _SUSPECT_OR_ROW.search(text) is None:
+            return text
+        kept_directions = frozenset(_balanced(text))
+        replaced = partial(_replacement, kept_directions=kept_directions)
+        before, text = text, _PIECE.sub(replaced, text)
+        if text == before:
+            return text
+    return _SUSPECT_OR_ROW.sub("", text)
 
 
 def may_need_sanitizing(text: str) -> bool:
-    """Return false, fast, for a text that is surely clean; true means perhaps.
+    """Return false, fast, for a text that is surely clean; true means perhaps."""
+    data = text.encode("utf-8", "surrogatepass")
+    if not text.isascii():
+        data = data.translate(None, _PLAIN_ASCII)
+        if _has_suspect_bytes(data):
+            return True
+    return len(data.translate(None, _ASCII_CONTROLS)) != len(data)
 
-    Most suspect characters are not printable; the others have these beginnings in UTF-8.
-    """
-    if text.isascii():
-        data = text.encode()
-        return len(data.translate(None, _ASCII_CONTROLS)) != len(data)
-    if not text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable():
-        return True
-    data = text.encode()
-    return any(beginning in data for beginning in _PRINTABLE_SUSPECTS)
+
+def _has_suspect_bytes(data: bytes) -> bool:
+    return any(first in data and pattern.search(data) for first, pattern in _SUSPECT_BYTES.items())
 
 
 def is_clean_json(value: object) -> bool:
@@ -102,24 +132,24 @@ def is_clean_json(value: object) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     # JSON writes control characters as escapes.
-    return _SUSPECT.search(text) is None and _ESCAPED.search(text) is None
+    return _SUSPECT_OR_ROW.search(text) is None and _ESCAPED.search(text) is None
 
 
 def is_clean_body(body: bytes) -> bool:
     """Return quickly whether the texts of valid JSON in UTF-8 surely need no sanitizing."""
-    if b"\x7f" in body or (not body.isascii() and _SUSPECT_BYTES.search(body)):
+    if b"\x7f" in body or (not body.isascii() and _has_suspect_bytes(body)):
         return False
     if b"\\" not in body:
         return True
     if _SHORT_ESCAPES.search(body):
         return False
     escapes = b"".join(_ESCAPES.findall(body))
-    return _SUSPECT.search(json.loads(b'"%b"' % escapes)) is None
+    return _SUSPECT_OR_MARK.search(json.loads(b'"%b"' % escapes)) is None
 
 
 def escaped(text: str) -> str:
     """Escape all suspect characters as in JSON; nothing is removed."""
-    return _SUSPECT.sub(lambda found: _escape(found[0]), text)
+    return _SUSPECT_OR_ROW.sub(lambda found: "".join(map(_escape, found[0])), text)
 
 
 def sanitize_for_terminal(text: str) -> str:
@@ -160,21 +190,38 @@ def _belongs(found: re.Match[str], characters: str) -> bool:
         is_base = re.match(f"[{_SELECTORS}]", before) or _SUSPECT.match(before) is None
         joins = bool(after) and not after.isascii() and _SUSPECT.match(after) is None
         return bool(is_base) and not before.isascii() and joins
-    return _SUSPECT.match(before) is None and (not before.isascii() or before in _KEYCAPS)
+    return _takes_selector(before, characters)
+
+
+def _takes_selector(base: str, selector: str) -> bool:
+    """Return whether Unicode has variants of a character; on any other, selectors hide text."""
+    if selector in _STYLES:
+        is_styled = not base.isascii() and unicodedata.category(base) in _STYLED
+        return is_styled or base in _KEYCAPS or base == "\u2139"
+    if selector in _VARIED:
+        is_symbol = not base.isascii() and unicodedata.category(base) in {"Sm", "Po"}
+        return is_symbol or bool(_HAN.match(base) or _WITH_VARIANTS.match(base))
+    return selector >= "\U000e0100" and _HAN.match(base) is not None
 
 
 def _balanced(text: str) -> Iterator[int]:
-    """Yield the positions of direction marks that are balanced in a line and override nothing."""
-    open_now: list[tuple[str, int]] = []
+    """Yield the positions of direction marks that are balanced in a line and override nothing.
+
+    A pair with nothing to see in it is not among them.
+    """
+    open_now: list[tuple[str, int, int]] = []
+    filled, end = 0, 0
     for found in re.finditer(f"[{_DIRECTIONS}\n]", text):
         character = found[0]
+        filled += _VISIBLE.search(text, end, found.start()) is not None
+        end = found.end()
         if character == "\n":
             open_now.clear()
         elif character in _OPENING:
-            open_now.append((character, found.start()))
+            open_now.append((character, found.start(), filled))
         elif open_now and _OPENING[open_now[-1][0]] == character:
-            opened, start = open_now.pop()
-            if opened not in _OVERRIDES:
+            opened, start, filled_before = open_now.pop()
+            if opened not in _OVERRIDES and filled > filled_before:
                 yield from (start, found.start())
 
 

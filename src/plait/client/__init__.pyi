@@ -26,6 +26,7 @@ from plait.client.catalog.schemas import schema_from_parameters as schema_from_p
 from plait.client.catalog.schemas import to_json_schema as to_json_schema
 from plait.client.catalog.tool import Tool as Tool
 from plait.client.config.budgets import CallBudget as CallBudget
+from plait.client.config.budgets import IncomingLimits as IncomingLimits
 from plait.client.config.budgets import Limit as Limit
 from plait.client.config.budgets import ResultBudget as ResultBudget
 from plait.client.config.deferral import Deferral as Deferral
@@ -56,3 +57,5 @@ from plait.client.transports.auth.stores import FileTokenStore as FileTokenStore
 from plait.client.transports.auth.stores import KeyringTokenStore as KeyringTokenStore
 from plait.client.transports.auth.stores import MemoryTokenStore as MemoryTokenStore
 from plait.client.transports.auth.stores import TokenStore as TokenStore
+from plait.client.transports.tape import Tape as Tape
+from plait.client.transports.tape import TapeFault as TapeFault

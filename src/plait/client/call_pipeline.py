@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -204,6 +204,19 @@ class CallPipeline:
         self.check_server(call.server)
         runtime = await self._lifecycle.open()
         return await runtime.executor.run(call)
+
+    async def run_local(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        function: Callable[[ToolCall], Awaitable[ToolResult]],
+        *,
+        reader: str = READ_MORE,
+    ) -> ToolResult:
+        """Call a function of the program: permitted, counted and bounded as calls of servers."""
+        runtime = await self._lifecycle.open()
+        result = await runtime.executor.run_local(call, tool, function)
+        return await self.bounded(result, call, reader=reader)
 
     async def decide(self, call: ToolCall) -> PolicyDecision:
         """Return the policy's decision about a call, without making it or asking for approval."""

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import mcp_types as types
 from pydantic import FileUrl
 
+from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait._version import __version__
 from plait.client.calls.approval import OnApproval, PolicyCheck
@@ -32,6 +33,7 @@ from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of
 from plait.client.connections.pool import unknown_server
 from plait.client.connections.session_options import SessionOptions
+from plait.client.transports.tape import Tape, tape_from
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from plait.client.calls.tool_call import OnAnyProgress, OnLog, OnNotification
     from plait.client.catalog.deferral import TokenCounter
     from plait.client.catalog.tool import Tool
-    from plait.client.config.budgets import CallBudget, Limit, ResultBudget
+    from plait.client.config.budgets import CallBudget, IncomingLimits, Limit, ResultBudget
     from plait.client.config.deferral import Deferral
     from plait.client.config.policy import PolicySource
     from plait.traces.observer import Observer
@@ -113,6 +115,8 @@ class ClientOptions(TypedDict, total=False):
     """Cache results of read-only tools; numbers are seconds in both spellings."""
     result_budget: int | str | Mapping[str, Any] | Limit | ResultBudget | None
     """How large results may be; larger ones are shortened."""
+    limits: Mapping[str, Any] | IncomingLimits | None
+    """What a server may send at most."""
     token_counter: TokenCounter | None
     """Counts tokens for budgets and deferred tools."""
     call_budget: int | Mapping[str, Any] | CallBudget | None
@@ -147,6 +151,10 @@ class ClientOptions(TypedDict, total=False):
     """Folders that servers may see."""
     observers: Sequence[Observer] | None
     """Observe the start and end of every attempt of every call."""
+    record: str | os.PathLike[str] | Tape | None
+    """Record the traffic with all servers in this file."""
+    replay: str | os.PathLike[str] | Tape | None
+    """Play the traffic recorded in this file; no server is contacted."""
 
 
 class ToolboxOptions(ClientOptions, total=False):
@@ -177,6 +185,7 @@ def identity_from(options: Mapping[str, Any], *, receives_logs: bool) -> Session
         # Modern servers send no log messages unless a level is set.
         log_level=options.get("log_level") or ("debug" if receives_logs else None),
         on_roots=None if roots is None else roots_callback(roots),
+        tape=tape_from(options.get("record"), options.get("replay")),
     )
 
 
@@ -241,6 +250,7 @@ def call_settings_from(
         before_fallback=options.get("before_fallback"),
         result_caching=ResultCaching.of(options.get("result_cache")),
         call_budget=options.get("call_budget"),
+        tool_seconds=options.get("tool_timeouts") or {},
         observers=tuple(options.get("observers") or ()),
         on_progress=options.get("on_progress"),
         policy_check=PolicyCheck(options.get("policy"), options.get("on_approval")),
@@ -273,9 +283,7 @@ def _ttl(cache: object) -> float | None:
         return None
     if cache is False:
         return 0.0
-    if isinstance(cache, int | float) and cache >= 0:
-        return float(cache)
-    raise ConfigError("cache takes True, False, or the seconds for which a list of tools is cached")
+    return checked_seconds(cache, "cache (True, False, or seconds)", may_be_zero=True)
 
 
 def roots_callback(roots: Roots) -> ListRootsFnT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -173,7 +174,12 @@ class Runtime:
         self._sampling = None if sampling is None else SamplingRequests(sampling, router)
         self._server_sampling = {name: server.sampling for name, server in servers.items()}
         shared = {name: without_run(server) for name, server in servers.items()}
-        self.pool = ConnectionPool(shared, self._session_options, on_opened=self._session_opened)
+        self.pool = ConnectionPool(
+            shared,
+            self._session_options,
+            on_opened=self._session_opened,
+            observers=() if call_settings is None else call_settings.observers,
+        )
         self.subscriptions = Subscriptions(self.pool)
         self._notifications = NotificationDispatcher(
             callbacks or ServerCallbacks(),
@@ -282,8 +288,9 @@ class Runtime:
 
     async def set_logging_level(self, servers: Iterable[str], level: types.LoggingLevel) -> None:
         """Request log messages from this level on; modern servers get the level with each call."""
-        self.executor.log_level = level
         for name in servers:
+            self.pool.set_log_level(name, level)
+            self.executor.log_levels[name] = level
             session = await self.pool[name].keeper.wait_for_session()
             if not is_modern(session.client):
                 await self.request(name, partial(set_log_level, level=level), "logging/setLevel")
@@ -299,7 +306,8 @@ class Runtime:
 
     def _session_options(self, server: str) -> SessionOptions:
         """Return the identity and the callbacks that a session with a server has."""
-        options = replace(self._identity, on_log=partial(self._logged, server))
+        options = replace(self._identity)
+        options.on_log = partial(self._logged, server, options)
         # Late: the pool is built before the dispatcher.
         options.on_message = lambda message: self._notifications.message(server, message)
         options.on_notification = lambda method, params: self._notifications.raw(
@@ -331,9 +339,11 @@ class Runtime:
         answer = await self.executor.router.answer_elicitation(context, params, default)
         return with_schema_defaults(params, answer)
 
-    async def _logged(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
+    async def _logged(
+        self, server: str, source: object, params: types.LoggingMessageNotificationParams
+    ) -> None:
         """Route a log message to the call it belongs to, or to the client's callback."""
-        if not self.executor.router.dispatch_log(server, params):
+        if not self.executor.router.dispatch_log(server, source, params):
             self._notifications.notify("on_message", server, params)
 
     def _session_opened(self, session: Session) -> None:
@@ -355,11 +365,22 @@ class Lifecycle:
         """
         show_debug_log()
         self._build = build
-        self.bridge = LoopBridge()
-        self.runtime = build(self.bridge)
         self._closed = False
+        self._start()
+        _lifecycles.add(self)
+
+    def _start(self) -> None:
+        self.bridge = LoopBridge()
+        self.runtime = self._build(self.bridge)
         # Ends the child processes of a client that is dropped without `close`.
         self._finalizer = weakref.finalize(self, self.bridge.stop)
+
+    def begin_in_fork(self) -> None:
+        """Open connections of its own in a process that was forked from the one that had them."""
+        self._finalizer.detach()
+        # Kept for good: the objects would close what belongs to the other process.
+        _inherited.append((self.bridge, self.runtime))
+        self._start()
 
     async def use_current_loop(self) -> None:
         """Move the connections to the running loop, closing those that are open elsewhere."""
@@ -379,11 +400,19 @@ class Lifecycle:
     def close(self) -> None:
         """Blocking form of `aclose`."""
         self._closed = True
-        if self.bridge.started:
-            self.bridge.run_blocking(self.runtime.pool.close)
-            self.bridge.stop()
+        if not self.bridge.started:
+            return
+        if (loop := self.bridge.stopped_loop()) is not None:
+            if not loop.is_closed():
+                loop.run_until_complete(self.runtime.pool.close())
+            return  # what ends a loop has ended its tasks, and with them the connections
+        self.bridge.run_blocking(self.runtime.pool.close)
+        self.bridge.stop()
 
     async def _shut_down(self) -> None:
+        if self.bridge.stopped_loop() is not None:
+            await asyncio.to_thread(self.close)
+            return
         await self.bridge.run(self.runtime.pool.close)
         await self.bridge.astop()
 
@@ -416,6 +445,20 @@ class Lifecycle:
         """Run a coroutine function in the owning loop, and block until it is done."""
         self.check_open()
         return self.bridge.run_blocking(work, *args, **kwargs)
+
+
+_lifecycles: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
+_inherited: list[object] = []
+
+
+def _begin_in_fork() -> None:
+    for lifecycle in tuple(_lifecycles):
+        lifecycle.begin_in_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # The thread of the connections does not exist in the new process: calls would wait for ever.
+    os.register_at_fork(after_in_child=_begin_in_fork)
 
 
 class ConnectionOwner:

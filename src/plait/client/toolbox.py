@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import mcp_types as types
 
+from plait._support.durations import checked_limit
 from plait._support.gather import resolve
 from plait.client.call_pipeline import CallPipeline, Run, run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
@@ -25,7 +26,6 @@ from plait.client.config.read import (
     ConfigSource,
     read_config,
     read_options,
-    seconds_from,
 )
 from plait.client.config.servers import server_with_defaults
 from plait.client.connections import operations
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.catalog import DiscoveredTools
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
+    from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
 
 logger = logging.getLogger("plait.client.calls")
@@ -83,19 +84,20 @@ class Toolbox(ConnectionOwner):
         if unused := ", ".join(sorted(self._options.keys() - CLIENT_OPTIONS)):
             logger.warning("Toolbox ignores these options: %s", unused)
         check_fallbacks(self._options, self.config.servers)
+        callbacks = ServerCallbacks.of(self._options, log_callback)
+        identity = identity_from(self._options, receives_logs=callbacks.on_message is not None)
+        self._plays_tape = identity.tape is not None and not identity.tape.records
         self._servers = {
-            name: server_with_defaults(server, self._options)
-            for name, server in self.config.servers.items()
+            name: self._completed(server) for name, server in self.config.servers.items()
         }
         self._reported: set[str] = set()
         counter = self._options.get("token_counter")
         self.deferral = DeferralPlan(self._options.get("defer"), self._servers, counter=counter)
-        callbacks = ServerCallbacks.of(self._options, log_callback)
         call_settings = call_settings_from(self._options, self.config.default_tool_timeout)
         build_runtime = partial(
             Runtime,
             self._servers,
-            identity=identity_from(self._options, receives_logs=callbacks.on_message is not None),
+            identity=identity,
             on_elicitation=elicitation_callbacks,
             callbacks=callbacks,
             catalog_options=replace(
@@ -117,6 +119,11 @@ class Toolbox(ConnectionOwner):
         )
         """The steps of a tool call, for adapters that put their own code between them."""
 
+    def _completed(self, server: ServerConfig) -> ServerConfig:
+        """Return a server with the client's options; one on a tape needs no variables."""
+        completed = server_with_defaults(server, self._options)
+        return replace(completed, problem=None) if self._plays_tape else completed
+
     @property
     def server_names(self) -> tuple[str, ...]:
         """The configured servers, in their order."""
@@ -136,7 +143,7 @@ class Toolbox(ConnectionOwner):
         """Add a server, described as in a configuration; it replaces one of that name."""
         added = read_config({"servers": {name: server}}).servers[name]
         self.config = replace(self.config, servers={**self.config.servers, name: added})
-        self._servers[name] = server_with_defaults(added, self._options)
+        self._servers[name] = self._completed(added)
         await self.lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))
 
     async def remove_server(self, name: str) -> None:
@@ -153,7 +160,7 @@ class Toolbox(ConnectionOwner):
         Raises:
             PlaitError: A required server failed, or was not ready in time.
         """
-        limit = seconds_from(timeout_seconds, "timeout_seconds")
+        limit = checked_limit(timeout_seconds, "timeout_seconds")
         return await self.lifecycle.run(lambda runtime: runtime.ready(limit))
 
     ready_blocking = blocking(ready)
@@ -192,7 +199,7 @@ class Toolbox(ConnectionOwner):
         """
         self.check_names(servers)
         selected = ToolFilter.of(include=include, exclude=exclude)
-        limit = seconds_from(wait, "wait")
+        limit = checked_limit(wait, "wait")
         names = servers or self.server_names
         accesses = {name: await self.calls.access_for(name, run, access) for name in names}
         offer = await self.lifecycle.run(
@@ -216,15 +223,16 @@ class Toolbox(ConnectionOwner):
     async def _handle_failures(
         self, offer: DiscoveredTools, named: Sequence[str], *, may_be_none: bool
     ) -> None:
-        """Raise, report to `on_connection_error`, or log once why servers list no tools."""
+        """Raise, or report once, to `on_connection_error` or the log, why servers list no tools."""
         failures = offer.failures
         on_error = self._options.get("on_connection_error")
         self._reported &= set(failures)
         for name, error in failures.items():
             if name in named or self._servers[name].required:
                 raise error
-            if callable(on_error):
+            if callable(on_error) and name not in self._reported:
                 await resolve(on_error(name, error))
+                self._reported.add(name)
         if callable(on_error):
             return
         unlisted = self.lifecycle.runtime.catalog.options.unlisted
@@ -286,7 +294,7 @@ class Toolbox(ConnectionOwner):
             server=server,
             tool=tool,
             arguments=arguments or {},
-            timeout_seconds=seconds_from(timeout_seconds, "timeout_seconds"),
+            timeout_seconds=checked_limit(timeout_seconds, "timeout_seconds"),
             on_progress=on_progress,
             on_elicitation=on_elicitation,
             on_approval=on_approval,

@@ -3,7 +3,9 @@
 ```text
 PlaitError
 ├── ConfigError                    a file, variable or argument must change
-│   └── UnknownServerError
+│   ├── UnknownServerError
+│   ├── UntrustedConfigError       found in the working folder, and not approved
+│   └── NotRecordedError           a request is not on the tape that is played
 ├── BlockingCallError              a blocking call on the thread that must do the work
 ├── ClientClosedError
 ├── MCPClientError                 every failure to connect is one of these
@@ -11,7 +13,8 @@ PlaitError
 │   │   ├── ConnectError               no session could be opened
 │   │   │   ├── ConnectTimeoutError
 │   │   │   ├── EndpointNotFoundError  HTTP 404 where the server should be
-│   │   │   └── CircuitOpenError       not tried: the server has just failed repeatedly
+│   │   │   ├── McpVersionError        it needs another version of the mcp package
+│   │   │   └── CircuitOpenError       not tried: the next attempt comes too late for the call
 │   │   ├── ConnectionLostError        the session ended and the request had not left
 │   │   ├── SendError                  the request could not be sent
 │   │   ├── ListTimeoutError
@@ -39,6 +42,13 @@ PlaitError
 │   ├── ReplyError                 the backend did not reply with the requested JSON
 │   ├── HostHasNoModelError        the server has no model; the caller must write the thoughts
 │   └── RefusedError               the call does not fit; nothing was changed
+│       └── UnknownIdError             no value of the session has this id
+│           ├── SessionNotFoundError
+│           ├── ThoughtNotFoundError
+│           ├── BranchNotFoundError
+│           ├── CheckpointNotFoundError
+│           ├── GraphNotFoundError
+│           └── NodeNotFoundError
 ├── AgentError                     of a run of an agent
 │   ├── EngineError
 │   │   ├── EngineUnavailableError    the engine cannot be used here
@@ -68,73 +78,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-ErrorKind = Literal["protocol", "transport", "domain", "auth", "config", "unknown"]
-"""The coarse class of an error, as `classify_error` reports it."""
-
-RetryAdvice = Literal["never", "if_idempotent", "always"]
-"""What a caller may do with the same request, on the same server, after this error."""
-
-
-class PlaitError(Exception):
-    """Base of every error raised by this package.
-
-    The message is one line, names the server, and never holds a secret.
-    """
-
-    kind: ClassVar[ErrorKind] = "unknown"
-    retryable: bool = False
-    """Whether another server may be tried."""
-    retry: RetryAdvice = "never"
-    attempts: int = 0
-    """How often a call was tried before this error."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        server: str | None = None,
-        tool: str | None = None,
-        code: int | None = None,
-        status: int | None = None,
-        retry_after: float | None = None,
-        challenge: str | None = None,
-        retry: RetryAdvice | None = None,
-        retryable: bool | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.server = server
-        self.tool = tool
-        self.code = code
-        """The JSON-RPC error code, where the server sent one."""
-        self.status = status
-        """The HTTP status, where there was one."""
-        self.retry_after = retry_after
-        """Seconds from the server's `Retry-After`."""
-        self.challenge = challenge
-        """The `WWW-Authenticate` header, where the server sent one."""
-        if retry is not None:
-            self.retry = retry
-        if retryable is not None:
-            self.retryable = retryable
-
-    def to_dict(self) -> dict[str, object]:
-        """Describe the error as plain data; absent values are left out."""
-        values: dict[str, object | None] = {
-            "type": f"{self.kind}_error",
-            "error": type(self).__name__,
-            "message": self.message,
-            "client": self.server,
-            "tool_name": self.tool,
-            "code": self.code,
-            "status": self.status,
-            "retry_after": self.retry_after,
-            "challenge": self.challenge,
-        }
-        known = {name: value for name, value in values.items() if value is not None}
-        return {**known, "retryable": self.retryable, "retry": self.retry}
+from plait.errors.base import ErrorKind as ErrorKind
+from plait.errors.base import PlaitError as PlaitError
+from plait.errors.base import RetryAdvice as RetryAdvice
+from plait.errors.reasoning import BackendError as BackendError
+from plait.errors.reasoning import BranchNotFoundError as BranchNotFoundError
+from plait.errors.reasoning import CheckpointNotFoundError as CheckpointNotFoundError
+from plait.errors.reasoning import GraphNotFoundError as GraphNotFoundError
+from plait.errors.reasoning import HostHasNoModelError as HostHasNoModelError
+from plait.errors.reasoning import NodeNotFoundError as NodeNotFoundError
+from plait.errors.reasoning import ReasoningError as ReasoningError
+from plait.errors.reasoning import RefusedError as RefusedError
+from plait.errors.reasoning import ReplyError as ReplyError
+from plait.errors.reasoning import SessionNotFoundError as SessionNotFoundError
+from plait.errors.reasoning import ThoughtNotFoundError as ThoughtNotFoundError
+from plait.errors.reasoning import UnknownIdError as UnknownIdError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +142,14 @@ class UnknownServerError(ConfigError):
     """No server of that name is configured."""
 
 
+class UntrustedConfigError(ConfigError):
+    """A configuration was found in the working folder, and nobody has approved it."""
+
+
+class NotRecordedError(ConfigError):
+    """A request is not on the tape that is played; the text says which one is nearest."""
+
+
 class BlockingCallError(PlaitError, RuntimeError):
     """A blocking call was made on the thread whose event loop would have to do the work."""
 
@@ -223,8 +191,16 @@ class EndpointNotFoundError(ConnectError):
     retry = "never"
 
 
+class McpVersionError(ConnectError):
+    """The server's code needs another version of the `mcp` package than it runs with."""
+
+    retry = "never"
+    requirement: str = "mcp<2"
+    """The version that it needs, as pip writes it."""
+
+
 class CircuitOpenError(ConnectError):
-    """The call was not tried, because the server has just failed repeatedly."""
+    """The call was not tried: the server is down, and the next attempt comes too late for it."""
 
 
 class ConnectionLostError(TransportError):
@@ -544,42 +520,3 @@ class OutboxError(GatewayError):
     """The outbox is full, or its file cannot be used; nothing was stored."""
 
     kind = "config"
-
-
-class ReasoningError(PlaitError):
-    """The reasoning server could not carry out a request."""
-
-    kind = "domain"
-
-
-class BackendError(ReasoningError):
-    """The backend that writes the thoughts could not be reached, or refused.
-
-    `retryable` is set per error, and `retry` with it: repeating a model request is safe.
-    """
-
-    kind = "transport"
-
-    def __init__(
-        self, message: str, *, backend: str | None = None, retryable: bool = False, **details: Any
-    ) -> None:
-        details.setdefault("retry", "always" if retryable else "never")
-        super().__init__(message, retryable=retryable, **details)
-        self.backend = backend
-        """The name of the backend: `langbase`, `model`, `openai`, `sampling`, ..."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Describe the error as plain data, with the name of the backend."""
-        return super().to_dict() | ({"backend": self.backend} if self.backend else {})
-
-
-class ReplyError(ReasoningError):
-    """A model replied twice without the requested JSON."""
-
-
-class HostHasNoModelError(ReasoningError):
-    """The server has no model; the calling model must write the thoughts."""
-
-
-class RefusedError(ReasoningError):
-    """The call does not fit the session or the tool; nothing was changed, and the text says why."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self, TypedDict, Unpack
 
 from plait._support.clock import Clock, SystemClock
+from plait._support.durations import checked_seconds
 from plait._support.redact import Redactor
 from plait._support.suggestions import did_you_mean
 from plait._support.threads import in_thread
@@ -91,11 +92,14 @@ class McpToolServerConfigurationService:
         """Take the options."""
         _check_names(options)
         self._options = options
-        self._timeout_seconds = options.get("timeout_seconds", 30.0)
-        self._clock = options.get("clock") or SystemClock()
-        self._lists: SharedCache[ServerList] = SharedCache(
-            options.get("ttl_seconds", 300.0), self._clock
+        self._timeout_seconds = checked_seconds(
+            options.get("timeout_seconds", 30.0), "timeout_seconds"
         )
+        self._clock = options.get("clock") or SystemClock()
+        ttl_seconds = checked_seconds(
+            options.get("ttl_seconds", 300.0), "ttl_seconds", may_be_zero=True
+        )
+        self._lists: SharedCache[ServerList] = SharedCache(ttl_seconds, self._clock)
         outbox = options.get("outbox")
         self._outbox = Outbox(outbox) if isinstance(outbox, str | os.PathLike) else outbox
         if self._outbox is not None:

@@ -71,8 +71,10 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self._handler = auth_handler_name
         self._turn_of = turn_of
         self._report_unavailable = report_unavailable
-        self._turns: weakref.WeakKeyDictionary[Any, Registration] = weakref.WeakKeyDictionary()
-        """The registration of each turn that is in use."""
+        self._turns: weakref.WeakKeyDictionary[
+            Any, tuple[weakref.ReferenceType[Any], Registration]
+        ] = weakref.WeakKeyDictionary()
+        """The turn itself and its registration, of each turn in use: another may be equal to it."""
 
     async def awrap_model_call(
         self,
@@ -128,8 +130,9 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _registration(self, run: Mapping[str, Any], taken: list[str]) -> Registration:
         turn = self._turn_of(run)
         with contextlib.suppress(TypeError):  # a turn that cannot be hashed is not cached
-            if (known := self._turns.get(turn)) is not None:
-                return known
+            known = self._turns.get(turn)
+            if known is not None and known[0]() is turn:
+                return known[1]
         try:
             registration = await self._service.register(
                 self._authorization, self._handler, turn, taken=taken
@@ -138,7 +141,7 @@ class GatewayToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             logger.warning("going on without the gateway: %s", error)
             return Registration(failures={"the gateway": error})
         with contextlib.suppress(TypeError):
-            self._turns[turn] = registration
+            self._turns[turn] = (weakref.ref(turn), registration)
         return registration
 
     async def _find(self, name: str, run: Mapping[str, Any]) -> BaseTool | None:

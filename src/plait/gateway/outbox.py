@@ -17,7 +17,8 @@ from typing import Any, Literal, Self
 
 import httpx2
 
-from plait._support.files import try_lock
+from plait._support.durations import checked_seconds
+from plait._support.files import make_private, try_lock
 from plait._support.http import seconds_from_retry_after
 from plait.client.config.timing import ReconnectPolicy
 from plait.errors import ConfigError, OutboxError
@@ -192,7 +193,11 @@ class OutboxStore:
 
 def _opened(path: Path) -> sqlite3.Connection:
     # Created here, because SQLite would make it readable for everyone.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        make_private(descriptor)
+    finally:
+        os.close(descriptor)
     db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         db.row_factory = sqlite3.Row
@@ -233,7 +238,7 @@ class Outbox:
     ) -> None:
         """Take the file, its limits and the retry policy; `on_step` follows each entry."""
         self.store = OutboxStore(Path(path), max_bytes=max_bytes)
-        self._timeout_seconds = timeout_seconds
+        self._timeout_seconds = checked_seconds(timeout_seconds, "timeout_seconds")
         self._retry = retry
         self._workers = workers
         self._on_step = on_step

@@ -104,6 +104,11 @@ class PolicyCheck:
         self.policy = policy
         self._on_approval = on_approval
 
+    @property
+    def uses_hints(self) -> bool:
+        """Whether the policy decides by what servers say of their tools."""
+        return self.policy is not None and self.policy.uses_annotations
+
     def hides(self, tool: Tool) -> bool:
         """Say whether a tool is left out of lists."""
         return self.policy is not None and self.policy.hides(tool)
@@ -120,12 +125,13 @@ class PolicyCheck:
         if self.policy is None:
             return call
         decision = self.check(call, tool)
+        hints = hints_of(tool)
         if decision.verdict == "allow":
-            return call
+            return replace(call, decided_hints=hints) if self.uses_hints else call
         approved = await self._approved(call, tool, decision)
         # Edited arguments need no second approval, but a rule may still deny them.
         self.check(approved, tool)
-        return approved
+        return replace(approved, decided_hints=hints)
 
     def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
         """Return the decision about a call, or raise `PermissionDeniedError` if it is denied."""
@@ -143,7 +149,7 @@ class PolicyCheck:
             server=call.server,
             tool=call.tool,
             arguments={key: value for key, value in call.arguments.items() if key not in hidden},
-            annotations={} if tool is None else tool.annotations,
+            annotations=hints_of(tool),
             reason=decision.reason,
             instead_of=call.instead_of,
         )
@@ -174,6 +180,11 @@ class PolicyCheck:
             )
         logger.info("%s: %s by a person (%s)", call.where, approval.decision, request.reason)
         return approval
+
+
+def hints_of(tool: Tool | None) -> Mapping[str, Any]:
+    """Return the annotations of a tool; none of one that is not listed."""
+    return {} if tool is None else tool.annotations
 
 
 def _hidden_arguments(call: ToolCall, tool: Tool | None) -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,8 @@ from typing import Any, cast
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import leaves
+from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time, take_step
+from plait.client.catalog.patterns import found
 from plait.client.catalog.schemas.roots import opened
 from plait.client.catalog.validation import (
     BrokenSchemaError,
@@ -30,6 +31,8 @@ from plait.client.catalog.validation import (
 _MOST_PROBLEMS = 5
 """Models do not correct more at once."""
 _MOST_OPTIONS = 10
+_MOST_COMPARED = 200
+"""How many names are compared with one that is not known."""
 _MOST_ROUNDS = 8
 """How deep JSON in JSON strings is parsed."""
 _MOST_ATTEMPTS = 2_000
@@ -102,6 +105,16 @@ class _Repaired:
     left: tuple[Violation, ...]
 
 
+async def prepare_in_bounded_time(
+    validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
+) -> Prepared:
+    """Do what `prepare_arguments` does, unless that takes too long: then nothing is checked."""
+    try:
+        return await in_bounded_time(lambda: prepare_arguments(validator, arguments, tool=tool))
+    except TooMuchWorkError as error:
+        return not_checked(dict(arguments), f"{error} with the input schema of {tool}")
+
+
 def prepare_arguments(
     validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
 ) -> Prepared:
@@ -109,6 +122,9 @@ def prepare_arguments(
 
     Nulls that an optional argument does not allow are left out; strings that hold the JSON, number
     or boolean that the schema requires are parsed. Valid arguments are returned unchanged.
+
+    Raises:
+        TooMuchWorkError: It takes too long.
     """
     original = cast("dict[str, Any]", arguments) if type(arguments) is dict else dict(arguments)
     if validator.surely_accepts(original):
@@ -119,7 +135,12 @@ def prepare_arguments(
         reason = f"the input schema of {tool} cannot be used: {error}"
     except RecursionError:
         reason = "they are nested too deeply"
-    return Prepared(original, changes=(f"the arguments are not checked: {reason}",))
+    return not_checked(original, reason)
+
+
+def not_checked(arguments: dict[str, Any], reason: str) -> Prepared:
+    """Return arguments as they are, with the reason why they are not checked."""
+    return Prepared(arguments, changes=(f"the arguments are not checked: {reason}",))
 
 
 def argument_error_text(tool: str, problems: Sequence[str]) -> str:
@@ -313,8 +334,10 @@ def _unknown(violation: Violation, at: Path) -> Iterator[str]:
     known: dict[str, Any] = violation.schema.get("properties", {})
     patterns: dict[str, Any] = violation.schema.get("patternProperties", {})
     for name in map(str, violation.value):
-        if name not in known and not any(re.search(pattern, name) for pattern in patterns):
-            meant = nearest(name, (each for each in known if each not in violation.value))
+        take_step()
+        if name not in known and not any(found(pattern, name) for pattern in patterns):
+            others = (each for each in known if each not in violation.value)
+            meant = nearest(name, islice(others, _MOST_COMPARED))
             hint = f" (did you mean {meant}?)" if meant else ""
             yield f"unknown argument: {place_of((*at, name))}{hint}"
 

@@ -10,7 +10,15 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -53,6 +61,8 @@ ANSWER_TIMEOUT_SECONDS = 600.0
 """How long an elicitation request waits for its answer before it is cancelled."""
 _TURN_TIMEOUT_SECONDS = 10.0
 """How long a call waits for another one that may or may not elicit."""
+_SHARED_TURN_SECONDS = 2.0
+"""The same for a call whose caller is not paused, and gets no question but its own anyway."""
 _MOST_REMEMBERED = 128
 """For how many calls that failed after an elicitation the answers are remembered."""
 _KEY = "question"
@@ -80,9 +90,13 @@ class ActiveCall:
     pausing: bool = False
     """Whether an elicitation pauses the caller, so that it must not get another call's answer."""
     session: ClientSession | None = None
+    source: object | None = None
+    """What log messages of its connection are known by."""
     deadline: Deadline | None = None
-    answering: bool = False
-    """Whether an elicitation request of this call is being answered."""
+    abandoned: bool = False
+    """Whether it ended without a response, so that the server may still wait for an answer."""
+    on_asked: Callable[[ClientSession], None] | None = None
+    """Called when an elicitation request of this call arrives."""
 
     @classmethod
     def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
@@ -121,22 +135,28 @@ class CallRouter:
 
         The deadline is paused while the caller answers an elicitation request.
         """
-        call.session, call.deadline = session, deadline
+        call.session, call.deadline, call.abandoned = session, deadline, False
         self._active.append(call)
         token = _current.set(call)
         try:
             yield
+        except BaseException:
+            call.abandoned = True
+            raise
         finally:
             _current.reset(token)
             self._active.remove(call)
             self._ended(call)
 
-    def dispatch_log(self, server: str, message: LogMessage) -> bool:
-        """Pass a log message to its call; return whether there is one that takes it."""
+    def dispatch_log(self, server: str, source: object, message: LogMessage) -> bool:
+        """Pass a log message to its call; return whether there is one that takes it.
+
+        `source` is the connection that it came from, as `ActiveCall.source` has it.
+        """
         call = _current.get()
         if call is None or call.server != server:
-            takers = [each for each in self.calls_of(server) if each.on_log is not None]
-            call = takers[0] if len({each.tool for each in takers}) == 1 else None
+            here = [each for each in self._active if each.source is source]
+            call = here[0] if len(here) == 1 and not self._has_direct(here[0].session) else None
         if call is None or call.on_log is None:
             return False
         call.on_log(message)
@@ -149,7 +169,8 @@ class CallRouter:
         call = _current.get() or await self._eliciting_call(context.session)
         if call is None or call.on_elicitation is None:
             return await default(context, params)
-        call.answering = True
+        if call.on_asked is not None:
+            call.on_asked(context.session)
         clock = call.deadline.held() if call.deadline else contextlib.nullcontext()
         try:
             with clock:
@@ -158,53 +179,58 @@ class CallRouter:
         except TimeoutError:
             logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
             return ElicitResult(action="cancel")
-        finally:
-            call.answering = False
-            self._notify()
 
     async def _eliciting_call(self, session: ClientSession) -> ActiveCall | None:
         """Find the call that a handshake-era request belongs to, which the request does not name.
 
-        If several are possible, wait: those that end without an answer did not send it.
+        If several are possible, wait: a call that gets its response did not send it. A call that
+        ends otherwise may have sent it, and then nobody may answer it.
         """
+        possible = self._calls_on(session)
         self._unassigned[session] += 1
         try:
-            while True:
-                here = [call for call in self._active if call.session is session]
-                if self._has_direct_calls is not None and self._has_direct_calls(session):
+            while any(call.on_elicitation is not None for call in possible):
+                if self._has_direct(session):
                     return None  # it may belong to one of those
-                running = [call for call in here if not call.answering] or here
-                if len(running) <= 1:
-                    return running[0] if running else None
-                if not any(call.pausing for call in here):
-                    takers = [call for call in running if call.on_elicitation is not None]
-                    same = len({call.tool for call in takers}) == 1
-                    return takers[0] if same else None
-                if self._unassigned[session] >= len(running):
+                if any(call.abandoned for call in possible):
+                    return None
+                possible = [call for call in possible if call in self._active]
+                if len(possible) <= 1:
+                    return possible[0] if possible else None
+                if self._unassigned[session] >= len(possible):
                     logger.warning(
                         "%s sent an elicitation request that may belong to any of %d calls; "
-                        "it is declined",
-                        running[0].server,
-                        len(running),
+                        "none of them answers it",
+                        possible[0].server,
+                        len(possible),
                     )
                     return None
                 await self._changed.wait()
+            return None
         finally:
             self._unassigned[session] -= 1
             if not self._unassigned[session]:
                 del self._unassigned[session]
+
+    def _has_direct(self, session: ClientSession | None) -> bool:
+        if self._has_direct_calls is None or session is None:
+            return False
+        return self._has_direct_calls(session)
+
+    def _calls_on(self, session: ClientSession) -> list[ActiveCall]:
+        return [call for call in self._active if call.session is session]
 
     def _notify(self) -> None:
         if self._unassigned:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    def calls_of(self, server: str) -> list[ActiveCall]:
-        """Return the calls that a request of the server may belong to: the current one, or all."""
+    def calls_of(self, server: str, session: ClientSession) -> list[ActiveCall]:
+        """Return the calls that a request of a session may belong to: the current one, or all."""
         current = _current.get()
         if current is not None and current.server == server:
             return [current]
-        return [call for call in self._active if call.server == server]
+        return [call for call in self._calls_on(session) if call.server == server]
 
     @contextlib.contextmanager
     def cancelled_with(
@@ -357,17 +383,80 @@ class PausedCall:
         changed.set()
 
 
-class PausedCalls:
-    """The paused calls of a client; lives in the loop that owns the connections."""
+class ElicitationTurns:
+    """Lets calls that may elicit use a session one after the other.
 
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
-        self._calls: dict[object, PausedCall] = {}
-        self._answers: LRUCache[object, list[ElicitResult]] = LRUCache(_MOST_REMEMBERED)
-        """Answers of failed calls, for another attempt at the same call."""
+    Elicitation requests of the handshake era do not name their call, so two such calls must not
+    be open on a session at the same time.
+    """
+
+    def __init__(self) -> None:
         self._turns: WeakKeyDictionary[ServerConnection, asyncio.Lock] = WeakKeyDictionary()
         self._elicits: dict[tuple[str, str], bool] = {}
         """By server and tool, whether it has ever sent an elicitation request."""
+
+    def turn_of(
+        self, call: ToolCall, connection: ServerConnection
+    ) -> tuple[asyncio.Lock | None, float | None]:
+        """Return what a call waits for, if anything, and how long at most."""
+        elicits = self._elicits.get((call.server, call.tool))
+        if elicits is False:
+            return None, None
+        turn = self._turns.setdefault(connection, asyncio.Lock())
+        return turn, None if elicits else _TURN_TIMEOUT_SECONDS
+
+    def learn(self, call: ToolCall, *, elicited: bool) -> None:
+        """Remember whether a call of a tool has elicited."""
+        if elicited:
+            self._elicits[call.server, call.tool] = True
+        else:
+            self._elicits.setdefault((call.server, call.tool), False)
+
+    @contextlib.asynccontextmanager
+    async def taken(
+        self, call: ToolCall, active: ActiveCall, connection: ServerConnection
+    ) -> AsyncGenerator[None]:
+        """Make a call in its turn; from its first elicitation on, it has the session to itself."""
+        turn, timeout = self.turn_of(call, connection)
+        timeout = None if timeout is None else _SHARED_TURN_SECONDS
+        held = False
+        if turn is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    held = await turn.acquire()
+
+        def release() -> None:
+            nonlocal held
+            if held and turn is not None:
+                turn.release()
+            held = False
+
+        def asked(session: ClientSession) -> None:
+            self.learn(call, elicited=True)
+            connection.keeper.reserve(session, active)
+            release()
+
+        if self.turn_of(call, connection)[0] is None:
+            release()  # another call of the tool has shown meanwhile that it does not elicit
+        active.on_asked = asked
+        try:
+            yield
+            self.learn(call, elicited=False)
+        finally:
+            active.on_asked = None
+            release()
+            connection.keeper.release(active)
+
+
+class PausedCalls:
+    """The paused calls of a client; lives in the loop that owns the connections."""
+
+    def __init__(self, pool: ConnectionPool, turns: ElicitationTurns) -> None:
+        self._pool = pool
+        self._elicitation_turns = turns
+        self._calls: dict[object, PausedCall] = {}
+        self._answers: LRUCache[object, list[ElicitResult]] = LRUCache(_MOST_REMEMBERED)
+        """Answers of failed calls, for another attempt at the same call."""
 
     def has(self, call: ToolCall) -> bool:
         """Say whether the call was made before, and waits."""
@@ -389,7 +478,7 @@ class PausedCalls:
         try:
             answer = await paused.outcome(responses)
         except InputNeededError:
-            self._elicits[call.server, call.tool] = True
+            self._elicitation_turns.learn(call, elicited=True)
             raise
         except asyncio.CancelledError:
             paused.cancel()
@@ -406,19 +495,14 @@ class PausedCalls:
         return answer
 
     def _start(self, call: ToolCall, paused: PausedCall, send: Send) -> None:
-        elicits = self._elicits.get((call.server, call.tool))
-        # Elicitation requests do not name their call, so calls that may elicit take turns.
-        turn = (
-            None if elicits is False else self._turns.setdefault(paused.connection, asyncio.Lock())
-        )
-        turn_timeout = None if elicits else _TURN_TIMEOUT_SECONDS
+        turn, turn_timeout = self._elicitation_turns.turn_of(call, paused.connection)
 
         async def work() -> None:
             try:
                 await paused.run(send, turn, turn_timeout)
             finally:
                 if not paused.has_elicited:
-                    self._elicits.setdefault((call.server, call.tool), False)
+                    self._elicitation_turns.learn(call, elicited=False)
                 elif paused.expired:
                     self._drop(_key(call), paused)
 
@@ -430,4 +514,5 @@ class PausedCalls:
 
 
 def _key(call: ToolCall) -> object:
-    return call.server, call.tool, call.pause and call.pause.key
+    access = None if call.access is None else call.access.key
+    return call.server, call.tool, access, call.pause and call.pause.key

@@ -42,10 +42,11 @@ from plait.client.transports.wire import (
     RequestTemplate,
     Sender,
     Wire,
-    is_traced,
     wake,
 )
+from plait.errors import ToolFailedError
 from plait.traces.observer import CallTool, Observer, observe
+from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
     from plait.client.catalog.listing import Listing
@@ -67,6 +68,8 @@ class CallPlan:
     arguments: SchemaValidator | None
     """Checks the arguments; `None` if they are not checked."""
     policy: Policy | None
+    by_hints: bool
+    """Whether the policy decides by the annotations of the tool, which must be current."""
     timeout_seconds: float
     cap_seconds: float
     observers: Sequence[Observer]
@@ -103,6 +106,11 @@ class DirectTool:
         self._head: _Head | None = None
         self._proven: Session | None = None
 
+    @property
+    def has_observers(self) -> bool:
+        """Whether observers of the client see the calls, in the context of their caller."""
+        return bool(self._lifecycle.runtime.executor.settings.observers)
+
     async def call(
         self, arguments: Mapping[str, Any], *, pausable: bool = False
     ) -> FirstAttempt | None:
@@ -120,7 +128,7 @@ class DirectTool:
         request.wake = partial(wake, woken)
         if loop is not owner:
             request.wake = partial(calls_into(loop).call, request.wake)
-        self._send(attempt, body, owner)
+        self._send(attempt, body, owner, is_owner=loop is owner)
         try:
             await woken
         except asyncio.CancelledError as cancelled:
@@ -141,7 +149,7 @@ class DirectTool:
         done = Lock()
         done.acquire()
         attempt.request.wake = done.release
-        self._send(attempt, body, owner)
+        self._send(attempt, body, owner, is_owner=False)
         try:
             done.acquire()
         except BaseException as interrupt:  # Ctrl-C
@@ -154,10 +162,13 @@ class DirectTool:
     ) -> tuple[FirstAttempt, bytes, asyncio.AbstractEventLoop] | None:
         """Return the call with its request, if it needs nothing else."""
         plan, runtime = self._current_plan(), self._lifecycle.runtime
-        if plan is None or runtime.executor.log_level is not None:
+        if plan is None or runtime.executor.log_levels:
             return None
-        session = runtime.pool.connections[self._server].keeper.ready_session
+        keeper = runtime.pool.connections[self._server].keeper
+        session = keeper.ready_session
         if session is None or session.holders:
+            return None
+        if plan.by_hints and not self._is_current(keeper.generation):
             return None
         wire = session.wire
         template = wire.template
@@ -202,7 +213,20 @@ class DirectTool:
                 self._plan = plan_for(runtime, self._server, self._name)
         return self._plan
 
-    def _send(self, attempt: FirstAttempt, body: bytes, owner: asyncio.AbstractEventLoop) -> None:
+    def _is_current(self, generation: int) -> bool:
+        """Return whether the tool is listed in this session, and no change was announced since."""
+        listing = self._lifecycle.runtime.catalog.lists[0].get(self._key)
+        return listing is not None and listing.holds(generation, time.monotonic())
+
+    def _send(
+        self,
+        attempt: FirstAttempt,
+        body: bytes,
+        owner: asyncio.AbstractEventLoop,
+        *,
+        is_owner: bool,
+    ) -> None:
+        """Write the request; `is_owner` means that the loop of the connections runs here."""
         request, wire = attempt.request, attempt.session.wire
         if attempt.observation is not None and self._plan is not None:
             operation = CallTool(server=self._server, tool=self._name, attempt=1)
@@ -211,7 +235,7 @@ class DirectTool:
         wire.requests[request.request_id] = request
         with suppress(RuntimeError):  # the loop of the connections has ended
             wire.expire(request, owner)
-            if sender is not None and (sender.any_thread or running_loop() is owner):
+            if sender is not None and (sender.any_thread or is_owner):
                 _write(wire, sender, body, request)
             elif sender is not None:
                 write = partial(_write, wire, sender, body, request)
@@ -236,14 +260,25 @@ class DirectTool:
     def _ended(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> FirstAttempt:
         session, request = attempt.session, attempt.request
         session.last_used = time.monotonic()
-        if attempt.observation is not None and "result" in (request.message or {}):
-            attempt.observation.close()
+        if attempt.observation is not None:
+            _end_observation(attempt.observation, (request.message or {}).get("result"))
         if session is not self._proven and request.message is not None:
             self._proven = session
             connection = self._lifecycle.runtime.pool.connections.get(self._server)
             if connection is not None:
                 owner.call_soon_threadsafe(connection.keeper.mark_proven)
         return attempt
+
+
+def _end_observation(observation: ExitStack, result: Mapping[str, Any] | None) -> None:
+    """End the observation of a call with a result; one without a result goes on."""
+    if result is None:
+        return
+    if result.get("isError") is True:
+        failed = ToolFailedError("the tool reported a failure")
+        observation.__exit__(ToolFailedError, failed, None)
+    else:
+        observation.close()
 
 
 def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
@@ -264,9 +299,16 @@ def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
             return None  # the first call compiles it, in a thread
     call = ToolCall(server=server, tool=name)
     deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
-    policy = executor.settings.policy_check.policy
-    observers = executor.settings.observers
-    return CallPlan(tool, arguments, policy, deadline.seconds, deadline.cap_seconds, observers)
+    check, observers = executor.settings.policy_check, executor.settings.observers
+    return CallPlan(
+        tool,
+        arguments,
+        check.policy,
+        check.uses_hints,
+        deadline.seconds,
+        deadline.cap_seconds,
+        observers,
+    )
 
 
 async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult | None:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
 from plait._support.gather import resolve
-from plait.client.calls.approval import PolicyCheck
-from plait.client.calls.arguments import argument_error_text, prepare_arguments
+from plait.client.calls.approval import PolicyCheck, hints_of
+from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
-from plait.client.calls.call_routing import ActiveCall, CallRouter, PausedCall, PausedCalls, Sample
+from plait.client.calls.call_routing import (
+    ActiveCall,
+    CallRouter,
+    ElicitationTurns,
+    PausedCall,
+    PausedCalls,
+    Sample,
+)
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.result_cache import ResultCache, ResultCaching
+from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     FirstAttempt,
     OnAnyProgress,
@@ -29,10 +38,21 @@ from plait.client.calls.tool_call import (
 )
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.validation import prepare
+from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
+from plait.client.connections.deadline import HASTY
 from plait.client.connections.operations import call_tool, is_modern
-from plait.errors import ConnectionLostError, InvalidArgumentsError, PlaitError, ToolNotFoundError
+from plait.errors import (
+    CallTimeoutError,
+    ConnectionLostError,
+    InvalidArgumentsError,
+    PermissionDeniedError,
+    PlaitError,
+    ToolFailedError,
+    ToolNotFoundError,
+)
 from plait.traces.observer import CallTool, Observer, observe
+from plait.traces.spans import SPANS, TOOL_ERROR, add_event, error_type, is_traced, tool_span
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -46,6 +66,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.client.calls")
 
+_MOST_DECISIONS = 3
+"""How often a call is decided about, while the hints of its tool change."""
+
+
+class _HintsChangedError(PermissionDeniedError):
+    """The tool of a call is not listed as it was when the call was permitted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
@@ -58,10 +85,20 @@ class CallSettings:
     before_fallback: BeforeFallback | None = None
     result_caching: ResultCaching | None = None
     call_budget: CallBudget | None = None
+    tool_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Timeouts by tool, for the functions of the program; servers have their own."""
     observers: Sequence[Observer] = ()
     on_progress: OnAnyProgress | None = None
     """Gets the progress of every call, in addition to the callback of the call."""
     policy_check: PolicyCheck = field(default_factory=PolicyCheck)
+
+
+class _ReportedFailure(ToolFailedError):  # noqa: N818
+    """Ends the observation of a call that its tool reports as failed."""
+
+    def __init__(self, answer: Answer[CallToolResult]) -> None:
+        super().__init__("the tool reported a failure")
+        self.answer = answer
 
 
 class ToolExecutor:
@@ -84,18 +121,21 @@ class ToolExecutor:
         self.settings = settings or CallSettings()
         caching = self.settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
-        self.log_level: LoggingLevel | None = None
-        """The lowest level of log messages that servers send during calls."""
+        self._uncached: set[str] = set()
+        """Servers whose results are not cached, which was logged."""
+        self.log_levels: dict[str, LoggingLevel] = {}
+        """The lowest level of log messages that a server sends during calls, where it was set."""
         self.router = router or CallRouter()
         self._sample = sample
-        self._paused_calls = PausedCalls(pool)
+        self._turns = ElicitationTurns()
+        self._paused_calls = PausedCalls(pool, self._turns)
         self._runs = RunCounters(self.settings.call_budget)
 
     def may_be_direct(self) -> bool:
         """Return whether calls need nothing that only this class does."""
         settings = self.settings
         return (
-            self.log_level is None
+            not self.log_levels
             and self._sample is None
             and self.results is None
             and settings.call_budget is None
@@ -105,7 +145,23 @@ class ToolExecutor:
     async def run(self, call: ToolCall) -> ToolResult:
         """Make the call, and retry it where that cannot run it twice."""
         async with within_run(call):
-            return await self._run(call)
+            if not is_traced():
+                return await self._run_decided(call)
+            with tool_span(call.server, call.tool, partial(_as_json, call)) as details:
+                result = await self._run_decided(call)
+                if result.is_error:
+                    details["error.type"] = TOOL_ERROR
+                return result
+
+    async def _run_decided(self, call: ToolCall) -> ToolResult:
+        """Make the call; if the hints it was permitted by have changed, decide again."""
+        for _ in range(_MOST_DECISIONS - 1):
+            try:
+                return await self._run(call)
+            except _HintsChangedError as changed:
+                logger.info("%s", changed)
+                call = replace(call, first=None)
+        return await self._run(call)
 
     async def _run(self, call: ToolCall) -> ToolResult:
         tool: Tool | None = None
@@ -115,11 +171,7 @@ class ToolExecutor:
             call = await self._permitted(call, tool)
             if self.results is None:
                 return await self._run_on_server(call, tool)
-            if (cached := self.results.get(call, tool)) is not None:
-                return cached
-            changes = self.results.changes(call.server)
-            result = await self._run_on_server(call, tool)
-            self.results.put(call, tool, result, since=changes)
+            result = await self._run_cached(call, tool, self.results)
         except PlaitError as error:
             fallback = await self._fallback_call(call, tool, error)
             if fallback is None:
@@ -127,10 +179,56 @@ class ToolExecutor:
             return await self._run_fallback(fallback, error)
         return result
 
+    async def _run_cached(
+        self, call: ToolCall, tool: Tool | None, results: ResultCache
+    ) -> ToolResult:
+        if not results.caches(tool):
+            return await self._run_on_server(call, tool)
+        caller = await caller_of(call, self._pool[call.server].server)
+        if caller is None:
+            if call.server not in self._uncached:
+                self._uncached.add(call.server)
+                logger.warning(
+                    "%s: results are not cached, as its auth object may act for several users; "
+                    "make `auth` a function of the run",
+                    call.server,
+                )
+            return await self._run_on_server(call, tool)
+        if (cached := results.get(call, tool, caller=caller)) is not None:
+            return cached
+        changes = results.changes(call.server)
+        result = await self._run_on_server(call, tool)
+        results.put(call, tool, result, since=changes, caller=caller)
+        return result
+
+    async def run_local(
+        self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Make a call of a function of the program, under the rules for calls of servers."""
+        began = time.monotonic()
+        async with within_run(call):
+            call = await self._permitted(call, tool)
+            timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
+            deadline = call_deadline(call, timeouts, self.settings.default_seconds)
+            with self._runs.counted(call):
+                try:
+                    async with deadline:
+                        result = await function(call)
+                except TimeoutError as error:
+                    if not deadline.expired:
+                        raise
+                    text = f"no result within {deadline.seconds:g} s; it may still be running"
+                    raise call.error(CallTimeoutError, text) from error
+        return replace(result, seconds=time.monotonic() - began)
+
     async def _recall(self, call: ToolCall) -> Tool | None:
         if self._catalog.is_guarded:
             # Before the arguments are checked, which only the locked schema can do.
             await self._bridge.run(self._catalog.approve, call.server, call.tool, call.access)
+        if self.settings.policy_check.uses_hints and call.first is None:
+            current = self._catalog.current
+            tool, _ = await self._bridge.run(current, call.server, call.tool, call.access)
+            return tool
         known = self._catalog.known(call.server, call.tool, call.access)
         if known is not None:
             return known
@@ -157,15 +255,23 @@ class ToolExecutor:
             attempt += 1
             operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
             observation = None if first is None else first.observation
+            observers = self.settings.observers
+            if is_traced():
+                observers = (*observers, SPANS)
             try:
-                with observation or observe(self.settings.observers, operation):
+                with observation or observe(observers, operation):
                     answer = await self._bridge.run(self._attempt, call, tool, active, first)
+                    if observers and answer.value.is_error:
+                        raise _ReportedFailure(answer)
+            except _ReportedFailure as failed:
+                answer = failed.answer
             except PlaitError as error:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     error.attempts = attempt
                     raise
                 logger.info("calling %s again after: %s", call.where, error)
+                add_event("plait.retry", {"error.type": error_type(error), "attempt": attempt})
                 await asyncio.sleep(pause)
                 first = None
                 continue
@@ -196,8 +302,16 @@ class ToolExecutor:
                 raise connection.failure_of(first.session, first.request, deadline, call.tool)
             return await self._send(call, tool, connection, deadline, active, first)
 
-        if call.pause is None or not await self._elicits_during_calls(call, connection):
+        active.source = connection.keeper.options
+        if call.pause is None and call.on_elicitation is None:
             return await self._send(call, tool, connection, deadline, active)
+        if not await self._elicits_during_calls(call, connection, deadline):
+            return await self._send(call, tool, connection, deadline, active)
+        if call.pause is None:
+            if connection.keeper.transport == "http":  # requests come in the stream of their call
+                return await self._send(call, tool, connection, deadline, active)
+            async with self._turns.taken(call, active, connection):
+                return await self._send(call, tool, connection, deadline, active)
 
         async def send(paused: PausedCall) -> Answer[CallToolResult]:
             active.on_elicitation, active.pausing = paused.ask, True
@@ -206,11 +320,14 @@ class ToolExecutor:
 
         return await self._paused_calls.run(call, send, idempotent=_is_idempotent(tool))
 
-    async def _elicits_during_calls(self, call: ToolCall, connection: ServerConnection) -> bool:
+    async def _elicits_during_calls(
+        self, call: ToolCall, connection: ServerConnection, deadline: Deadline
+    ) -> bool:
         """Say whether the server sends elicitation requests, as opposed to results that ask."""
         if self._paused_calls.has(call):
             return True
-        return not is_modern((await connection.keeper.wait_for_session(unreserved=True)).client)
+        session = await connection.keeper.wait_for_session(deadline.patience, unreserved=True)
+        return not is_modern(session.client)
 
     async def _send(
         self,
@@ -224,6 +341,11 @@ class ToolExecutor:
         approved = None
         if self._catalog.is_guarded:
             approved = await self._catalog.approve(call.server, call.tool, call.access)
+        if call.decided_hints is not None and first is None:
+            listed, approved = await self._catalog.current(call.server, call.tool, call.access)
+            if hints_of(listed) != call.decided_hints:
+                text = "its annotations changed after the call was permitted. It was not sent."
+                raise call.error(_HintsChangedError, text)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()
@@ -235,8 +357,8 @@ class ToolExecutor:
                 # The approved tools are those of an earlier session: check again.
                 raise call.error(ConnectionLostError, "the server was restarted before the call")
             meta: RequestParamsMeta | None = None
-            if self.log_level is not None and is_modern(client):
-                meta = {LOG_LEVEL_META_KEY: self.log_level}
+            if is_modern(client) and (level := self.log_levels.get(call.server)) is not None:
+                meta = {LOG_LEVEL_META_KEY: level}
             with self.router.active(active, client.session, deadline):
                 return await call_tool(
                     client,
@@ -262,7 +384,11 @@ class ToolExecutor:
         return pause_before_retry(error, limit - (time.monotonic() - began))
 
     def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
-        return call_deadline(call, connection.server.timeouts, self.settings.default_seconds)
+        timeouts = connection.server.timeouts
+        deadline = call_deadline(call, timeouts, self.settings.default_seconds)
+        if call.server in self.settings.fallbacks:
+            deadline.patience = HASTY  # there is another server to call
+        return deadline
 
     def _check_offered(self, call: ToolCall) -> None:
         reason = self._catalog.refusal(call.server, call.tool, call.access)
@@ -271,10 +397,13 @@ class ToolExecutor:
 
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if the policy permits it."""
+        if call.first is not None and self.settings.policy_check.policy is not None:
+            # It was permitted before it was sent; another attempt meets the tool as it is then.
+            return replace(call, decided_hints=call.first.tool.annotations)
         call = await self._with_valid_arguments(call, tool)
         permitted = await self.settings.policy_check.permit(call, tool)
-        if permitted is call:
-            return call
+        if permitted.arguments is call.arguments:
+            return permitted
         # The repair of arguments that a person edited must not lead to a call that is denied.
         repaired = await self._with_valid_arguments(permitted, tool)
         self.settings.policy_check.check(repaired, tool)
@@ -284,7 +413,7 @@ class ToolExecutor:
         if tool is None or not self.settings.validate_arguments:
             return call
         validator = await prepare(tool.wire_schema)
-        prepared = prepare_arguments(validator, call.arguments, tool=tool.name)
+        prepared = await prepare_in_bounded_time(validator, call.arguments, tool=tool.name)
         if prepared.problems:
             text = argument_error_text(tool.name, prepared.problems)
             raise InvalidArgumentsError(text, server=call.server, tool=call.tool)
@@ -328,3 +457,7 @@ class ToolExecutor:
 
 def _is_idempotent(tool: Tool | None) -> bool:
     return tool is not None and tool.idempotent
+
+
+def _as_json(call: ToolCall) -> str:
+    return json.dumps(dict(call.arguments), default=str, ensure_ascii=False)

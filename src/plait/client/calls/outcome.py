@@ -15,6 +15,7 @@ import mcp_types as types
 from pydantic import BaseModel
 
 from plait._support.sanitize import sanitize_text
+from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.transports.repair import ORIGINAL
@@ -112,7 +113,11 @@ async def output_schema_notes(tool: Tool, result: types.CallToolResult) -> tuple
         return ()
     if result.structured_content is None:
         return ("the result has no structured content, though the tool has an output schema",)
-    problem = (await prepare(tool.output_schema)).problem(result.structured_content)
+    validator = await prepare(tool.output_schema)
+    try:
+        problem = await in_bounded_time(lambda: validator.problem(result.structured_content))
+    except TooMuchWorkError as error:
+        return (f"structured content is not checked with the output schema: {error}",)
     return () if problem is None else (f"structured content breaks the output schema: {problem}",)
 
 
@@ -171,13 +176,13 @@ def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
         case types.TextContent():
             return _sanitized(block, "text")
         case types.ResourceLink():
-            return _sanitized(block, "name", "title", "description", "uri")
+            return _sanitized(block, "name", "title", "description", "uri", "mime_type")
         case types.EmbeddedResource():
-            resource = _sanitized(block.resource, "text", "uri")
+            resource = _sanitized(block.resource, "text", "uri", "mime_type")
             changed = resource is not block.resource
             return block.model_copy(update={"resource": resource}) if changed else block
-        case _:
-            return block
+        case types.ImageContent() | types.AudioContent():
+            return _sanitized(block, "mime_type")
 
 
 def _sanitized(model: M, *names: str) -> M:

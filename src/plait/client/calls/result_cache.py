@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import cast
 
 from cachetools import TLRUCache
 
 from plait._support.clock import Clock, SystemClock
+from plait._support.durations import checked_seconds
+from plait._support.gather import resolve
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import value_by_tool
+from plait.client.config.servers import RemoteOptions, ServerConfig
+from plait.client.connections.credentials import digest_of_headers
 from plait.errors import ConfigError
 
-_Key = tuple[str, str, str, str]
+_Key = tuple[str, str, str, str, str]
 _Entry = tuple[float, ToolResult]
 """The seconds to keep a result, and the result."""
 
@@ -32,6 +38,10 @@ class ResultCaching:
     """Seconds by `tool`, `server/tool` or glob; 0 disables caching."""
     max_entries: int = 256
 
+    def __post_init__(self) -> None:
+        for setting, seconds in {"ttl_seconds": self.ttl_seconds, **self.tools}.items():
+            checked_seconds(seconds, f"result_cache: {setting}", may_be_zero=True)
+
     @classmethod
     def of(cls, value: object) -> ResultCaching | None:
         """Read `True`, seconds, seconds per tool, or the settings; else raise `ConfigError`."""
@@ -40,13 +50,13 @@ class ResultCaching:
                 return None
             case True:
                 return cls()
-            case int() | float() if value > 0:
-                return cls(ttl_seconds=float(value))
+            case int() | float() | timedelta():
+                return cls(ttl_seconds=checked_seconds(value, "result_cache"))
             case ResultCaching():
                 return value
             case Mapping():
                 seconds = cast("Mapping[str, float]", value)
-                return cls(ttl_seconds=0, tools={tool: float(n) for tool, n in seconds.items()})
+                return cls(ttl_seconds=0, tools=dict(seconds))
             case _:
                 raise ConfigError(
                     "result_cache takes True, seconds, seconds by tool, or a ResultCaching"
@@ -71,9 +81,16 @@ class ResultCache:
         self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def get(self, call: ToolCall, tool: Tool | None) -> ToolResult | None:
-        """Return the cached result of the same call, if there is one."""
-        key = self._key(call, tool)
+    def caches(self, tool: Tool | None) -> bool:
+        """Return whether results of a tool are cached at all."""
+        return tool is not None and tool.read_only and self._caching.seconds_for(tool) > 0
+
+    def get(self, call: ToolCall, tool: Tool | None, *, caller: str = "") -> ToolResult | None:
+        """Return the cached result of the same call, if there is one.
+
+        `caller` distinguishes callers with the same credentials of the call.
+        """
+        key = self._key(call, tool, caller)
         if key is None:
             return None
         with self._lock:
@@ -86,10 +103,16 @@ class ResultCache:
             return self._changes[server]
 
     def put(
-        self, call: ToolCall, tool: Tool | None, result: ToolResult, *, since: int | None = None
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        result: ToolResult,
+        *,
+        since: int | None = None,
+        caller: str = "",
     ) -> None:
         """Cache a successful result, unless the server's state changed while it was computed."""
-        key = self._key(call, tool)
+        key = self._key(call, tool, caller)
         if key is None or tool is None or result.is_error:
             return
         with self._lock:
@@ -104,11 +127,37 @@ class ResultCache:
             for key in [key for key in self._results if key[0] == server]:
                 self._results.pop(key, None)
 
-    def _key(self, call: ToolCall, tool: Tool | None) -> _Key | None:
-        if tool is None or not tool.read_only or self._caching.seconds_for(tool) <= 0:
+    def _key(self, call: ToolCall, tool: Tool | None, caller: str) -> _Key | None:
+        if not self.caches(tool):
             return None
         try:
             arguments = json.dumps(call.arguments, sort_keys=True)
         except (TypeError, ValueError):
             return None
-        return call.server, call.access.key if call.access else "", call.tool, arguments
+        access = call.access.key if call.access else ""
+        return call.server, access, caller, call.tool, arguments
+
+
+_LIBRARIES = frozenset({"httpx", "httpx2", "mcp", "plait"})
+"""Auth objects of these packages act for one user; those of the program may act for many."""
+
+
+async def caller_of(call: ToolCall, server: ServerConfig) -> str | None:
+    """Return what distinguishes the caller of a shared session; `None` if that cannot be known.
+
+    A function for headers that takes no run may look at the context of the caller, and so may an
+    auth object.
+    """
+    if not isinstance(server, RemoteOptions):
+        return ""
+    own_auth = call.access is None or call.access.auth is None
+    if own_auth and server.auth is not None:
+        library = type(server.auth).__module__.partition(".")[0]
+        if library not in _LIBRARIES:
+            return None
+    if not callable(server.headers):
+        return ""
+    try:
+        return digest_of_headers(dict(await resolve(server.headers())))
+    except Exception:  # noqa: BLE001  # boundary: the request calls it again, and reports the error
+        return secrets.token_hex(16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -74,8 +75,9 @@ class Sampling:
         """Validate the settings."""
         for name in _NUMBERS:
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ConfigError(f"sampling: {name} must be a number of more than 0")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
+                raise ConfigError(f"sampling: {name} must be a finite number of more than 0")
         if isinstance(self.servers, str):
             raise ConfigError("sampling: servers is a list of names or globs")
         if self.approve is not None and not callable(self.approve):
@@ -199,8 +201,7 @@ class SamplingRequests:
         self, server: str, context: ClientRequestContext, params: SamplingRequest
     ) -> SamplingResult | types.ErrorData:
         """Answer a request, in the loop of the tool call that it belongs to."""
-        del context
-        calls = self._router.calls_of(server)
+        calls = self._router.calls_of(server, context.session)
         # If several calls may have caused it, it counts for the one with the fewest requests.
         call = min(calls, key=lambda call: call.sampling_requests, default=None)
         in_call = None if call is None else call.sampling_requests

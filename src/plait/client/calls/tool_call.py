@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
 
+from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
-from plait.client.connections.deadline import Deadline
+from plait.client.connections.deadline import PATIENT, Deadline, Patience
 from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
 E = TypeVar("E", bound=PlaitError)
 
 _RUN_IS_OVER = "the time of the whole run is over"
+_WAIT_SECONDS = 30.0
+"""How long a call waits for a server that is down, unless `connect_timeout` is set."""
 _CALL_SECONDS = 60.0
 _LONGEST_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
@@ -150,7 +153,7 @@ class RunIdentity:
     """Whether the run is known to resume the last one of its conversation."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FirstAttempt:
     """The first attempt of a call, which was made directly."""
 
@@ -191,6 +194,8 @@ class ToolCall:
     run: RunIdentity | None = field(default=None, repr=False)
     first: FirstAttempt | None = field(default=None, repr=False)
     """The first attempt, if it was already made."""
+    decided_hints: Mapping[str, Any] | None = None
+    """The annotations that the policy or a person decided by, if they matter."""
 
     @property
     def is_plain(self) -> bool:
@@ -229,7 +234,8 @@ def run_deadline(seconds: float) -> Generator[None]:
     A call that takes longer is cancelled, on the server too, with `RunDeadlineError`, and no call
     is started afterwards. Of nested blocks, the earliest deadline counts.
     """
-    ends_at = time.monotonic() + seconds
+    left = checked_seconds(max(seconds, 0.0), "run_deadline", may_be_zero=True)
+    ends_at = time.monotonic() + left
     outer = run_ends_at.get()
     token = run_ends_at.set(ends_at if outer is None else min(outer, ends_at))
     try:
@@ -258,8 +264,11 @@ async def within_run(call: ToolCall) -> AsyncGenerator[None]:
 def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | None) -> Deadline:
     """Return the deadline of a call: its own, else the tool's, server's, client's, or 60 s."""
     by_tool = value_by_tool(timeouts.tool_seconds, call.server, call.tool)
-    seconds = (
-        call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds or _CALL_SECONDS
-    )
+    chosen = call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds
+    seconds = chosen or _CALL_SECONDS
     cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
-    return Deadline(seconds, cap_seconds=cap, setting="timeout")
+    patience = PATIENT
+    if timeouts.connect_seconds is None:
+        # A caller that has set a longer time for its call has it for waiting too.
+        patience = Patience(max(_WAIT_SECONDS, chosen or 0.0))
+    return Deadline(seconds, cap_seconds=cap, setting="timeout", patience=patience)

@@ -13,6 +13,7 @@ from typing import Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
+from plait._support.threads import in_thread
 from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter, patterns_in
 from plait.client.catalog.listing import Listing, ToolLister
@@ -26,11 +27,16 @@ from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.connections.change_listener import ChangeListener
 from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.deadline import HASTY, PATIENT
 from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.client.catalog")
 
+_MANY_TOOLS = 1_000
+"""More tools are named in a thread."""
+_MOST_WARNINGS = 20
+"""Notes of one list that are logged."""
 _MAX_PRIVATE_LISTS = 256
 """Cached lists for individual credentials."""
 
@@ -113,7 +119,9 @@ class ToolCatalog:
         self._pool = pool
         self.options = options or CatalogOptions()
         self._clock = clock or SystemClock()
-        self._lister = ToolLister(changes, self.options, self._clock, lists)
+        self._lister = ToolLister(
+            changes, self.options, self._clock, lists, config_of=lambda name: pool[name].server
+        )
         self._filters: dict[str, ToolFilter] = {}
         self._listings: dict[_Key, Listing] = {}
         self._outdated: dict[_Key, Listing] = {}
@@ -127,6 +135,8 @@ class ToolCatalog:
         """Why servers were not ready for an earlier listing."""
         self._late: dict[_Key, asyncio.Event] = {}
         """Lists that are under way in the background."""
+        self._hurried: set[_Key] = set()
+        """Lists that are missing only because a caller waited less than `connect_timeout`."""
         self._on_late = on_late
         self._warned: set[str] = set()
 
@@ -163,25 +173,25 @@ class ToolCatalog:
             else:
                 listed_tools[name] = answer
         self._check_names()
-        return DiscoveredTools(tuple(self._named(listed_tools)), failed)
+        return DiscoveredTools(tuple(await self._named(listed_tools)), failed)
 
-    def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
+    async def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
         """Name tools so that they do not collide with tools returned earlier."""
         known = [tool for tools in listed_tools.values() for tool in tools]
         for name in self.options.listed_servers(self._pool.connections):
             listing = self._remembered((name, ""))
             if name not in listed_tools and listing is not None:
                 known += self._offered(name, listing)
-        for name, claimants in collisions(known, self.options.names).items():
-            servers = ", ".join(sorted({tool.server for tool in claimants}))
-            self._warn_once(
-                f"{servers} all have a tool {name!r}: each gets its server's name in front"
+
+        def named() -> tuple[list[str], list[Tool]]:
+            colliding = collisions(known, self.options.names)
+            return list(map(_collision_note, colliding.items())), with_public_names(
+                known, self.options.names
             )
-        return [
-            tool
-            for tool in with_public_names(known, self.options.names)
-            if tool.server in listed_tools
-        ]
+
+        notes, tools = await in_thread(named) if len(known) > _MANY_TOOLS else named()
+        self._warn_some(notes)
+        return [tool for tool in tools if tool.server in listed_tools]
 
     async def _tools_in_time(
         self, server: str, access: _Access, wait: float | None, *, refresh: bool, named: bool
@@ -189,7 +199,7 @@ class ToolCatalog:
         connection, key = self._pool.connection(server, access), _key(server, access)
         missed = self._missed.get(key)
         is_back = connection.keeper.ready_session is not None
-        patient = named or connection.server.required or missed is None
+        patient = named or connection.server.required or missed is None or key in self._hurried
         patient = patient or (is_back and not isinstance(missed, ListTimeoutError))
         try:
             if refresh or (wait is None and patient):
@@ -202,6 +212,8 @@ class ToolCatalog:
                     async with asyncio.timeout(wait or 0.0):
                         await listed.wait()
                 if not listed.is_set() or key in self._missed:
+                    if wait is not None and not listed.is_set() and missed is None:
+                        self._hurried.add(key)
                     late = connection.keeper.not_ready_error(wait or 0.0)
                     raise copy(self._missed.get(key, late))
             return await self.tools_of(server, access=access)
@@ -209,8 +221,11 @@ class ToolCatalog:
             if error.kind != "transport":
                 raise
             self._missed[key] = error
+            if wait is None:
+                self._hurried.discard(key)
             if len(self._missed) > _MAX_PRIVATE_LISTS:
                 del self._missed[next(iter(self._missed))]
+                self._hurried &= self._missed.keys()
             backup = self.options.fallbacks.get(server)
             if backup is None or backup not in self.options.unlisted:
                 raise
@@ -276,6 +291,9 @@ class ToolCatalog:
             down = self._missed.get(key) if server in self.options.fallbacks else None
             if down is not None and keeper.ready_session is None:
                 raise copy(down)  # the backup need not wait for it
+            # Listing alone would not wait long for a server that has never been there.
+            has_backup = server in self.options.fallbacks
+            await keeper.wait_for_session(HASTY if has_backup else PATIENT)
             try:
                 listing = await self._listing(server, access, live=True)
             except (ProtocolError, ListTimeoutError) as error:
@@ -316,12 +334,29 @@ class ToolCatalog:
         Returns the generation of that session; another session may run another program.
         """
         connection = self._pool.connection(server, access)
-        await connection.keeper.wait_for_session()
+        await connection.keeper.wait_for_session(PATIENT)
         generation = connection.keeper.generation
         listing = await self._listing(server, access)
         if (refusal := listing.lock_check.refusal(wire_name)) is not None:
             raise not_offered(server, wire_name, refusal)
         return generation
+
+    async def current(
+        self, server: str, wire_name: str, access: _Access = None
+    ) -> tuple[Tool | None, int]:
+        """Return a tool as listed in the session of the call, and the generation of that session.
+
+        A server that cannot list its tools has none: nothing is known of them.
+        """
+        connection = self._pool.connection(server, access)
+        await connection.keeper.wait_for_session()
+        generation = connection.keeper.generation
+        try:
+            listing = await self._listing(server, access, live=True)
+        except (ProtocolError, ListTimeoutError) as error:
+            logger.warning("cannot list the tools of %s: %s", server, error)
+            return None, generation
+        return listing.tools.get(wire_name), generation
 
     def lock_report(self) -> LockReport:
         """Compare the cached tools with the lockfile, from any thread."""
@@ -400,7 +435,7 @@ class ToolCatalog:
             self._sources[key] = connection
             self._forget_oldest()
             connection.tool_count = len(listing.tools)
-            self._check(connection.server, listing)
+            self._check(connection.name, connection.server, listing)
             return listing
 
     def _forget_oldest(self) -> None:
@@ -423,11 +458,11 @@ class ToolCatalog:
         listing, now = self._listings.get(key), self._clock.monotonic()
         return listing is not None and listing.holds(connection.keeper.generation, now)
 
-    def _check(self, server: ServerConfig, listing: Listing) -> None:
+    def _check(self, name: str, server: ServerConfig, listing: Listing) -> None:
         """Warn once about suspicious tools, and options that match no tool."""
         tools = listing.original.values()
-        for note in listing.sanitized:
-            self._warn_once(note)
+        self._warn_some([f"{name}: {note}" for note in listing.rejected])
+        self._warn_some(listing.sanitized)
         for drift in listing.lock_check.drift:
             kept_back = " (not offered)" if listing.lock_check.blocks and drift.tool else ""
             self._warn_once(f"{drift.server}: {drift.text}{kept_back}")
@@ -458,10 +493,23 @@ class ToolCatalog:
             hint = f" (did you mean {nearest!r}?)" if nearest else ""
             self._warn_once(f"there is no tool {name!r}, which `{option}` names{hint}")
 
+    def _warn_some(self, notes: Sequence[str]) -> None:
+        """Warn about the first of many notes, and say how many more there are."""
+        for note in notes[:_MOST_WARNINGS]:
+            self._warn_once(note)
+        if (more := len(notes) - _MOST_WARNINGS) > 0:
+            self._warn_once(f"{notes[-1]} (and {more - 1} more such notes)")
+
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             logger.warning("%s", text)
+
+
+def _collision_note(collision: tuple[str, tuple[Tool, ...]]) -> str:
+    name, claimants = collision
+    servers = ", ".join(sorted({tool.server for tool in claimants}))
+    return f"{servers} all have a tool {name!r}: each gets its server's name in front"
 
 
 def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from plait._support.exception_groups import one_line
 from plait._support.garbage import collection_paused
 from plait._support.sanitize import escaped, is_clean_body, is_clean_json, sanitize_text
 from plait.client.catalog.disk_cache import ListCache, StoredList
-from plait.client.catalog.lock.entries import identity_of
 from plait.client.catalog.lock.guard import UNCHECKED, LockCheck
+from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.overrides import apply_override, override_for
 from plait.client.catalog.schemas.values import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import ToolList, list_tools
+from plait.client.transports.tool_rows import RawRow, Row, whole_row
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock
     from plait.client.catalog.catalog import CatalogOptions
+    from plait.client.config.budgets import IncomingLimits
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.connection import ServerConnection
     from plait.client.connections.credentials import CallerCredentials
@@ -32,7 +36,9 @@ ANNOUNCED_TTL_SECONDS = 3600.0
 """The TTL if the server announces changes, since announcements can be lost."""
 
 
-_SLICE = 256
+_LONGEST_ROW = 1_000_000
+"""The texts and schemas of one tool; no model reads as much."""
+_SLICE = 100
 """So many tools are converted before other tasks have their turn."""
 
 T = TypeVar("T")
@@ -84,8 +90,12 @@ class ToolLister:
         options: CatalogOptions,
         clock: Clock,
         lists: ListCache | None = None,
+        *,
+        config_of: Callable[[str], ServerConfig],
     ) -> None:
+        """Take the parts; `config_of` returns a server as configured, for all callers."""
         self._changes = changes
+        self._config_of = config_of
         self._options = options
         self._clock = clock
         self._lists = lists or ListCache()
@@ -112,10 +122,9 @@ class ToolLister:
     async def fetch(self, connection: ServerConnection, *, store: bool) -> Listing:
         """Request the list from the server, and optionally store it on disk."""
         await self._changes.listen(connection)
-        seconds = connection.server.timeouts.list_seconds
-        answer = await connection.read(
-            list_tools, Deadline(seconds, setting="list_timeout"), method="tools/list"
-        )
+        deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
+        list_some = partial(list_tools, most=connection.server.incoming.tools)
+        answer = await connection.read(list_some, deadline, method="tools/list")
         ttl = self._ttl_seconds_of(connection, answer.value)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl)
@@ -140,9 +149,15 @@ class ToolLister:
         """Check a server's list against the lockfile, sanitize it, and apply overrides."""
         listed = source.listed
         original: dict[str, Tool] = {}
+        limits, rejected = connection.server.incoming, list[str]()
+        if listed.cut:
+            rejected.append(f"only the first {limits.tools:,} tools are used (limits.tools)")
         async for rows in _slices(listed.tools):
             with collection_paused():
                 for row in rows:
+                    if (reason := _oversize(row, limits)) is not None:
+                        rejected.append(reason)
+                        continue
                     tool = Tool.from_row(connection.name, row, may_mirror=listed.may_mirror)
                     original.setdefault(tool.wire_name, tool)
         lock_check = self._lock_check(connection, source.identity, original.values())
@@ -163,7 +178,7 @@ class ToolLister:
             connection.keeper.generation,
             self._clock.monotonic() + ttl_seconds,
             listed.public,
-            tuple(note for note in source.notes if note.startswith("tool ")),
+            (*(note for note in source.notes if note.startswith("tool ")), *rejected),
             tuple(sanitized),
             lock_check,
             is_stored,
@@ -182,8 +197,42 @@ class ToolLister:
         lock = self._options.lock
         if lock is None:
             return UNCHECKED
-        server_identity = identity_of(connection.server, identity, lock.path.parent)
+        # Variables that a caller adds do not make it another server.
+        server = self._config_of(connection.name)
+        server_identity = identity_of(server, identity, lock.path.parent)
         return lock.check(connection.name, server_identity, tools)
+
+
+def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
+    """Return why a tool is too large to be used, if it is."""
+    is_raw = isinstance(row, RawRow)
+    if is_raw and len(row.json) <= 2 * limits.schema_entries:
+        return None  # an entry has at least two characters
+    name = one_line(sanitize_text(row.name if is_raw else str(row.get("name"))))
+    if is_raw and len(row.json) > _LONGEST_ROW:
+        return f"tool {name!r} is left out: it has more than {_LONGEST_ROW:,} bytes"
+    parsed = whole_row(row)
+    parts: list[Any] = [parsed.get("inputSchema"), parsed.get("outputSchema")]
+    entries, characters = 0, len(str(parsed.get("description") or ""))
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str):
+            characters += len(part)
+        elif is_mapping(part):
+            entries += len(part)
+            parts += part.values()
+        elif is_list(part):
+            entries += len(part)
+            parts += part
+        if entries > limits.schema_entries:
+            most = f"{limits.schema_entries:,}"
+            return (
+                f"tool {name!r} is left out: its schemas have more than {most} entries"
+                " (limits.schema_entries)"
+            )
+    if characters > _LONGEST_ROW:
+        return f"tool {name!r} is left out: it has more than {_LONGEST_ROW:,} bytes"
+    return None
 
 
 async def _slices(items: tuple[T, ...]) -> AsyncGenerator[tuple[T, ...]]:

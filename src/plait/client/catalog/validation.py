@@ -9,6 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -17,6 +18,14 @@ from cachetools import LRUCache
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
+from plait.client.catalog.allowance import (
+    TooMuchWorkError,
+    allowed_seconds,
+    run_test,
+    take_step_of_test,
+)
+from plait.client.catalog.bounded_rules import DATA_KEYWORDS, bounded, parts_of, patterns_in
+from plait.client.catalog.patterns import LONGEST_PATTERN, can_search
 
 T = TypeVar("T")
 
@@ -29,6 +38,11 @@ Test = Callable[[Any], bool]
 _PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
 _MAX_SCHEMAS = 256
 """Enough for the tools of a dozen servers."""
+_MOST_ENTRIES = 20_000
+"""A schema with more of them takes seconds to compile."""
+_MOST_QUICK = 500
+"""Larger schemas have no fast test: its time is not bounded by steps."""
+_ITEMS_PER_STEP = 64
 
 
 class BrokenSchemaError(ValueError):
@@ -71,6 +85,8 @@ class SchemaValidator:
     schema: Any = None
     broken: str | None = None
     """Why the schema could not be compiled."""
+    unchecked: tuple[str, ...] = ()
+    """The patterns that values are not compared with; see `patterns`."""
     _rules: Any = field(default=None, repr=False)
     _quick: Test | None = field(default=None, repr=False)
 
@@ -82,11 +98,20 @@ class SchemaValidator:
         return self._quick is not None and self._quick(value)
 
     def violations(self, value: object) -> tuple[Violation, ...]:
-        """Find every rule that a value violates."""
+        """Find every rule that a value violates.
+
+        Raises:
+            BrokenSchemaError: The schema cannot be used.
+            TooMuchWorkError: It takes too long.
+        """
         return self._run(lambda: tuple(map(_violation, self._rules.iter_errors(value))))
 
     def problem(self, value: object) -> str | None:
-        """Describe the first violation, in one line that may quote the value."""
+        """Describe the first violation, in one line that may quote the value.
+
+        Raises:
+            TooMuchWorkError: It takes too long.
+        """
         if self.surely_accepts(value):
             return None
         try:
@@ -98,7 +123,8 @@ class SchemaValidator:
     def _run(self, work: Callable[[], T]) -> T:
         if self.broken is not None:
             raise BrokenSchemaError(self.broken)
-        return _guarded(work)
+        with allowed_seconds():
+            return _guarded(work)
 
     def exact(self) -> SchemaValidator:
         """Return a validator for which 3.0 is a number but no integer."""
@@ -148,7 +174,8 @@ async def prepare(schema: Mapping[str, Any]) -> SchemaValidator:
     def compile_and_use() -> SchemaValidator:
         validator = validator_for_schema(schema)
         # The library loads some parts with the first value.
-        validator.problem({})
+        with suppress(TooMuchWorkError):
+            validator.problem({})
         return validator
 
     return validator_if_prepared(schema) or await in_thread(compile_and_use)
@@ -186,24 +213,64 @@ def _plain(value: object) -> dict[str, Any]:
 def _compile(schema: Any) -> SchemaValidator:
     from jsonschema import validators  # noqa: PLC0415  # 0.1 s many never need
 
-    rules: Any = validators.validator_for(schema)
-    rules.check_schema(schema)
-    # The dialect is chosen; a reference to the root must not choose it again.
-    root = {key: part for key, part in schema.items() if key != "$schema"}
+    size = sum(map(len, parts_of(schema)))
+    if size > _MOST_ENTRIES:
+        raise BrokenSchemaError(f"it has more than {_MOST_ENTRIES:,} entries")
+    dialect: Any = validators.validator_for(schema)
+    # Its rule for the format of patterns would be that of Python.
+    dialect.check_schema(schema, format_checker=None)
+    patterns, for_names = patterns_in(schema)
+    unchecked = tuple(sorted(one for one in patterns if not can_search(one)))
+    for pattern in unchecked:
+        if not _is_expression(pattern):
+            raise BrokenSchemaError(one_line(f"{pattern!r} is no regular expression"))
+    rules = bounded(dialect, with_patterns=for_names)
+    # The dialect is chosen; a part must not choose another one, whose rules have no bound.
+    root = _without_dialect(schema)
     # Older dialects give some keywords another meaning.
-    modern = rules.__name__ not in {"Draft3Validator", "Draft4Validator"}
+    modern = dialect.__name__ not in {"Draft3Validator", "Draft4Validator"}
+    quick = _test_of(root, rules.VALIDATORS) if modern and size <= _MOST_QUICK else None
     return SchemaValidator(
         schema=schema,
+        unchecked=unchecked,
         _rules=rules(root, registry=_no_registry()),
-        _quick=_test_of(root, rules.VALIDATORS) if modern else None,
+        _quick=partial(run_test, quick) if quick is not None and _has_items(root) else quick,
     )
+
+
+def _has_items(schema: object) -> bool:
+    """Return whether a fast test may look at each item of a list, and so has to be bounded."""
+    if isinstance(schema, dict):
+        parts = cast("dict[str, object]", schema)
+        return "items" in parts or any(map(_has_items, parts.values()))
+    return isinstance(schema, list) and any(map(_has_items, cast("list[object]", schema)))
+
+
+def _is_expression(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return len(pattern) > LONGEST_PATTERN
+    return True
+
+
+def _without_dialect(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_dialect(one) for one in cast("list[Any]", part)]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: inner if key in DATA_KEYWORDS else _without_dialect(inner)
+        for key, inner in cast("dict[str, Any]", part).items()
+        if key != "$schema" or not isinstance(inner, str)
+    }
 
 
 def _guarded(work: Callable[[], T]) -> T:
     """Call the library; any exception means that a schema is broken."""
     try:
         return work()
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, TooMuchWorkError, BrokenSchemaError):
         raise
     except BaseException as error:  # noqa: BLE001  # boundary: a panic of its Rust parts is one
         raise BrokenSchemaError(_reason(error)) from None
@@ -340,7 +407,16 @@ def _keeps_all(tests: list[Test], value: object) -> bool:
 
 
 def _keeps_everywhere(test: Test, value: Any) -> bool:
-    return type(value) is list and all(map(test, cast("list[Any]", value)))
+    if type(value) is not list:
+        return False
+    items = cast("list[Any]", value)
+    if len(items) <= _ITEMS_PER_STEP:
+        return all(map(test, items))
+    for start in range(0, len(items), _ITEMS_PER_STEP):
+        take_step_of_test()
+        if not all(map(test, items[start : start + _ITEMS_PER_STEP])):
+            return False
+    return True
 
 
 def _keeps_each(tests: dict[str, Test | None], value: Any) -> bool:

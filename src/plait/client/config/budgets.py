@@ -1,4 +1,4 @@
-"""Limits on the size of tool results and on the number of tool calls, as validated data."""
+"""Limits on what servers send, on the size of results, and on the number of calls, as data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeVar
 
+from plait._support.durations import checked_seconds
 from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.value_types import read_seconds, read_whole_number
@@ -62,6 +63,9 @@ class ResultBudget:
     keep_bytes: int = 256_000_000
     """Total size kept; the least recently read results are dropped first."""
 
+    def __post_init__(self) -> None:
+        checked_seconds(self.keep_seconds, "keep_seconds", may_be_zero=True)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBudget:
@@ -71,6 +75,21 @@ class CallBudget:
     """In total; `None` is no limit."""
     tools: Mapping[str, int] = field(default_factory=dict[str, int])
     """By `tool`, `server/tool` or glob; the calls of all matching tools are added up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingLimits:
+    """What a server may send; more is refused, with an error or a note that names the limit."""
+
+    message_bytes: int = 64_000_000
+    """One message: a line, a body after decompression, an event or a WebSocket message."""
+    tools: int = 10_000
+    """The tools of a list; further ones are left out."""
+    schema_entries: int = 5_000
+    """Entries in the schemas of one tool; a tool with more is left out."""
+
+
+DEFAULT_LIMITS = IncomingLimits()
 
 
 def is_named_by(pattern: str, server: str, tool: str) -> bool:
@@ -121,6 +140,13 @@ def read_call_budget(raw: RawValue) -> CallBudget:
     return CallBudget(**read_table(raw, _CALL_KEYS))
 
 
+def read_incoming_limits(raw: RawValue) -> IncomingLimits:
+    """Read an object of limits; what it leaves out has its default."""
+    if isinstance(raw.value, IncomingLimits):
+        return raw.value
+    return IncomingLimits(**read_table(raw, _INCOMING_KEYS))
+
+
 def _read_limit(raw: RawValue) -> Limit:
     """Read the limit of one result; false is no limit."""
     if raw.value is False:
@@ -165,6 +191,15 @@ _RESULT_KEYS = KeyTable(
         Key("keep_bytes", _read_size),
     ),
     noun="result budget",
+)
+
+_INCOMING_KEYS = KeyTable(
+    (
+        Key("message_bytes", _read_size),
+        Key("tools", partial(read_whole_number, minimum=1)),
+        Key("schema_entries", partial(read_whole_number, minimum=1)),
+    ),
+    noun="limits",
 )
 
 _CALL_KEYS = KeyTable(

@@ -6,10 +6,11 @@ import difflib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from plait.client.config.raw_value import Location, Problems, as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
@@ -21,8 +22,10 @@ ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor"})
 """Folders in a workspace in which editors keep their files."""
 
-_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])')
+# What is not closed matches too: to fail there and start again later would take quadratic time.
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"?|//[^\n]*|/\*(?:.*?\*/|.*)', re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])')
+_WHOLE_COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
 _PIECE = re.compile(r'"(?:\\.|[^"\\])*"?|[{}\[\],:]|\s+|[^\s{}\[\],:"]+')
 _VALUE_FOLLOWS = re.compile(r'\s*:\s*["{\[\w-]')
 _LONGEST_LINE = 80
@@ -163,22 +166,35 @@ def _file_within(path: Path) -> str | None:
     return f"did you mean {path / names[0]}?" if names else None
 
 
+Origin = Literal["named", "user", "folder"]
+"""How a configuration was found: by its name, in the home folder, or in the working folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundConfig:
+    """A configuration file, and how it was found."""
+
+    path: Path
+    origin: Origin
+
+
 def find_config(
     explicit: str | None = None,
     *,
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Path:
+) -> FoundConfig:
     """Return the configuration file: the named one, else the first of the default paths."""
     known = os.environ if environ is None else environ
     if explicit is not None:
-        return _existing(explicit, "named by --config")
+        return FoundConfig(_existing(explicit, "named by --config"), "named")
     if named := known.get(ENVIRONMENT_VARIABLE):
-        return _existing(named, f"named by ${ENVIRONMENT_VARIABLE}")
+        return FoundConfig(_existing(named, f"named by ${ENVIRONMENT_VARIABLE}"), "named")
     places = config_places(cwd=cwd, environ=known)
     for path in places:
         if path.is_file():
-            return path
+            own = {home_of(known).resolve(), places[-1].parent.resolve()}
+            return FoundConfig(path, "user" if path.parent.resolve() in own else "folder")
     looked = ", ".join(_short(path, known) for path in places)
     raise _error(
         None,
@@ -245,8 +261,8 @@ def parse_jsonc(text: str) -> JsonDocument:
     def object_from(pairs: list[tuple[str, object]]) -> dict[str, object]:
         entries = dict(pairs)
         if len(entries) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.extend(name for name in entries if names.count(name) > 1)
+            times = Counter(name for name, _ in pairs)
+            repeated.extend(name for name in entries if times[name] > 1)
         return entries
 
     # Blanks keep the positions of errors.
@@ -269,7 +285,8 @@ def decode_text(data: bytes) -> str:
 
 def _blank_unless_string(match: re.Match[str]) -> str:
     text = match[0]
-    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
+    is_open = text.startswith("/*") and not _WHOLE_COMMENT.fullmatch(text)
+    return text if text.startswith('"') or is_open else re.sub(r"[^\n]", " ", text)
 
 
 def _syntax_error(text: str, error: json.JSONDecodeError) -> JsonSyntaxError:

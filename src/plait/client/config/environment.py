@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+
+from plait._support.redact import looks_secret
 
 if TYPE_CHECKING:
     from plait.client.config.servers import StdioServer
@@ -18,11 +21,18 @@ _WINDOWS_NAMES: Final = (
 )
 
 _USUAL_NAMES: Final = (
-    *("LANG", "LC_*", "TMPDIR", "TEMP", "TMP", "NPM_CONFIG_*", "UV_*", "XDG_*"),
+    *("LANG", "TMPDIR", "TEMP", "TMP"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"),
 )
 """Needed by `npx`, `uvx` and servers behind a proxy; compared without regard to case."""
+
+_USUAL_GLOBS: Final = ("LC_*", "NPM_CONFIG_*", "UV_*", "XDG_*")
+"""The same, but for those that may hold a token or a password."""
+
+_OTHER_SECRETS: Final = re.compile(r"_(?:OTP|USERNAME|USER)$")
+"""Names of credentials that `looks_secret` does not know."""
+_CREDENTIALS_IN_URL: Final = re.compile(r"://[^/\s]*@")
 
 
 def child_environment(
@@ -40,9 +50,18 @@ def child_environment(
         for name, value in environ.items()
         # An exported shell function could run code in the child.
         if not value.startswith("()")
-        and (_matches(name.upper(), _USUAL_NAMES) or _matches(name, exact, any_case=windows))
+        and (_is_usual(name, value) or _matches(name, exact, any_case=windows))
     }
     return {**inherited, **server.fixed_env}
+
+
+def _is_usual(name: str, value: str) -> bool:
+    upper = name.upper()
+    if _matches(upper, _USUAL_NAMES):
+        return True
+    return _matches(upper, _USUAL_GLOBS) and not (
+        looks_secret(name) or _OTHER_SECRETS.search(upper) or _CREDENTIALS_IN_URL.search(value)
+    )
 
 
 def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> bool:

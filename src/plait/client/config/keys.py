@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from plait.client.config.budgets import read_call_budget, read_result_budget
+from plait.client.config.budgets import (
+    read_call_budget,
+    read_incoming_limits,
+    read_result_budget,
+)
 from plait.client.config.deferral import read_deferral, read_server_deferral
 from plait.client.config.key_table import Key, KeyTable, keys_with
 from plait.client.config.oauth import read_auth
@@ -67,6 +71,7 @@ _SHARED = (
     *keys_with(read_patterns, "include", "exclude"),
     Key("output_handling", read_output_handling),
     Key("result_budget", read_result_budget),
+    Key("limits", read_incoming_limits),
     Key("defer", read_server_deferral),
     Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
 )
@@ -129,6 +134,7 @@ CLIENT_KEYS = KeyTable(
         *keys_with(read_bool, "resources_as_tools", "use_standard_content_blocks"),
         *keys_with(read_patterns, "include", "exclude"),
         *keys_with(read_data, "cache", "result_cache", "client_info", "roots", "observers"),
+        *keys_with(read_data, "record", "replay"),
         *keys_with(read_data, "tool_interceptors", "handle_tool_errors", "callbacks", "sampling"),
         *keys_with(read_function, "tool_filter", "on_approval", "before_fallback", "token_counter"),
         *keys_with(read_function, "before_tool_call", "after_tool_call", "on_message"),
@@ -147,6 +153,7 @@ CLIENT_KEYS = KeyTable(
         Key("policy", policy_from_raw),
         Key("fallbacks", read_text_map),
         Key("result_budget", read_result_budget),
+        Key("limits", read_incoming_limits),
         Key("call_budget", read_call_budget),
         Key("on_connection_error", function_or(one_of("throw", "ignore"))),
         Key("log_level", one_of(*_LOG_LEVELS, aliases={one.upper(): one for one in _LOG_LEVELS})),

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+from plait._support.durations import checked_seconds
 from plait.client.config.key_table import Key, KeyTable, keys_with, read_valid_table
 from plait.client.config.raw_value import RawValue, as_mapping
 from plait.client.config.urls import LOOPBACK
@@ -72,6 +73,7 @@ class OAuth:
     """Time for a person to sign in."""
 
     def __post_init__(self) -> None:
+        checked_seconds(self.wait_seconds, "oauth: wait_seconds")
         contradiction = _contradiction(self)
         if contradiction is not None:
             raise ConfigError(f"oauth: {contradiction}")

@@ -6,10 +6,8 @@ An unknown key is an error in files too: a rule with a typo must not match more 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import posixpath
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,16 +18,14 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Protocol, get_args
 
 from plait._support.suggestions import did_you_mean
+from plait.client.config.argument_readings import matches_globs, unlisted_names, values_at
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_valid_table
 from plait.client.config.raw_value import (
-    UNSET,
     Location,
     Problems,
     RawValue,
     RejectedError,
-    as_list,
-    as_mapping,
 )
 from plait.client.config.value_types import one_of, read_bool, read_text, read_texts
 from plait.client.config.variables import Variables
@@ -47,8 +43,9 @@ Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
 
 TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
 _NOT = re.compile(r"^(!\s*|not[\s_-]+)", re.IGNORECASE)
-_SLASHES = re.compile(r"[\\/]+")
 _EXAMPLE = '{"default": "ask", "rules": [{"tool": "…", "do": "allow"}]}'
+_LONGEST_NAME = 40
+_MOST_NAMES = 5
 _CONDITIONS = ("tool", "server", "annotation", "when")
 
 
@@ -63,6 +60,11 @@ class PolicyTool(Protocol):
     @property
     def wire_name(self) -> str:
         """The server's name for the tool."""
+        ...
+
+    @property
+    def wire_schema(self) -> Mapping[str, Any]:
+        """The listed schema of its arguments."""
         ...
 
     def has_trait(self, trait: Trait) -> bool:
@@ -118,10 +120,15 @@ class PolicyRule:
             )
         )
 
-    def matches_arguments(self, arguments: Mapping[str, Any]) -> bool:
-        """Return whether the arguments of a call match the rule."""
+    def matches_arguments(
+        self, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return whether the arguments of a call match the rule, as a server may read them."""
+        strict = self.do == "allow"
+        combine = all if strict else any
         return all(
-            matches_globs(value_at(arguments, path), _as_sequence(globs), strict=self.do == "allow")
+            bool(values := values_at(arguments, path, schema or {}, strict=strict))
+            and combine(matches_globs(one, _as_sequence(globs), strict=strict) for one in values)
             for path, globs in (self.when or {}).items()
         )
 
@@ -172,13 +179,42 @@ class Policy:
     def decide(
         self, tool: PolicyTool, arguments: Mapping[str, Any] | None = None
     ) -> PolicyDecision:
-        """Decide about a call by the arguments that the server would get."""
+        """Decide about a call by the arguments that the server would get.
+
+        A call that would be allowed is asked about if it has an argument that the tool does not
+        list, and that may be another name of one which an earlier rule is about.
+        """
+        values, passed = arguments or {}, list[PolicyRule]()
         for number, rule in enumerate(self.rules, start=1):
-            if rule.matches_tool(tool) and rule.matches_arguments(arguments or {}):
+            if not rule.matches_tool(tool):
+                continue
+            if not rule.when or rule.matches_arguments(values, tool.wire_schema):
                 reason = f": {rule.reason}" if rule.reason else ""
                 text = f"rule {number} of {self.title} ({rule}){reason}"
-                return PolicyDecision(rule.do, text, rule, number)
-        return PolicyDecision(self.default, f"the default of {self.title}, as no rule fits")
+                return self._if_certain(
+                    PolicyDecision(rule.do, text, rule, number), passed, values, tool
+                )
+            if rule.do != "allow":
+                passed.append(rule)
+        default = PolicyDecision(self.default, f"the default of {self.title}, as no rule fits")
+        return self._if_certain(default, passed, values, tool)
+
+    def _if_certain(
+        self,
+        decision: PolicyDecision,
+        passed: Sequence[PolicyRule],
+        arguments: Mapping[str, Any],
+        tool: PolicyTool,
+    ) -> PolicyDecision:
+        if decision.verdict != "allow" or not passed:
+            return decision
+        named = (path for rule in passed for path in rule.when or ())
+        unlisted = unlisted_names(arguments, tool.wire_schema, named)
+        if not unlisted:
+            return decision
+        names = ", ".join(name[:_LONGEST_NAME] for name in unlisted[:_MOST_NAMES])
+        text = f"{decision.reason}, and the tool does not list: {names}"
+        return replace(decision, verdict="ask", reason=text)
 
     @property
     def title(self) -> str:
@@ -187,7 +223,20 @@ class Policy:
 
     def verdicts(self, tool: PolicyTool) -> frozenset[Verdict]:
         """Return the possible verdicts on calls of a tool, depending on their arguments."""
-        return frozenset(rule.do if rule else self.default for _, rule in self.reached(tool))
+        found: set[Verdict] = set()
+        doubtful = False
+        for _, rule in self.reached(tool):
+            verdict = rule.do if rule else self.default
+            found.add(verdict)
+            if verdict == "allow" and doubtful:
+                found.add("ask")
+            doubtful = doubtful or (rule is not None and bool(rule.when) and verdict != "allow")
+        return frozenset(found)
+
+    @property
+    def uses_annotations(self) -> bool:
+        """Whether what a server says of a tool decides about calls of it."""
+        return any(rule.annotation for rule in self.rules)
 
     def hides(self, tool: PolicyTool) -> bool:
         """Return whether a tool is left out of lists, because every call of it is denied."""
@@ -239,47 +288,6 @@ def annotation_hint(written: str) -> str:
     """Suggest the annotation that was probably meant."""
     known = [trait.replace("_", "-") for trait in TRAITS]
     return did_you_mean(_NOT.sub("", written), known) or f"known are {', '.join(known)}"
-
-
-def value_at(arguments: Mapping[str, Any], path: str) -> object:
-    """Return an argument by name or by JSON pointer, or `UNSET` if there is none."""
-    if not path.startswith("/"):
-        return arguments.get(path, UNSET)
-    value: object = arguments
-    for step in path[1:].split("/"):
-        name = step.replace("~1", "/").replace("~0", "~")
-        entries, items = as_mapping(value), as_list(value)
-        if entries is not None and name in entries:
-            value = entries[name]
-        elif items is not None and name.isdecimal() and int(name) < len(items):
-            value = items[int(name)]
-        else:
-            return UNSET
-    return value
-
-
-def matches_globs(value: object, globs: Sequence[str], *, strict: bool) -> bool:
-    """Return whether a value matches one of the globs; `UNSET` and objects never do.
-
-    With `strict`, every item of a list must match, and a path with `..` must match both as
-    written and normalized. Otherwise one item, or one form of a path, is enough, so that another
-    spelling cannot bypass a rule that denies.
-    """
-    if value is UNSET or isinstance(value, Mapping):
-        return False
-    combine = all if strict else any
-    items = as_list(value)
-    if items is not None:
-        return bool(items) and combine(matches_globs(item, globs, strict=strict) for item in items)
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return combine(any(fnmatchcase(form, glob) for glob in globs) for form in _forms(text, strict))
-
-
-def _forms(text: str, strict: bool) -> set[str]:
-    """Return a text as written and, if it can be a path, normalized."""
-    if strict and ".." not in _SLASHES.split(text):
-        return {text}
-    return {text, posixpath.normpath(_SLASHES.sub("/", text))}
 
 
 def _matches_name(tool: PolicyTool, pattern: str) -> bool:

@@ -16,7 +16,7 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.config.document import load_document
-from plait.client.config.key_table import KeyTable, keys_with, read_table
+from plait.client.config.key_table import KeyTable, read_table
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.raw_value import (
     Location,
@@ -30,7 +30,7 @@ from plait.client.config.raw_value import (
 from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
 from plait.client.config.timing import Timeouts
 from plait.client.config.urls import url_fault
-from plait.client.config.value_types import quote, read_bool, read_delay
+from plait.client.config.value_types import quote, read_bool
 from plait.client.config.variables import Ask, InputRequest, Variables
 from plait.errors import ConfigError
 
@@ -112,7 +112,7 @@ def read_config(
         return source
     problems = Problems()
     document = load_document(source, problems, base)
-    layout = _find_layout(document.value, document.location) if document else None
+    layout = find_layout(document.value, document.location) if document else None
     if document is None or layout is None:
         problems.finish(logger)
         raise AssertionError("unreachable: a source that cannot be read has recorded why")
@@ -133,14 +133,6 @@ def read_config(
     )
 
 
-_SECONDS = KeyTable(keys_with(read_delay, "timeout", "timeout_seconds", "wait"), noun="call")
-
-
-def seconds_from(value: object, setting: str) -> float | None:
-    """Check a duration that a program passes; `None` stays `None`."""
-    return read_options({setting: value}, _SECONDS).get(setting)
-
-
 def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -> dict[str, Any]:
     """Check client options passed in Python, under the names they have in files."""
     if not options:
@@ -151,15 +143,20 @@ def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -
     return read
 
 
+def _of_server(variables: Variables) -> Variables:
+    """Return the variables with notes of their own on what they were used for."""
+    return replace(variables, secrets=set[str](), templates=dict[str, str]())
+
+
 def _read_servers(
-    layout: _Layout, variables: Variables
+    layout: Layout, variables: Variables
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     servers: dict[str, ServerConfig] = {}
     disabled: list[str] = []
     for name, value in layout.servers.items():
         if not _is_server_name(name, layout.location):
             continue
-        raw = RawValue(value, layout.location.at(name), replace(variables, secrets=set[str]()))
+        raw = RawValue(value, layout.location.at(name), _of_server(variables))
         if _is_disabled(raw):
             disabled.append(name)
         else:
@@ -182,7 +179,7 @@ def _is_server_name(name: object, location: Location) -> TypeGuard[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """The parts of a configuration."""
 
     servers: Mapping[object, object]
@@ -192,7 +189,7 @@ class _Layout:
     inputs: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
 
 
-def _find_layout(value: object, location: Location) -> _Layout | None:
+def find_layout(value: object, location: Location) -> Layout | None:
     """Split a configuration: servers only, or a list of servers with options beside it."""
     entries = as_mapping(value)
     if entries is None:
@@ -213,14 +210,13 @@ def _find_layout(value: object, location: Location) -> _Layout | None:
 def is_server_entry(value: object) -> bool:
     """Return whether an object is a server itself."""
     entries = as_mapping(value)
-    return entries is not None and any(
-        isinstance(entries.get(name), str) for name in ("command", "url")
-    )
+    words = ("command", "url", "transport", "type")
+    return entries is not None and any(isinstance(entries.get(name), str) for name in words)
 
 
 def _whole(
     entries: Mapping[object, object], location: Location, options: Mapping[object, object]
-) -> _Layout | None:
+) -> Layout | None:
     lists = [name for name in SERVER_LISTS if name in entries]
     if len(lists) > 1:
         message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
@@ -238,10 +234,10 @@ def _whole(
         return None
     if not servers:
         servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
-    return _Layout(servers, servers_location, options, inputs)
+    return Layout(servers, servers_location, options, inputs)
 
 
-def _servers_only(entries: Mapping[object, object], location: Location) -> _Layout | None:
+def _servers_only(entries: Mapping[object, object], location: Location) -> Layout | None:
     """Use an object without a server list as that list, unless it clearly is not one."""
     if not entries:
         location.error("no_servers", "there are no servers", 'add "mcpServers": {…}')
@@ -261,7 +257,7 @@ def _servers_only(entries: Mapping[object, object], location: Location) -> _Layo
             hint = 'put the servers under "mcpServers" beside it'
             location.at(str(key)).error("no_servers", "is an option, not a server", hint)
             known = False
-    return _Layout(entries, location) if known else None
+    return Layout(entries, location) if known else None
 
 
 def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
@@ -327,9 +323,13 @@ def _read_server(raw: RawValue) -> ServerConfig:
         raise RejectedError
     waits = {name: values.pop(name) for name in list(values) if name.startswith("timeouts.")}
     timeouts = Timeouts(**{name.removeprefix("timeouts."): value for name, value in waits.items()})
-    secrets = frozenset(raw.variables.secrets)
     return _CLASSES[transport](
-        **values, timeouts=timeouts, secrets=secrets, source=raw.location.file, problem=problem
+        **values,
+        timeouts=timeouts,
+        secrets=frozenset(raw.variables.secrets),
+        templates=raw.variables.templates,
+        source=raw.location.file,
+        problem=problem,
     )
 
 

@@ -72,15 +72,20 @@ def secrets_in_headers(headers: Mapping[str, str]) -> Iterator[str]:
 
 def _in_arguments(args: Sequence[str]) -> Iterator[str]:
     for argument, following in zip(args, [*args[1:], ""], strict=True):
-        yield from secrets_in_url(argument)
-        yield from _TOKEN.findall(argument)
+        yield from secrets_in_argument(argument)
         flag = _FLAG.fullmatch(argument)
         if flag and looks_secret(flag["name"]) and not following.startswith("-"):
             yield from _if_secret(flag["name"], following)
-        pair = _PAIR.fullmatch(argument)
-        if pair and looks_secret(pair["name"]):
-            yield from _if_secret(pair["name"], pair["value"])
-            yield from _credentials(pair["value"])
+
+
+def secrets_in_argument(argument: str) -> Iterator[str]:
+    """Yield the secrets in one argument of a program, which may follow a flag."""
+    yield from secrets_in_url(argument)
+    yield from _TOKEN.findall(argument)
+    pair = _PAIR.fullmatch(argument)
+    if pair and looks_secret(pair["name"]):
+        yield from _if_secret(pair["name"], pair["value"])
+        yield from _credentials(pair["value"])
 
 
 def secrets_in_auth(auth: object) -> Iterator[str]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from plait._support.redact import Redactor
+from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits, ResultBudget
 from plait.client.config.oauth import person_seconds
 from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.client.config.urls import public_url
@@ -16,7 +17,6 @@ from plait.errors import ConfigError
 if TYPE_CHECKING:
     from mcp.server import MCPServer, Server
 
-    from plait.client.config.budgets import ResultBudget
     from plait.client.config.deferral import Deferral
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
@@ -25,6 +25,9 @@ Protocol = Literal["auto", "legacy", "2026-07-28"]
 TransportName = Literal["stdio", "http", "sse", "websocket", "in-process"]
 
 Seconds = float | int | timedelta
+
+_CONNECT_SECONDS = 20.0
+"""The timeout for opening a session, unless set."""
 
 Headers = Mapping[str, str] | Callable[..., Any]
 """Fixed headers, or a function that returns them for a run."""
@@ -58,14 +61,23 @@ class ServerOptions:
     """Maximum size of results; `None` uses the client's setting."""
     defer: Deferral | None = None
     """Which tools are deferred; `None` uses the client's setting."""
+    limits: IncomingLimits | None = None
+    """What the server may send; `None` uses the client's setting."""
     client_options: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Further keyword arguments for the MCP SDK's client (`session_kwargs` of other adapters)."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Values that came from variables whose name looks secret; they are never shown."""
+    templates: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """The strings with variables that its settings were read from, by what they became."""
     source: str | None = None
     """The file this server was read from."""
     problem: ConfigError | None = field(default=None, repr=False)
     """Why the server cannot be used, though others can: a variable is not set."""
+
+    @property
+    def incoming(self) -> IncomingLimits:
+        """What the server may send."""
+        return self.limits or DEFAULT_LIMITS
 
     def __repr__(self) -> str:
         """Show what is set, without arguments, headers and environment."""
@@ -134,8 +146,14 @@ class ExchangeOptions(RemoteOptions):
     stream_read_seconds: float = 300.0
     """Silence allowed on an event stream."""
     max_sse_event_size: int | None = None
+    """The largest event; `None` is the limit of a message."""
     http_client_factory: Callable[..., Any] | None = field(default=None, repr=False)
     idle_seconds: float | None = 300.0
+
+    @property
+    def most_event_bytes(self) -> int:
+        """The largest event of a stream."""
+        return self.max_sse_event_size or self.incoming.message_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -180,7 +198,7 @@ ServerConfig = StdioServer | HttpServer | SseServer | WebSocketServer | InProces
 def connect_seconds_of(server: ServerConfig) -> float:
     """Return the timeout for opening a session, including time for a person to sign in."""
     auth = server.auth if isinstance(server, RemoteOptions) else None
-    return server.timeouts.connect_seconds + person_seconds(auth)
+    return (server.timeouts.connect_seconds or _CONNECT_SECONDS) + person_seconds(auth)
 
 
 def server_with_defaults(server: ServerConfig, options: Mapping[str, Any]) -> ServerConfig:
@@ -192,4 +210,6 @@ def server_with_defaults(server: ServerConfig, options: Mapping[str, Any]) -> Se
         changes["timeouts"] = replace(server.timeouts, tool_seconds={**own, **common})
     if (on_error := options.get("on_connection_error")) in {"throw", "ignore"}:
         changes["required"] = on_error == "throw"
+    if server.limits is None and (limits := options.get("limits")) is not None:
+        changes["limits"] = limits
     return replace(server, **changes) if changes else server

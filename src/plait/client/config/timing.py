@@ -6,7 +6,12 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from plait._support.durations import checked_seconds
+
 _chance = random.Random()  # independent of the seed that a program sets
+
+_ATTEMPTS = 3
+"""Attempts of one request, where a policy has no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,13 +20,18 @@ class ReconnectPolicy:
 
     enabled: bool = True
     """If false, a failed connection stays failed."""
-    max_attempts: int = 3
-    """Attempts per outage while callers wait; after them the circuit breaker opens."""
-    first_delay_seconds: float = 1.0
+    max_attempts: int | None = None
+    """Attempts per outage while callers wait, after which calls fail at once; `None` lets each
+    caller wait as long as it has time."""
+    first_delay_seconds: float = 0.5
     longest_delay_seconds: float = 60.0
-    """The longest pause between two background probes."""
+    """The longest pause between two attempts."""
     jitter: float = 0.3
     """The random share of each delay, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        for name in ("first_delay_seconds", "longest_delay_seconds"):
+            checked_seconds(getattr(self, name), name, may_be_zero=True)
 
     def delay_seconds(self, doublings: int, draw: Callable[[], float] = _chance.random) -> float:
         """Return the delay after this many doublings; `draw` returns a number in [0, 1)."""
@@ -30,7 +40,7 @@ class ReconnectPolicy:
 
     def delays(self, draw: Callable[[], float] = _chance.random) -> Iterator[float]:
         """Yield the pause before each further attempt of one outage."""
-        for retry in range(self.max_attempts - 1):
+        for retry in range((self.max_attempts or _ATTEMPTS) - 1):
             yield self.delay_seconds(retry, draw)
 
 
@@ -38,8 +48,9 @@ class ReconnectPolicy:
 class Timeouts:
     """Timeouts in seconds."""
 
-    connect_seconds: float = 20.0
-    """Until a session is usable, including retries."""
+    connect_seconds: float | None = None
+    """Until a session is usable, including retries; `None` is 20 s, and for a call that waits 30 s
+    or its own time, if that is longer."""
     list_seconds: float = 30.0
     read_seconds: float = 30.0
     close_seconds: float = 10.0

@@ -77,6 +77,8 @@ class Variables:
     """Inputs entered so far, by ID."""
     secrets: set[str] = field(default_factory=set[str], repr=False)
     """Values that came from variables whose name looks secret."""
+    templates: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The strings that variables were replaced in, by what they became."""
 
     @classmethod
     def of(
@@ -102,7 +104,10 @@ class Variables:
             hint = "write ${NAME}, ${env:NAME} or ${input:id}; a plain `${` is `$${`"
             location.error("bad_variable", str(error), hint)
             return None
-        return self._join(parts, location)
+        expanded = self._join(parts, location)
+        if expanded is not None and expanded != text:
+            self.templates[expanded] = text
+        return expanded
 
     def _join(self, parts: tuple[str | Reference, ...], location: Location) -> str | None:
         values = [part if isinstance(part, str) else self._value(part, location) for part in parts]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from plait._support.causes import without_secrets
+from plait.client.config.servers import (
+    InProcessServer,
+    RemoteServer,
+    ServerConfig,
+    StdioServer,
+    connect_seconds_of,
+)
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
 from plait.client.transports.wire import (
@@ -21,6 +29,8 @@ from plait.client.transports.wire import (
     watched_exchanges,
 )
 from plait.errors import ClientClosedError, ConnectError, PlaitError
+from plait.traces.observer import Observer, ReadRequest, observe
+from plait.traces.spans import SPANS, add_event, describe_request, is_traced
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -69,8 +79,17 @@ class Answer(Generic[T]):
 class ServerConnection:
     """Makes requests to one server; runs in the loop that owns the connections."""
 
-    def __init__(self, keeper: SessionKeeper, tasks: TaskSet, clock: Clock) -> None:
-        """Make requests on the sessions of `keeper`; probes run in `tasks`."""
+    def __init__(
+        self,
+        keeper: SessionKeeper,
+        tasks: TaskSet,
+        clock: Clock,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """Make requests on the sessions of `keeper`; probes run in `tasks`.
+
+        `observers` observe what `read` does; calls are observed by the executor.
+        """
         self.name = keeper.name
         self.server = keeper.server
         self.keeper = keeper
@@ -78,6 +97,7 @@ class ServerConnection:
         self.concurrency = ConcurrencyLimit(keeper.server.max_concurrency)
         self._tasks = tasks
         self._clock = clock
+        self._observers = observers
         self._probed: set[Session] = set()
 
     async def request(
@@ -93,8 +113,11 @@ class ServerConnection:
         keeper = self.keeper
         session = keeper.ready_session
         if session is None or (tool is not None and session.holders):
-            session = await keeper.wait_for_session(unreserved=tool is not None)
+            session = await keeper.wait_for_session(deadline.patience, unreserved=tool is not None)
+            add_event("plait.session.ready", {"plait.session.number": keeper.generation})
         wire = session.wire
+        if is_traced():
+            describe_request(_attributes_of(self.server, session))
         begun = False
         with session as client, watched_exchanges(deadline.held) as exchanges:
             try:
@@ -135,9 +158,12 @@ class ServerConnection:
         self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
     ) -> Answer[T]:
         """Run an operation that changes nothing, again if the session is lost under it."""
+        observers = (*self._observers, SPANS) if is_traced() else self._observers
         for attempt in count(1):
+            request = ReadRequest(server=self.name, method=method, attempt=attempt)
             try:
-                return await self.request(operation, deadline, method=method)
+                with observe(observers, request):
+                    return await self.request(operation, deadline, method=method)
             except PlaitError as error:
                 pause = pause_before_retry(error, deadline.seconds)
                 if attempt >= ATTEMPTS or pause is None or not may_retry(error, idempotent=True):
@@ -184,7 +210,7 @@ class ServerConnection:
         """End a session on which nothing arrives: a stopped server would hold it for ever."""
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(self.server.timeouts.connect_seconds):
+            async with asyncio.timeout(connect_seconds_of(self.server)):
                 with session as client:
                     await ping(client)
         except Exception as error:  # boundary: only whether anything arrived counts
@@ -236,3 +262,19 @@ class ConcurrencyLimit:
         yield
         await self._free.acquire()
         self._holders.add(task)
+
+
+def _attributes_of(server: ServerConfig, session: Session) -> dict[str, str | int]:
+    """Describe a server and its session, by the conventions of OpenTelemetry."""
+    local = isinstance(server, StdioServer | InProcessServer)
+    attributes: dict[str, str | int] = {
+        "mcp.protocol.version": str(session.client.protocol_version),
+        "network.transport": "pipe" if local else "tcp",
+    }
+    if isinstance(server, RemoteServer):
+        address = urlsplit(server.url)
+        attributes["network.protocol.name"] = "http"
+        attributes["server.address"] = address.hostname or ""
+        secure = address.scheme in {"https", "wss"}
+        attributes["server.port"] = address.port or (443 if secure else 80)
+    return attributes

@@ -6,9 +6,13 @@ import hashlib
 import inspect
 import json
 import secrets
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
+from weakref import ref
+
+from cachetools import LRUCache
 
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
 from plait.errors import ConfigError
@@ -17,6 +21,8 @@ _SALT = secrets.token_bytes(16)
 """Makes keys of different processes incomparable, so that a leaked key reveals nothing."""
 PRIVATE_IDLE_SECONDS = 900.0
 """How long a session of one user or thread may be idle before it is closed."""
+_MOST_KEPT_ALIVE = 1024
+"""Of how many objects without weak references the token is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +52,8 @@ class CallerCredentials:
     @property
     def key(self) -> str:
         """A keyed hash that identifies these credentials without revealing them."""
-        headers = sorted((name.lower(), text) for name, text in self.headers.items())
-        auth = None if self.auth is None else id(self.auth)
-        parts = json.dumps([headers, auth, sorted(self.env.items()), self.thread])
-        data = parts.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(data, key=_SALT, digest_size=16).hexdigest()
+        auth = None if self.auth is None else _tokens.token_of(self.auth)
+        return _digest([_folded(self.headers), auth, sorted(self.env.items()), self.thread])
 
     def applied_to(self, server: ServerConfig) -> ServerConfig | None:
         """Return the server with these credentials, or `None` if none apply to it."""
@@ -70,6 +73,52 @@ class CallerCredentials:
         return changed
 
 
+def digest_of_headers(headers: Mapping[str, str]) -> str:
+    """Return a keyed hash of headers, whatever the order and the case of their names."""
+    return _digest(_folded(headers))
+
+
+def _digest(parts: object) -> str:
+    data = json.dumps(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, key=_SALT, digest_size=16).hexdigest()
+
+
+class _ObjectTokens:
+    """Gives each object a token that no other one ever gets; an `id` is used again."""
+
+    def __init__(self) -> None:
+        # Reentrant, as a garbage collection in the midst of it may call `_forget`.
+        self._lock = threading.RLock()
+        self._weak: dict[int, tuple[ref[object], str]] = {}
+        self._strong: LRUCache[int, tuple[object, str]] = LRUCache(_MOST_KEPT_ALIVE)
+        """Objects without weak references are kept alive, so that their id stays theirs."""
+
+    def token_of(self, one: object) -> str:
+        """Return the token of an object, from any thread."""
+        key = id(one)
+        with self._lock:
+            weak, strong = self._weak.get(key), self._strong.get(key)
+            if weak is not None and weak[0]() is one:
+                return weak[1]
+            if strong is not None and strong[0] is one:
+                return strong[1]
+            token = secrets.token_hex(16)
+            try:
+                self._weak[key] = (ref(one, lambda gone: self._forget(key, gone)), token)
+            except TypeError:
+                self._strong[key] = (one, token)
+            return token
+
+    def _forget(self, key: int, gone: ref[object]) -> None:
+        with self._lock:
+            known = self._weak.get(key)
+            if known is not None and known[0] is gone:
+                del self._weak[key]
+
+
+_tokens = _ObjectTokens()
+
+
 def join(
     first: CallerCredentials | None, second: CallerCredentials | None
 ) -> CallerCredentials | None:
@@ -82,6 +131,10 @@ def join(
         env={**first.env, **second.env},
         thread=second.thread or first.thread,
     )
+
+
+def _folded(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted((name.lower(), text) for name, text in headers.items())
 
 
 def _texts(values: Any) -> dict[str, str]:

@@ -5,9 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 
 from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a caller waits for a session."""
+
+    seconds: float = 0.0
+    """It waits so long even where `connect_timeout` is shorter."""
+    attempts: int | None = None
+    """It gives up when so many attempts in a row have failed for callers; `None` is no limit."""
+
+
+PATIENT = Patience()
+"""Waits as long as `connect_timeout` allows."""
+
+HASTY = Patience(attempts=3)
+"""For callers that have something better to do than to wait for a server that is down."""
 
 
 class Deadline:
@@ -17,9 +35,17 @@ class Deadline:
     """
 
     def __init__(
-        self, seconds: float, *, cap_seconds: float | None = None, setting: str = "timeout"
+        self,
+        seconds: float,
+        *,
+        cap_seconds: float | None = None,
+        setting: str = "timeout",
+        patience: Patience | None = None,
     ) -> None:
         self.seconds = seconds
+        self.patience = patience
+        """How long the request may wait for a session, before its time begins; `None` is not
+        long for a server that was never there."""
         self.cap_seconds = max(seconds, cap_seconds if cap_seconds is not None else seconds)
         self._setting = setting
         self._scope: asyncio.Timeout | None = None

@@ -5,6 +5,7 @@ Imports the libraries that raise them where a failure is mapped: they are slow t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ from pydantic import ValidationError
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.http import seconds_from_retry_after
+from plait.client.transports.tape import NOT_RECORDED
 from plait.errors import (
     AuthRequiredError,
     ConnectError,
@@ -33,6 +35,8 @@ from plait.errors import (
     HttpError,
     InputRefusedError,
     ListTimeoutError,
+    McpVersionError,
+    NotRecordedError,
     OutcomeUnknownError,
     PlaitError,
     ProtocolError,
@@ -49,6 +53,11 @@ if TYPE_CHECKING:
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
 
+_IMPORT_OF_MCP = re.compile(
+    r"^(?:ModuleNotFoundError: No module named 'mcp\.[\w.]+'"
+    r"|ImportError: cannot import name '\w+' from 'mcp(?:\.[\w.]+)?')"
+)
+"""How Python reports that a part of the `mcp` package is missing, though the package is there."""
 _RESOURCE_NOT_FOUND = -32002
 _RETRYABLE_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
 """Codes after which another server may be tried; any other code is the server's answer."""
@@ -108,9 +117,13 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if last is not None and last.failure is not None:
         return _error(ConnectError, wire, f"cannot connect: {_described(last.failure, wire)}")
     if wire.exit_code is not None:
+        if (other_version := _mcp_version_error(wire)) is not None:
+            return other_version
         return _error(ConnectError, wire, f"{wire.ending()} before it was ready{_last_words(wire)}")
     if not isinstance(error, MCPError):
         return _error(ConnectError, wire, f"cannot connect: {_described(error, wire)}")
+    if wire.tape is not None and error.code == NOT_RECORDED:
+        return NotRecordedError(error.message, server=wire.server)
     if wire.ended:
         return _error(ConnectError, wire, f"{wire.end_reason} during the handshake")
     text = f"the handshake failed: error {error.code}: {wire.redact.excerpt(error.message)}"
@@ -118,6 +131,22 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if versions is not None:
         text += f" (the server speaks {wire.redact.excerpt(', '.join(versions))})"
     return _error(ConnectError, wire, text, code=error.code, status=reply and reply.status)
+
+
+def _mcp_version_error(wire: Wire) -> McpVersionError | None:
+    """Explain the end of a Python server that was written for another version of the SDK."""
+    found = next(filter(None, map(_IMPORT_OF_MCP.match, reversed(wire.stderr_tail()))), None)
+    if found is None:
+        return None
+    requirement = "mcp>=2" if "mcpserver" in found[0].casefold() else "mcp<2"
+    text = (
+        f"{wire.ending()}: it was written for {requirement}, which its environment does not have "
+        f"({wire.redact.excerpt(found[0])}); that of plait has mcp 2. Give it an environment of "
+        f"its own: start it with uvx, or with uv run --no-project --with '{requirement}'"
+    )
+    error = _error(McpVersionError, wire, text)
+    error.requirement = requirement
+    return error
 
 
 def supported_versions(error: MCPError) -> list[str] | None:
@@ -184,21 +213,30 @@ def _answered_with_error(
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
-    failure = _protocol_error(error, reply, wire, method=method, tool=tool)
+    version = None if exchange is None else exchange.version
+    failure = _protocol_error(error, reply, wire, method=method, tool=tool, version=version)
     return Failure(failure, cannot_ask=lacks_back_channel(error.message))
 
 
 def _protocol_error(
-    error: MCPError, reply: HttpReply | None, wire: Wire, *, method: str, tool: str | None
+    error: MCPError,
+    reply: HttpReply | None,
+    wire: Wire,
+    *,
+    method: str,
+    tool: str | None,
+    version: str | None,
 ) -> PlaitError:
+    if wire.tape is not None and error.code == NOT_RECORDED:
+        return NotRecordedError(error.message, server=wire.server)
     message = wire.redact.excerpt(error.message) or "an error without a text"
     if error.code == _RESOURCE_NOT_FOUND or (
         method == "resources/read" and error.code == INVALID_PARAMS
     ):
         return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
-    cannot_ask, template = lacks_back_channel(error.message), wire.template
-    if cannot_ask and template is not None and template.version in MODERN_PROTOCOL_VERSIONS:
-        message += f' (not in protocol {template.version}: set "protocol": "legacy")'
+    cannot_ask = lacks_back_channel(error.message)
+    if cannot_ask and version in MODERN_PROTOCOL_VERSIONS:
+        message += f' (not in protocol {version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == PARSE_ERROR and reply is None
     return _error(

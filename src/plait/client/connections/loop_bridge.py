@@ -14,7 +14,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from plait._support.loops import running_loop
@@ -28,6 +28,8 @@ T = TypeVar("T")
 _JOIN_SECONDS = 15.0
 _CLOSING_SECONDS = 10.0
 """How long work that was cancelled may take to end."""
+_MOST_RUNNING = 10_000
+"""How often one callback may run at the same time."""
 
 
 def run_blocking(
@@ -101,6 +103,11 @@ class LoopBridge:
     def started(self) -> bool:
         """Whether there is a loop."""
         return self._loop is not None
+
+    def stopped_loop(self) -> asyncio.AbstractEventLoop | None:
+        """Return the owning loop if it is the caller's and does not run any more."""
+        loop = self._loop
+        return loop if self._thread is None and loop is not None and not loop.is_running() else None
 
     def use_current_loop(self) -> None:
         """Own the connections in the loop that is running now."""
@@ -244,6 +251,13 @@ class _CancellableWork(Generic[T]):
             self._task.cancel()
 
 
+@cache
+def _warn_flooded() -> None:
+    """Warn once in this process: a server that floods one callback would flood the log too."""
+    text = "%d callbacks are running; until some end, further notifications are dropped"
+    logger.warning(text, _MOST_RUNNING)
+
+
 def _run_callback(
     running: set[asyncio.Future[None]], callback: Callable[[], Awaitable[None] | None]
 ) -> None:
@@ -254,6 +268,9 @@ def _run_callback(
         if not future.cancelled() and (error := future.exception()) is not None:
             logger.error("a callback failed", exc_info=error)
 
+    if len(running) >= _MOST_RUNNING:
+        _warn_flooded()
+        return
     try:
         result = callback()
     except Exception:  # boundary: a user's callback must not fail the call

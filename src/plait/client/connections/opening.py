@@ -101,16 +101,15 @@ async def _enter_as(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
 ) -> Client:
     arguments = options.client_arguments(server.client_options)
-    if isinstance(server, InProcessServer):
+    # The SDK has no parameter for the dispatcher of its client, only of its session.
+    if isinstance(server, InProcessServer) and wire.tape is None:
         client = Client(server.server, mode=mode, **arguments)
-        connect = in_process.connector(client._connect, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        client._connect = in_process.connector(client._connect, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     else:
         transport = open_transport(server, wire)
         client = Client(transport, mode=mode, **arguments)
-        connect = connector(transport, wire)
-    if is_lean():
-        # The SDK has no parameter for the dispatcher of its client, only of its session.
-        client._connect = connect  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if is_lean() and wire.tape is None:
+            client._connect = connector(transport, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +16,7 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from mcp.client import ClientSession
     from mcp.shared.dispatcher import ProgressFnT
 
+logger = logging.getLogger("plait.client.connections")
+
 PageT = TypeVar("PageT", bound=types.PaginatedResult)
+T = TypeVar("T")
 
 _CallResult = types.CallToolResult | types.InputRequiredResult
 
@@ -38,6 +43,7 @@ def _call_result() -> TypeAdapter[_CallResult]:
 _MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope", "inputRequests", "requestState"})
 """Fields of results that the handshake era does not know."""
 _MOST_PAGES = 1000
+_MOST_ITEMS = 100_000
 _MOST_ROUNDS = 10
 """How often a server may request input during one call."""
 _FIRST_PAUSE_SECONDS = 0.05
@@ -192,12 +198,17 @@ async def answer_request(
     return answer
 
 
-async def all_pages(fetch: Callable[..., Awaitable[PageT]]) -> list[PageT]:
-    """Fetch every page of a list, up to 1,000 pages."""
+async def all_pages(
+    fetch: Callable[..., Awaitable[PageT]], is_full: Callable[[], bool] = lambda: False
+) -> list[PageT]:
+    """Fetch every page of a list, up to 1,000 pages, or until there is enough."""
     pages = [await fetch(cursor=None)]
     seen: set[str] = set()
-    while (cursor := pages[-1].next_cursor) and cursor not in seen and len(pages) < _MOST_PAGES:
+    while (cursor := pages[-1].next_cursor) and cursor not in seen and not is_full():
         seen.add(cursor)  # a repeated cursor would never end
+        if len(pages) >= _MOST_PAGES:
+            logger.warning("a list ends after %d pages: the server has more", len(pages))
+            break
         pages.append(await fetch(cursor=cursor))
     return pages
 
@@ -216,20 +227,27 @@ class ToolList:
     """Whether their texts surely need no sanitizing."""
     may_mirror: bool = field(default=True, compare=False)
     """Whether some may mirror arguments in HTTP headers."""
+    cut: bool = False
+    """Whether the server has more tools."""
 
 
-async def list_tools(client: Client) -> ToolList:
-    """List the tools of every page."""
-    with collected_rows() as collected:
+async def list_tools(client: Client, most: int = DEFAULT_LIMITS.tools) -> ToolList:
+    """List the tools of every page, up to a number."""
+    with collected_rows(most) as collected:
 
         async def fetch(cursor: str | None) -> types.ListToolsResult:
             page = await client.list_tools(cursor=cursor)
             collected.add(page.tools)
             return page
 
-        pages = await all_pages(fetch)
+        pages = await all_pages(fetch, lambda: collected.is_full)
     _listed.add(client.session)
-    listed = ToolList(tuple(collected.rows), clean=collected.clean, may_mirror=collected.may_mirror)
+    listed = ToolList(
+        tuple(collected.rows[:most]),
+        clean=collected.clean,
+        may_mirror=collected.may_mirror,
+        cut=collected.is_full,
+    )
     if not is_modern(client):
         return listed
     # https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
@@ -244,18 +262,34 @@ async def list_tools(client: Client) -> ToolList:
 
 async def list_resources(client: Client) -> list[types.Resource]:
     """List the resources of every page."""
-    return [one for page in await all_pages(client.list_resources) for one in page.resources]
+    return await _all_items(client.list_resources, lambda page: page.resources)
 
 
 async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
-    pages = await all_pages(client.list_resource_templates)
-    return [one for page in pages for one in page.resource_templates]
+    return await _all_items(client.list_resource_templates, lambda page: page.resource_templates)
 
 
 async def list_prompts(client: Client) -> list[types.Prompt]:
     """List the prompts of every page."""
-    return [one for page in await all_pages(client.list_prompts) for one in page.prompts]
+    return await _all_items(client.list_prompts, lambda page: page.prompts)
+
+
+async def _all_items(
+    fetch: Callable[..., Awaitable[PageT]], items_of: Callable[[PageT], list[T]]
+) -> list[T]:
+    """List the items of every page, up to 100,000 items."""
+    items: list[T] = []
+
+    async def collect_page(cursor: str | None) -> PageT:
+        page = await fetch(cursor=cursor)
+        items.extend(items_of(page))
+        return page
+
+    await all_pages(collect_page, lambda: len(items) >= _MOST_ITEMS)
+    if len(items) > _MOST_ITEMS:
+        logger.warning("a list is cut after %d entries: the server has more", _MOST_ITEMS)
+    return items[:_MOST_ITEMS]
 
 
 async def ping(client: Client) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,11 +24,13 @@ from plait.errors import ClientClosedError, UnknownServerError
 
 if TYPE_CHECKING:
     from mcp.client import ClientSession
+    from mcp_types import LoggingLevel
 
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.session import Session
     from plait.client.connections.session_options import SessionOptions
+    from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -46,17 +49,20 @@ class ConnectionPool:
         options_for: Callable[[str], SessionOptions],
         *,
         on_opened: Callable[[Session], None] | None = None,
+        observers: Sequence[Observer] = (),
         clock: Clock | None = None,
     ) -> None:
         """Take servers and the session options of each; `on_opened` gets each new session."""
         self._tasks = TaskSet()
         self._options_for = options_for
         self._on_opened = on_opened
+        self._observers = observers
         self._clock = clock or SystemClock()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and thread; the least recently used first."""
         self._warned: set[str] = set()
+        self._log_levels: dict[str, LoggingLevel] = {}
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
 
     def __getitem__(self, name: str) -> ServerConnection:
@@ -92,6 +98,13 @@ class ConnectionPool:
             for session in connection.keeper.sessions
             if session.is_of(client)
         ]
+
+    def set_log_level(self, name: str, level: LoggingLevel) -> None:
+        """Open the next sessions with a server, of every caller, with this log level."""
+        self._log_levels[name] = level
+        private = (one for key, one in self._private.items() if key[0] == name)
+        for connection in (self[name], *private):
+            connection.keeper.options = replace(connection.keeper.options, log_level=level)
 
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions of a conversation."""
@@ -143,17 +156,20 @@ class ConnectionPool:
         return tuple(self._events)
 
     def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
+        options = self._options_for(name)
+        if name in self._log_levels:
+            options = replace(options, log_level=self._log_levels[name])
         keeper = SessionKeeper(
             name,
             server,
             tasks=self._tasks,
-            options=self._options_for(name),
+            options=options,
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
             on_opened=self._on_opened,
             clock=self._clock,
         )
-        return ServerConnection(keeper, self._tasks, self._clock)
+        return ServerConnection(keeper, self._tasks, self._clock, self._observers)
 
     def _make_room(self) -> None:
         excess = len(self._private) + 1 - _MOST_PRIVATE

@@ -14,8 +14,9 @@ from plait._support.threads import import_in_thread
 from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.transports.process import end_unused_process, start_process
-from plait.client.transports.wire import Wire
+from plait.client.transports.wire_log import make_wire
 from plait.errors import ClientClosedError, ConnectError, PlaitError
+from plait.traces.spans import is_traced, record_session
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -56,9 +57,11 @@ class Session:
         self._free.set()
         self._aborted = False
         self.loop = asyncio.get_running_loop()
-        self.wire = Wire(name, redact, self.end)
+        self.wire = make_wire(name, redact, self.end)
         self.wire.on_notification = options.on_notification
         self.wire.on_notifications_lost = self._notifications_lost
+        self.wire.tape = options.tape
+        self._needs_server = options.tape is None or options.tape.records
         self.ended = asyncio.Event()
         """Set when either side has ended the session."""
         self._borrowed = 0
@@ -163,6 +166,11 @@ class Session:
             safe = without_secrets(error, self.wire.redact)
             logger.debug("%s: the session broke", self.wire.server, exc_info=safe)
         finally:
+            if self._client is not None and is_traced():
+                opened = {
+                    "network.transport": "pipe" if self._server.transport == "stdio" else "tcp"
+                }
+                record_session(time.monotonic() - self.opened_at, opened)
             self._client = None
             self.wire.end("the session was closed")
             self.ended.set()
@@ -206,7 +214,7 @@ class Session:
 
     async def _start_process(self, stack: AsyncExitStack) -> None:
         """Start the process of a stdio server before anything else, so that it can start up."""
-        if isinstance(self._server, StdioServer):
+        if isinstance(self._server, StdioServer) and self._needs_server:
             # A failure is raised when the transport is opened, which tries again.
             with suppress(PlaitError):
                 self.wire.started_process = await start_process(self._server, self.wire)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from plait._support.threads import is_imported
 from plait.client.config.oauth import may_ask_person, sign_in_listeners
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
+from plait.client.connections.deadline import HASTY, PATIENT, Patience
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.connections.session import OPENING, Session
 from plait.client.connections.session_options import ServerMemory, SessionOptions
@@ -44,6 +45,8 @@ _IMPORT_SECONDS = 60.0
 """How much longer a caller waits for the first session, which imports the MCP SDK."""
 _LONGEST_RETRY_AFTER_SECONDS = 600.0
 """The longest `Retry-After` that is respected."""
+_LARGEST_SHARE = 0.5
+"""How much of a pause an attempt may use up."""
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as proven."""
 
@@ -70,7 +73,7 @@ class SessionKeeper:
         self.name = name
         self.server = server
         self._tasks = tasks
-        self._options = options
+        self.options = options
         self._redact = redact
         self._on_event = on_event
         self._on_opened = on_opened
@@ -94,6 +97,8 @@ class SessionKeeper:
         """How many sessions were opened so far."""
         self._error: PlaitError | None = server.problem
         self._next_try: float | None = None
+        self._tried_at = 0.0
+        """When the last attempt began, on the monotonic clock."""
         if self._prompts_user:
             sign_in_listeners.add(self)
 
@@ -122,20 +127,24 @@ class SessionKeeper:
             return None
         return session
 
-    async def wait_for_session(self, *, unreserved: bool = False) -> Session:
+    async def wait_for_session(
+        self, patience: Patience | None = None, *, unreserved: bool = False
+    ) -> Session:
         """Return the open session, waiting while one may be opened, or raise why there is none.
 
-        An `unreserved` session is one that no paused call has to itself.
+        Without `patience`, a server that was never there is not waited for long: a program must
+        start without it. An `unreserved` session is one that no paused call has to itself.
         """
-        session = await self._wait_for_session()
+        patience = patience or (PATIENT if self.generation else HASTY)
+        session = await self._wait_for_session(patience)
         while unreserved and session.holders:
             self._dropped = session
             session.end()
-            session = await self._wait_for_session()
+            session = await self._wait_for_session(patience)
         return session
 
-    async def _wait_for_session(self) -> Session:
-        limit = connect_seconds_of(self.server)
+    async def _wait_for_session(self, patience: Patience) -> Session:
+        limit = max(connect_seconds_of(self.server), patience.seconds)
         imports = 0.0 if is_imported(OPENING) else _IMPORT_SECONDS
         began = self._clock.monotonic()
         waited = 0.0
@@ -148,7 +157,9 @@ class SessionKeeper:
             elif fresh and self._lacks_login() and not self._prompts_user:
                 # The user may have signed in elsewhere; finding out costs one request.
                 self._signal("cured")
-            elif not may_wait(self._condition) or (self.next_try_seconds or 0.0) >= limit - waited:
+            elif fresh and self._may_look_again():
+                self._signal("rested")
+            elif self._is_hopeless(patience, limit - waited):
                 raise self._no_session_error(limit, fresh=fresh)
             self.request_session()
             fresh = False
@@ -162,6 +173,20 @@ class SessionKeeper:
             finally:
                 self._waiting -= 1
             waited = self._clock.monotonic() - began
+
+    def _may_look_again(self) -> bool:
+        """Return whether to try at once what waiting does not cure, but somebody else may have."""
+        condition, rested = self._condition, self._clock.monotonic() - self._tried_at
+        if condition.exhausted or self._prompts_user or condition.state != "waiting":
+            return False
+        return condition.final and rested >= self.server.reconnect.first_delay_seconds
+
+    def _is_hopeless(self, patience: Patience, seconds_left: float) -> bool:
+        """Return whether a caller without a session need not wait for the next attempt."""
+        condition, most = self._condition, patience.attempts
+        if not may_wait(condition) or (self.next_try_seconds or 0.0) >= seconds_left:
+            return True
+        return most is not None and condition.attended >= most
 
     def _lacks_login(self) -> bool:
         return self._error is not None and self._error.kind == "auth"
@@ -208,6 +233,11 @@ class SessionKeeper:
             self._dropped = self.session
             self.session.end()
         self._signal("rested")
+
+    @property
+    def transport(self) -> str:
+        """The name of the transport that is in use."""
+        return self._memory.transport(self.server)
 
     def reserve(self, client: ClientSession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
@@ -257,7 +287,8 @@ class SessionKeeper:
                     return
 
     async def _open(self) -> None:
-        session = Session(self.name, self.server, self._memory, self._options, self._redact)
+        self._tried_at = self._clock.monotonic()
+        session = Session(self.name, self.server, self._memory, self.options, self._redact)
         self.sessions.add(session)
         self._quiet.clear()
         self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
@@ -343,17 +374,20 @@ class SessionKeeper:
 
     def _signal(self, signal: Signal, *, final: bool = False, attended: bool = False) -> None:
         before = self._condition
-        policy = self.server.reconnect
-        self._condition = step(before, signal, policy, final=final, attended=attended)
+        policy, now = self.server.reconnect, self._clock.monotonic()
+        self._condition = step(before, signal, policy, final=final, attended=attended, now=now)
         if self._condition.state != before.state:
             if self._condition.state == "waiting":
-                self._next_try = self._clock.monotonic() + self._pause_seconds()
+                self._next_try = now + self._pause_seconds(now - self._tried_at)
             self._since = self._clock.now()
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    def _pause_seconds(self) -> float:
+    def _pause_seconds(self, attempt_seconds: float) -> float:
         pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
+        if doublings_of(self._condition) == 0:
+            # Attempts begin at regular times, however long each takes to fail.
+            pause -= min(attempt_seconds, _LARGEST_SHARE * pause)
         retry_after = self._error.retry_after if self._error is not None else None
         return max(pause, min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS))
 
@@ -374,7 +408,7 @@ class SessionKeeper:
         wire = session.wire if session is not None else None
         return ServerStatus(
             name=self.name,
-            transport=self._memory.transport(self.server),
+            transport=self.transport,
             state=self._condition.state,
             since=self._since,
             required=self.server.required,
@@ -389,5 +423,5 @@ class SessionKeeper:
             connect_seconds=session.connect_seconds if session is not None else None,
             repaired=tuple(dict.fromkeys(wire.notes)) if wire is not None else (),
             noise_lines=wire.noise_lines if wire is not None else 0,
-            stderr_tail=tuple(map(wire.redact, wire.stderr)) if wire is not None else (),
+            stderr_tail=tuple(wire.stderr_tail()) if wire is not None else (),
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_types import Implementation, LoggingLevel
 
     from plait.client.config.servers import ServerConfig
+    from plait.client.transports.tape import Tape
 
 _SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
 
@@ -57,6 +58,8 @@ class SessionOptions:
     on_roots: ListRootsFnT | None = None
     answers: bool = False
     """Whether the program answers elicitation or sampling requests itself."""
+    tape: Tape | None = None
+    """Where the traffic of all sessions is recorded, or played."""
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def prefers_handshake(self, own: Mapping[str, Any]) -> bool:

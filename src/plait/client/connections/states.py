@@ -47,13 +47,20 @@ class Condition:
     """Refusals in a row."""
     attended: int = 0
     """Refusals that a caller waited for; only these open the circuit breaker."""
+    wanted_since: float | None = None
+    """When the first of them came since callers wait without a break; `None` if none waits."""
     tripped_at: int | None = None
     """The number of failures when the breaker opened; `None` while it is closed."""
     final: bool = False
     """Whether waiting cannot cure the last refusal."""
+    exhausted: bool = False
+    """Whether callers have waited for as many attempts as the policy allows."""
 
 
 _PROVEN: Final = Condition("ready", proven=True)
+
+STEADY_SECONDS: Final = 60.0
+"""How long pauses stay the same while callers wait; then they double and the breaker opens."""
 
 
 def step(
@@ -63,11 +70,12 @@ def step(
     *,
     final: bool = False,
     attended: bool = False,
+    now: float = 0.0,
 ) -> Condition:
     """Return the condition after a signal; a signal that does not apply changes nothing.
 
     With `refused`, `final` means that waiting cannot cure it, and `attended` that a caller waited
-    for the attempt.
+    for the attempt; `now` is the time on the monotonic clock.
     """
     state = condition.state
     match signal:
@@ -90,43 +98,52 @@ def step(
         case "lost" if state == "ready" and condition.proven and policy.enabled:
             return Condition("lost")
         case "lost" if state == "ready":
-            return _refused(condition, policy, final=False, attended=False)
+            # It was in use, so the next caller waits for the pause: a server that dies at once
+            # would be started in a tight loop.
+            refused = _refused(condition, policy, final=False, attended=False, now=now)
+            return replace(refused, wanted_since=condition.wanted_since or now)
         case "refused" if state == "connecting":
-            return _refused(condition, policy, final=final, attended=attended)
+            return _refused(condition, policy, final=final, attended=attended, now=now)
         case _:
             return condition
 
 
 def _refused(
-    condition: Condition, policy: ReconnectPolicy, *, final: bool, attended: bool
+    condition: Condition, policy: ReconnectPolicy, *, final: bool, attended: bool, now: float
 ) -> Condition:
     failures = condition.failures + 1
     waited_for = condition.attended + attended
-    tripped_at = condition.tripped_at
-    if tripped_at is None and (final or waited_for >= policy.max_attempts):
-        tripped_at = failures
+    wanted_since = condition.wanted_since if attended else None
+    if attended and wanted_since is None:
+        wanted_since = now
+    exhausted = policy.max_attempts is not None and waited_for >= policy.max_attempts
+    outlasting = wanted_since is not None and now - wanted_since >= STEADY_SECONDS
+    tripped_at = None
+    if final or exhausted or outlasting:
+        tripped_at = condition.tripped_at or failures
     return Condition(
         state="waiting" if policy.enabled else "failed",
         failures=failures,
         attended=waited_for,
+        wanted_since=wanted_since,
         tripped_at=tripped_at,
         final=final,
+        exhausted=exhausted,
     )
 
 
 def doublings_of(condition: Condition) -> int:
     """Return how often the pause before the next attempt has doubled.
 
-    Pauses start again from the first delay when a caller begins to wait, and when the breaker
-    opens.
+    Pauses are the first delay while a caller waits, and start from it when the breaker opens.
     """
     if condition.tripped_at is not None:
         return condition.failures - condition.tripped_at
-    return max(0, (condition.attended or condition.failures) - 1)
+    return 0 if condition.wanted_since is not None else max(0, condition.failures - 1)
 
 
 def breaker_of(condition: Condition) -> Breaker:
-    """Return the breaker's state: `open` refuses calls, `half-open` is a probe under way."""
+    """Return the breaker's state: `open` spares the server, `half-open` is a probe under way."""
     if condition.state == "failed":
         return "open"
     if condition.tripped_at is None:
@@ -136,10 +153,14 @@ def breaker_of(condition: Condition) -> Breaker:
 
 
 def may_wait(condition: Condition) -> bool:
-    """Return whether a caller without a session should wait for one."""
-    return condition.state != "closed" and breaker_of(condition) == "closed"
+    """Return whether a caller without a session should wait for one, if it has the time."""
+    if condition.state in {"closed", "failed"}:
+        return False
+    if breaker_of(condition) == "closed":
+        return True
+    return not condition.exhausted and (condition.state == "connecting" or not condition.final)
 
 
 def may_hurry(condition: Condition) -> bool:
-    """Return whether a caller may cut the pause short: no caller has waited for an attempt yet."""
-    return condition.state == "waiting" and condition.attended == 0 and may_wait(condition)
+    """Return whether a caller may cut the pause short: none has waited for the last attempt."""
+    return condition.state == "waiting" and condition.wanted_since is None and may_wait(condition)

@@ -1,8 +1,9 @@
 """A process that stops the children of its parent when the parent ends.
 
 Run as a script with `python -I -S`, so it imports nothing of this package. It reads lines
-`+<pgid>` and `-<pgid>` from its standard input. When that ends, or when its parent is gone, every
-process group still listed is stopped, with the descendants that left their group.
+`+<pgid> <mark>` and `-<pgid>` from its standard input. When that ends, or when its parent is gone,
+every process group still listed is stopped, with the descendants that left their group. Those that
+another process has adopted are found by the mark: a resource limit that descendants inherit.
 """
 
 import contextlib
@@ -35,10 +36,25 @@ def processes() -> dict[int, tuple[int, int]]:
     return found
 
 
-def members(groups: set[int]) -> set[int]:
+def marked(marks: set[bytes]) -> set[int]:
+    """Find the processes whose limit of realtime CPU time is one of these numbers."""
+    found: set[int] = set()
+    for pid in processes() if marks else ():
+        try:
+            with open(f"/proc/{pid}/limits", "rb") as file:  # noqa: PTH123
+                words = file.read().partition(b"Max realtime timeout")[2].split()
+        except OSError:
+            continue
+        if words and words[0] in marks:
+            found.add(pid)
+    return found
+
+
+def members(groups: dict[int, bytes]) -> set[int]:
     """Find the processes of these groups, and all their descendants."""
     table = processes()
     chosen = {pid for pid, (_, group) in table.items() if group in groups}
+    chosen |= marked({mark for mark in groups.values() if mark})
     grown = True
     while grown:
         added = {pid for pid, (parent, _) in table.items() if parent in chosen} - chosen
@@ -47,7 +63,7 @@ def members(groups: set[int]) -> set[int]:
     return chosen - {os.getpid()}
 
 
-def send(groups: set[int], pids: set[int], signum: int) -> None:
+def send(groups: dict[int, bytes], pids: set[int], signum: int) -> None:
     """Signal groups and single processes; ignore those that are gone."""
     for group in groups:
         with contextlib.suppress(OSError):
@@ -57,7 +73,7 @@ def send(groups: set[int], pids: set[int], signum: int) -> None:
             os.kill(pid, signum)
 
 
-def stop(groups: set[int]) -> None:
+def stop(groups: dict[int, bytes]) -> None:
     """Send SIGTERM to the groups, then SIGKILL."""
     pids = members(groups)
     send(groups, pids, signal.SIGTERM)
@@ -72,7 +88,7 @@ def main() -> None:
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     parent = int(sys.argv[1])
-    groups: set[int] = set()
+    groups: dict[int, bytes] = {}
     pending = b""
     while os.getppid() == parent:
         ready, _, _ = select.select([0], [], [], _LOOK_AT_PARENT_SECONDS)
@@ -83,11 +99,11 @@ def main() -> None:
             break
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
-            group = int(line[1:])
+            group, _, mark = line[1:].partition(b" ")
             if line.startswith(b"+"):
-                groups.add(group)
+                groups[int(group)] = mark
             else:
-                groups.discard(group)
+                groups.pop(int(group), None)
     if groups:
         stop(groups)
 

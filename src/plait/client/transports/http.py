@@ -37,9 +37,9 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
@@ -49,6 +49,7 @@ from pydantic import ValidationError
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
 from plait.client.transports.http_client import (
+    LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
     NEVER_COMPLETE,
     SESSION_HEADER,
@@ -71,13 +72,20 @@ from plait.client.transports.http_pool import (
     head_of,
 )
 from plait.client.transports.lean import is_lean
+from plait.client.transports.library_logs import log_as
+from plait.client.transports.nesting import NESTED_NOTE
+from plait.client.transports.oversize import too_large
 from plait.client.transports.streams import MergedRead, start_task
-from plait.client.transports.wire import PendingRequest, RequestId, Wire, coerced_id, is_response
+from plait.client.transports.wire import (
+    PendingRequest,
+    RequestId,
+    Wire,
+    coerced_id,
+    is_response,
+    parse_nested,
+)
 
 logger = logging.getLogger("plait.client.transports")
-
-LONGEST_BODY_BYTES: Final = 256 * 1024 * 1024
-"""A response body, or one event of a stream, may have this size after decoding."""
 
 _HEADS: Final = 64
 """How many request heads are kept; they differ by tool and by mirrored arguments."""
@@ -85,6 +93,8 @@ _HEADS: Final = 64
 _STREAM_SECONDS: Final = 0.25
 """How long the first requests wait for the stream of notifications to be answered."""
 
+_DECODED_BYTES: Final = 1024 * 1024
+"""How much is decompressed at a time."""
 _FAULT_CODE: Final = -32000
 _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
 
@@ -102,7 +112,7 @@ async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportS
             server.url,
             http_client=client,
             terminate_on_close=server.terminate_on_close,
-            max_sse_event_size=server.max_sse_event_size,
+            max_sse_event_size=server.most_event_bytes,
         ) as (read, write),
     ):
         if not is_lean() or not is_plain(server, client):
@@ -141,7 +151,7 @@ async def open_sender(
     )
     sender = HttpSender(server, wire, client, session, pool, received)
     session.on_cookie, session.on_stream = sender.retire, sender.release
-    wire.sender = sender
+    wire.use(sender)
     try:
         yield
     finally:
@@ -162,15 +172,13 @@ class HttpSender:
         session: HttpSession,
         pool: HttpPool,
         received: MergedRead,
-        *,
-        longest_body_bytes: int = LONGEST_BODY_BYTES,
     ) -> None:
         self.wire = wire
         self.client = client
         self.pool = pool
         self.received = received
-        self.longest_body_bytes = longest_body_bytes
-        self.max_event_size = server.max_sse_event_size or longest_body_bytes
+        self.longest_body_bytes = server.incoming.message_bytes
+        self.max_event_size = server.most_event_bytes
         self._url = server.url
         self._session = session
         self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
@@ -233,8 +241,7 @@ class HttpSender:
 
     def retire(self) -> None:
         """Leave further requests to httpx2, which keeps the cookies of the server."""
-        if self.wire.sender is self:
-            self.wire.sender = None
+        self.wire.retire(self)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -351,7 +358,7 @@ class _Post(HttpExchange):
         self._headers: Fields = []
         self._chunks: list[bytes] = []
         self._received_bytes = 0
-        self._decoder: Callable[[bytes, int], bytes] | None = None
+        self._decoder: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
         self._events: EventParser | None = None
         self._event_id = ""
         self._retry: int | None = None
@@ -375,30 +382,45 @@ class _Post(HttpExchange):
         if not 200 <= status < 300:
             return
         if status == HTTPStatus.ACCEPTED:
-            text = "server answered a request with 202 Accepted"
-            self._settle(_error(INVALID_REQUEST, text))
+            self._misread("the server answered a request with 202 Accepted")
         elif content_type.startswith(b"text/event-stream"):
             self._events = EventParser(self._sender.max_event_size)
         elif not content_type.startswith(b"application/json"):
-            shown = content_type.decode("latin-1")
-            self._settle(_error(INVALID_REQUEST, f"Unexpected content type: {shown}"))
+            self._misread(f"unexpected content type: {content_type.decode('latin-1')}")
 
     def on_data(self, data: bytes) -> None:
-        limit = self._sender.longest_body_bytes
-        if self._decoder is not None:
-            try:
-                data = self._decoder(data, limit + 1 - self._received_bytes)
-            except zlib.error as error:
-                self._spoil(httpx2.DecodingError(str(error)))
-                return
+        if self._decoder is None:
+            self._take_data(data)
+            return
+        try:
+            while data and not self.ended:
+                self._take_data(self._decoder.decompress(data, _DECODED_BYTES))
+                data = self._decoder.unconsumed_tail
+        except zlib.error as error:
+            self._spoil(httpx2.DecodingError(str(error)))
+
+    def _take_data(self, data: bytes) -> None:
         if self._events is not None:
             self._take_events(self._events.feed(data))
             return
         self._chunks.append(data)
         self._received_bytes += len(data)
-        if self._received_bytes > limit:
-            text = f"the response is larger than {limit} bytes"
-            self._spoil(httpx2.RemoteProtocolError(text))
+        if self._status >= 300:
+            if self._received_bytes > LONGEST_REFUSAL_BYTES:
+                self._cut(b"".join(self._chunks))
+        elif self._received_bytes > self._sender.longest_body_bytes:
+            self._chunks.clear()
+            self._cut(None)
+
+    def _cut(self, body: bytes | None) -> None:
+        """Stop reading a body that is too large; that of a refusal is used as far as it came."""
+        if self.connection is not None:
+            self.connection.abort()
+            self.connection = None
+        if body is None:
+            self._misread(too_large(self._sender.longest_body_bytes))
+        else:
+            self._take_status(body)
 
     def on_end(self) -> None:
         if self._events is not None:
@@ -433,7 +455,7 @@ class _Post(HttpExchange):
             self._spoil(httpx2.DecodingError(text))
             return False
         automatic = zlib.MAX_WBITS | 32  # gzip or zlib, whichever it is
-        self._decoder = zlib.decompressobj(automatic).decompress
+        self._decoder = zlib.decompressobj(automatic)
         return True
 
     def _take_events(self, events: Iterator[ServerEvent]) -> None:
@@ -455,42 +477,52 @@ class _Post(HttpExchange):
         """Handle a message of the response stream; return whether it was the last."""
         if not data:
             return False
-        try:
-            message = self._request.parse(data)
-        except ValueError:
-            message = None
+        message = self._parsed(data)
         if type(message) is dict and is_response(cast("dict[str, Any]", message)):
             # A response in the stream of a request answers it, whichever id it has.
             self._settle(cast("dict[str, Any]", message), data)
             return True
         try:
             parsed = jsonrpc_message_adapter.validate_json(data, by_name=False)
-        except ValidationError as error:
-            self._settle(_error(PARSE_ERROR, f"Failed to parse SSE message: {error}"))
-            return True
+        except ValidationError:
+            self._sender.wire.note_noise(data)  # the response may follow
+            return False
         if not isinstance(parsed, JSONRPCResponse | JSONRPCError):
-            self._sender.received.push(SessionMessage(parsed), self.context)
+            self._pass_on(parsed)
             return False
         self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
         return True
 
-    def _take_json(self, body: bytes) -> None:
+    def _parsed(self, body: bytes) -> object:
         try:
-            message = self._request.parse(body)
+            return self._request.parse(body)
         except ValueError:
-            message = None
+            message = parse_nested(body)
+            if message is not None and is_response(message):
+                self._request.wants_body, self._request.notes = False, (NESTED_NOTE,)
+            return message
+
+    def _take_json(self, body: bytes) -> None:
+        message = self._parsed(body)
         own = cast("dict[str, Any]", message) if type(message) is dict else {}
         if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
             self._settle(own, body)
             return
         try:
             parsed = jsonrpc_message_adapter.validate_json(body, by_name=False)
-        except ValidationError as error:
-            self._settle(_error(PARSE_ERROR, f"Failed to parse JSON response: {error}"))
+        except ValidationError:
+            self._misread("it is not JSON-RPC")
             return
-        # Another message than the response, which may still arrive elsewhere.
-        self.ended = True
-        self._sender.received.push(SessionMessage(parsed), self.context)
+        if isinstance(parsed, JSONRPCError) and parsed.id is None:
+            self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
+            return
+        self._pass_on(parsed)
+        self._misread("it belongs to another request")
+
+    def _pass_on(self, message: JSONRPCMessage) -> None:
+        """Pass a message that is not the response to the SDK."""
+        self.context.run(log_as, self._sender.wire)
+        self._sender.received.push(SessionMessage(message), self.context)
 
     def _take_status(self, body: bytes) -> None:
         """Handle a status that is no success."""
@@ -543,6 +575,11 @@ class _Post(HttpExchange):
         else:
             self.lose("SSE stream ended without a response")
 
+    def _misread(self, reason: str) -> None:
+        """Give up a response that cannot be read: the request has been handled, but not how."""
+        self._sender.wire.last_received = time.monotonic()
+        self.lose(reason)
+
     def lose(self, reason: str) -> None:
         """Give up a response stream."""
         self._request.stream_ended = True
@@ -556,9 +593,8 @@ class _Post(HttpExchange):
     def _end(self, outcome: Callable[[], None]) -> None:
         """Give the request its outcome, after everything that its response has sent before."""
         self.ended = True
-        conclude = partial(self._sender.conclude, self._request, outcome)
-        self._sender.received.run_in_order(conclude)
-
-
-def _error(code: int, text: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "error": {"code": code, "message": text}}
+        sender = self._sender
+        if sender.received.waiting:
+            sender.received.run_in_order(partial(sender.conclude, self._request, outcome))
+        else:
+            sender.conclude(self._request, outcome)

@@ -29,13 +29,15 @@ from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
+from plait.client.transports.http_answers import checked_answer, misread, readable_events
+from plait.client.transports.library_logs import redacted_library_logs
+from plait.client.transports.oversize import too_large
 from plait.client.transports.wire import (
     Advice,
     Exchange,
     HttpReply,
     Wire,
     current_exchange,
-    redacted_library_logs,
 )
 from plait.errors import ConfigError, PlaitError
 
@@ -61,6 +63,8 @@ NEVER_COMPLETE = (
 
 _NOTIFICATION_SECONDS = 5.0
 """The SDK sends one message at a time, so an unanswered notification would block the rest."""
+LONGEST_REFUSAL_BYTES: Final = 1024 * 1024
+"""How much is read of a body that is no message: of an error, a redirect, or of OAuth."""
 _LONGEST_BODY = 4000
 _LONGEST_READ = 64_000
 """How much of an error's body is searched for secrets."""
@@ -118,6 +122,7 @@ async def open_http_client(
         )
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
+    client.event_hooks["response"].append(partial(_bound_body, server.incoming.message_bytes))
     # Every request goes through `send`, also those of auth flows and redirects.
     setattr(client, "send", _Send(client, wire, server, observe))  # noqa: B010
     async with client:
@@ -150,7 +155,8 @@ class _Send:
         if request.method == "DELETE":
             return await self._end_session(request, **options)
         if request.method == "GET" and SESSION_HEADER in request.headers:
-            return await self._notifications.opened(self._send_signed_in(request, **options))
+            opened = self._notifications.opened(self._send_signed_in(request, **options))
+            return self._with_readable_events(await opened)
         if request.method != "POST" or exchange is None:
             return await self._send_signed_in(request, **options)
         if exchange.request_id is None:
@@ -170,10 +176,31 @@ class _Send:
                 await response.aread()
             else:
                 response.stream = _Stream(response.stream, partial(_note_end, exchange))
+            if exchange.request_id is not None and isinstance(self._server, HttpServer):
+                return await self._checked(response, exchange)
+        except _TooLargeError:
+            reason = too_large(self._server.incoming.message_bytes)
+            return misread(httpx2.Response(200, request=request), exchange, reason)
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
                 await response.aclose()
             return self._failed(request, exchange, fault)
+        return response
+
+    async def _checked(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
+        """Return what the SDK can read of the response to a request."""
+        kind = response.headers.get("content-type", "").lower()
+        if not kind.startswith("text/event-stream"):
+            checked = checked_answer(response, exchange, kind)
+            if checked is not response:
+                await response.aclose()
+            return checked
+        return self._with_readable_events(response)
+
+    def _with_readable_events(self, response: httpx2.Response) -> httpx2.Response:
+        if "content-encoding" not in response.headers:
+            watch = partial(readable_events, self._wire, self._server.most_event_bytes)
+            response.stream = _Stream(response.stream, watch)
         return response
 
     async def _send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -239,6 +266,40 @@ class _Send:
         text = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": text}}
         return httpx2.Response(503, request=request, json=body)
+
+
+class _TooLargeError(httpx2.RequestError):
+    """A body has more bytes than a message may have."""
+
+
+async def _bound_body(most_bytes: int, response: httpx2.Response) -> None:
+    """Bound the body of a response, after decompression.
+
+    Events have bounds of their own. What is no message, such as a refusal or the answer of an
+    authorization server, is cut.
+    """
+    may_be_message = "text/event-stream" in response.request.headers.get("accept", "")
+    is_message = may_be_message and response.is_success
+    kind = response.headers.get("content-type", "").lower()
+    is_stream = is_message and kind.startswith("text/event-stream")
+    if is_stream and "content-encoding" not in response.headers:
+        return
+    # httpx2 decompresses in small pieces, in a response of its own here.
+    inner = httpx2.Response(200, headers=response.headers, stream=response.stream)
+    response.headers.pop("content-encoding", None)
+    most = most_bytes if is_message else LONGEST_REFUSAL_BYTES
+
+    async def bounded(_chunks: object) -> AsyncIterator[bytes]:
+        received = 0
+        async for piece in inner.aiter_bytes():
+            received += 0 if is_stream else len(piece)
+            if received > most and is_message:
+                raise _TooLargeError("", request=response.request)
+            yield piece
+            if received > most:
+                return
+
+    response.stream = _Stream(response.stream, bounded)
 
 
 class _Stream(httpx2.AsyncByteStream):

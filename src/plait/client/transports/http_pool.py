@@ -557,5 +557,8 @@ class EventParser:
 
     def _check_size(self, pending: int) -> None:
         if self._max_event_size is not None and self._size + pending > self._max_event_size:
-            text = f"Server-sent event exceeded the {self._max_event_size} byte limit."
+            text = (
+                f"Server-sent event exceeded the {self._max_event_size} byte limit "
+                "(raise `message_bytes` in `limits`)."
+            )
             raise httpx2.SSEError(text)

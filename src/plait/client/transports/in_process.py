@@ -11,17 +11,21 @@ from typing import Any, cast
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 
-from plait.client.transports.lean import OF_THE_SDK, closed, template_from
+from plait.client.transports.lean import OF_THE_SDK, closed, is_lean, template_from
 from plait.client.transports.wire import PendingRequest, Wire, parse_json
+from plait.client.transports.wire_log import logged_dispatcher
+from plait.traces.spans import is_traced, trace_context
 
 Connect = Callable[[AsyncExitStack, Any, bool], Awaitable["Dispatcher[Any]"]]
 
 
 def connector(connect: Connect, wire: Wire) -> Connect:
-    """Return what the SDK's client connects with, offering the server's dispatcher to the wire."""
+    """Return what the SDK's client connects with; the lean wire uses its dispatcher too."""
 
     async def connected(stack: AsyncExitStack, mode: Any, raises: bool) -> Dispatcher[Any]:
-        dispatcher = await connect(stack, mode, raises)
+        dispatcher = logged_dispatcher(await connect(stack, mode, raises), wire)
+        if not is_lean():
+            return dispatcher
         sender = InProcessSender(dispatcher, wire)
         wire.sender = sender
         stack.callback(sender.close)
@@ -46,6 +50,10 @@ class _LearningDispatcher:
     ) -> dict[str, Any]:
         if self._wire.template is None and method not in OF_THE_SDK:
             self._wire.template = template_from(params or {}, (opts or {}).get("headers"))
+        if is_traced():
+            fields = dict(params or {})
+            fields["_meta"] = {**(fields.get("_meta") or {}), **trace_context()}
+            params = fields
         return await self._inner.send_raw_request(method, params, opts, **related)
 
     def __getattr__(self, name: str) -> Any:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
 import anyio
 from mcp import MCPError
 from mcp.client._transport import Transport
-from mcp.shared._otel import inject_trace_context, otel_span
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -25,11 +24,11 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY, REQUEST_TIMEOUT
-from opentelemetry.trace import SpanKind, StatusCode
 from pydantic_core import to_json
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
+from plait._support.threads import in_thread
 from plait.client.transports.repair import repair_result
 from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
 from plait.client.transports.wire import (
@@ -38,10 +37,10 @@ from plait.client.transports.wire import (
     Sender,
     Wire,
     collect,
-    is_traced,
     parse_json,
     wake,
 )
+from plait.traces.spans import describe_request, is_traced, trace_context
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -49,6 +48,8 @@ HANDSHAKE_VERSION = "2025-11-25"
 """The version the SDK validates handshake-era results against, whichever was negotiated."""
 OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 """Requests that change the SDK's own state, or have a stream of their own."""
+_LARGE_LIST_BYTES = 256 * 1024
+"""Larger lists of tools are checked and repaired in a thread."""
 _OPTIONSOF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
 
 
@@ -114,16 +115,19 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         request = self._request(method, fields, opts)
         if not is_traced():
             return await self._exchange(sender, request, fields, opts)
-        with _span(request, fields) as meta:
-            return await self._exchange(sender, request, {**fields, "_meta": meta}, opts)
+        describe_request({"jsonrpc.request.id": str(request.request_id)})
+        context = trace_context()
+        request.headers = {**context, **(request.headers or {})}
+        fields["_meta"] = {**(fields.get("_meta") or {}), **context}
+        return await self._exchange(sender, request, fields, opts)
 
     def _request(self, method: str, fields: dict[str, Any], opts: CallOptions) -> PendingRequest:
         template = template_from(fields, opts.get("headers"))
         if self._wire.template is None:
             self._wire.template = template
         request = PendingRequest(method, self._wire.next_request_id(), template.version)
-        if method == "tools/list" and current_rows() is not None:
-            request.wants_body, request.parse = True, parse_list
+        if method == "tools/list" and (rows := current_rows()) is not None:
+            request.wants_body, request.parse = True, partial(parse_list, most=rows.most)
         request.headers = opts.get("headers")
         if (on_progress := opts.get("on_progress")) is not None:
             request.on_progress = on_progress
@@ -160,7 +164,10 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
             self._wire.parse = parse_json
         if request.body is not None:
             request.may_mirror = may_mirror(request.body)
-        result = result_of(request)
+        if request.body is not None and len(request.body) > _LARGE_LIST_BYTES:
+            result = await in_thread(result_of, request)
+        else:
+            result = result_of(request)
         self._wire.note_repairs(request)
         if not request.wants_body or (rows := current_rows()) is None:
             return result
@@ -204,24 +211,5 @@ def result_of(request: PendingRequest) -> dict[str, Any]:
         safe = without_secrets(error, Redactor(()))
         logger.error("a result could not be repaired", exc_info=safe)
         return message["result"]
-    request.notes = repaired.notes
+    request.notes += repaired.notes
     return repaired.result
-
-
-@contextmanager
-def _span(request: PendingRequest, fields: Mapping[str, Any]) -> Generator[dict[str, Any]]:
-    """Record a request as the SDK does; yield its `_meta` with the trace context."""
-    target = fields.get("name")
-    name = f"MCP send {request.method}" + (f" {target}" if isinstance(target, str) else "")
-    attributes = {"mcp.method.name": request.method, "jsonrpc.request.id": str(request.request_id)}
-    meta = dict(fields.get("_meta") or {})
-    with otel_span(name, kind=SpanKind.CLIENT, attributes=attributes) as span:
-        inject_trace_context(meta)
-        try:
-            yield meta
-        except MCPError as error:
-            if request.answered:
-                code = str(error.code)
-                span.set_attributes({"error.type": code, "rpc.response.status_code": code})
-                span.set_status(StatusCode.ERROR, error.message)
-            raise

@@ -23,20 +23,25 @@ from mcp_types import (
 )
 
 from plait._support.causes import without_secrets
-from plait.client.config.servers import HttpServer, SseServer, StdioServer, WebSocketServer
+from plait.client.config.servers import (
+    HttpServer,
+    InProcessServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    WebSocketServer,
+)
 from plait.client.transports.lean import HANDSHAKE_VERSION
+from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.repair import repair_result
 from plait.client.transports.wire import (
     Exchange,
     RequestId,
     Wire,
     coerced_id,
-    redacted_library_logs,
     sending,
 )
-
-WiredServer = StdioServer | HttpServer | SseServer | WebSocketServer
-"""A server that is reached over a wire, unlike one in this process."""
+from plait.client.transports.wire_log import logged_streams
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -47,15 +52,21 @@ StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
 
 @asynccontextmanager
-async def open_transport(server: WiredServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
+async def open_transport(server: ServerConfig, wire: Wire) -> AsyncGenerator[TransportStreams]:
     """Connect to a server; exchanges are noted on the wire, and results are repaired."""
     wire.tapped = True
+    streams = _streams_of(server, wire)
+    if wire.tape is not None:
+        from plait.client.transports.replay import open_taped  # noqa: PLC0415  # rarely used
+
+        streams = open_taped(wire.tape, wire, streams)
     with redacted_library_logs(wire):
-        async with _streams_of(server, wire) as (read, write):
-            yield TappedRead(read, wire), TappedWrite(write, wire)
+        async with streams as (read, write):
+            logged_read, logged_write = logged_streams(read, write, wire)
+            yield TappedRead(logged_read, wire), TappedWrite(logged_write, wire)
 
 
-def _streams_of(server: WiredServer, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Import only the libraries of this transport, which are slow to import."""
     match server:
         case StdioServer():
@@ -74,6 +85,10 @@ def _streams_of(server: WiredServer, wire: Wire) -> AbstractAsyncContextManager[
             from plait.client.transports.websocket import open_websocket  # noqa: PLC0415
 
             return open_websocket(server, wire)
+        case InProcessServer():
+            from mcp.client._memory import InMemoryTransport  # noqa: PLC0415
+
+            return InMemoryTransport(server.server)
         case _:
             assert_never(server)
 

@@ -5,44 +5,90 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
 import anyio
+from typing_extensions import override
 
 from plait._support.loops import running_loop
 
 _READ_AHEAD_BYTES = 1024 * 1024
 """Reading stops while so much has not been handled."""
 
-_BUFFERS = 64
-"""How many messages are written with one system call."""
+_PIPE_BYTES = 64 * 1024
+"""The usual size of a pipe; a larger buffer would be allocated for every read, and stay empty."""
+
+_ENDLESS = 2
+"""A line of so many times the most bytes is taken for one without end."""
+
+_HEAD_CHUNKS = 4
+"""How much is kept of the beginning of a line that is too long."""
+
+_BUFFERS = 16
+"""How many messages are written with one system call, while the reader handles earlier ones."""
+
+
+_STAT_BYTES = 1024
+_ALIVE_SECONDS = 0.0001
+"""How long the status of a process counts as known: many calls at once read it once."""
+_KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
 
 
 class LineSplitter:
-    """Splits chunks of bytes into lines in linear time, however long they are."""
+    """Splits chunks of bytes into lines in linear time, however long they are.
 
-    def __init__(self) -> None:
+    A line of more than `most_bytes` is not kept: `on_oversize` gets its beginning and its end.
+    """
+
+    def __init__(
+        self,
+        most_bytes: int = sys.maxsize,
+        on_oversize: Callable[[bytes, bytes], None] = lambda _first, _last: None,
+    ) -> None:
+        self.most_bytes = most_bytes
+        self.on_oversize = on_oversize
         self._partial: list[bytes] = []
+        self._head: bytes | None = None
+        """The beginning of a line that is not kept."""
+        self.partial_bytes = 0
+        """How long the line is that has no end yet, with what is not kept of it."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that a chunk completes, without their newlines."""
         first, *rest = chunk.split(b"\n")
+        self.partial_bytes += len(first)
+        if self.partial_bytes > self.most_bytes:
+            return self._feed_oversize(first, rest)
         self._partial.append(first)
         if not rest:
             return []
         lines = [b"".join(self._partial), *rest]
         self._partial = [lines.pop()]
+        self.partial_bytes = len(self._partial[0])
         return lines
+
+    def _feed_oversize(self, last: bytes, rest: list[bytes]) -> list[bytes]:
+        if self._head is None:
+            self._head, self._partial = b"".join(self._partial[:_HEAD_CHUNKS]), []
+        if not rest:
+            return []
+        self.on_oversize(self._head, last)
+        self._head, self._partial = None, [rest.pop()]
+        self.partial_bytes = len(self._partial[0])
+        return rest
 
     def end(self) -> list[bytes]:
         """Return the last line, if it has no newline."""
         lines = [b"".join(self._partial)] if self._partial else []
-        self._partial = []
+        self._partial, self._head, self.partial_bytes = [], None, 0
         return lines
 
 
@@ -53,9 +99,13 @@ class LineProtocol(asyncio.Protocol):
     messages is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.take: Callable[[bytes], bool] | None = None
-        self._splitter = LineSplitter()
+        self.on_end: Callable[[], None] | None = None
+        """Called when the pipe has ended, before the last lines are read."""
+        self.on_endless: Callable[[], None] | None = None
+        """Called when a line is too long by far, after which nothing more is read."""
+        self.splitter = LineSplitter(most_bytes)
         self._lines: deque[bytes] = deque()
         self._queued_bytes = 0
         self._ended = False
@@ -86,11 +136,13 @@ class LineProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Split what arrived, and hand each line on."""
-        for line in self._splitter.feed(data):
+        for line in self.splitter.feed(data):
             idle = self._waiter is not None and not self._lines
             if not (idle and self.take is not None and self.take(line)):
                 self._queue(line)
         self._wake()
+        if self.splitter.partial_bytes > _ENDLESS * self.splitter.most_bytes:
+            self._end_endless()
         if self._queued_bytes >= _READ_AHEAD_BYTES and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
@@ -98,8 +150,24 @@ class LineProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the lines."""
         del exc
-        for line in self._splitter.end():
+        for line in self.splitter.end():
             self._queue(line)
+        self._ended = True
+        if self.on_end is not None:
+            self.on_end()
+        self._wake()
+
+    def queue(self, line: bytes) -> None:
+        """Add a line to those that wait to be read."""
+        self._queue(line)
+        self._wake()
+
+    def _end_endless(self) -> None:
+        self.splitter.end()
+        if self.on_endless is not None:
+            self.on_endless()
+        if self._transport is not None:
+            self._transport.close()
         self._ended = True
         self._wake()
 
@@ -110,6 +178,119 @@ class LineProtocol(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done() and (self._lines or self._ended):
             self._waiter.set_result(None)
+
+
+class PipeReader(asyncio.ReadTransport):
+    """Reads a pipe for a protocol, which may pause it."""
+
+    def __init__(self, fd: int, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        protocol.connection_made(self)
+        self.resume_reading()
+
+    @override
+    def pause_reading(self) -> None:
+        """Stop reading until `resume_reading`."""
+        self._loop.remove_reader(self._fd)
+
+    @override
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        if not self._is_closed:
+            self._loop.add_reader(self._fd, self._read)
+
+    @override
+    def close(self) -> None:
+        """Stop reading; closing the file descriptor is up to its owner."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._fd)
+            self._protocol.connection_lost(None)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, _PIPE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._protocol.data_received(data)
+        else:
+            self.close()
+
+
+class TailProtocol(asyncio.Protocol):
+    """Reads a pipe as fast as it can, and keeps the last of it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.on_data: Callable[[bytes], None] | None = None
+        """Gets everything that arrives, if set."""
+        self.ended = asyncio.Event()
+        self._most_bytes = most_bytes
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._is_cut = False
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what arrived, in place of what is too old."""
+        self._chunks.append(data)
+        self._size += len(data)
+        while self._size - len(self._chunks[0]) >= self._most_bytes:
+            self._size -= len(self._chunks.popleft())
+            self._is_cut = True
+        if self.on_data is not None:
+            self.on_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end."""
+        del exc
+        self.ended.set()
+
+    def lines(self) -> list[bytes]:
+        """Return the last lines, whole but for the newest."""
+        lines = b"".join(self._chunks).split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines[1:] if self._is_cut else lines
+
+
+@dataclass(slots=True)
+class ReaderStatus:
+    """The status of the process that reads a pipe."""
+
+    stat_fd: int | None
+    """A descriptor of its `/proc/PID/stat`, where available."""
+    has_ended: Callable[[], bool]
+    """Returns whether it was seen to end."""
+    _alive_at: float = 0.0
+    """When its status was last read, on the monotonic clock."""
+
+    def is_doomed(self) -> bool:
+        """Return whether the process is dead, or has a pending SIGKILL.
+
+        A dying thread may still read from the pipe on its way back from the kernel; afterwards the
+        request would look like one that was run.
+        """
+        if self.stat_fd is None:
+            return self.has_ended()
+        now = time.monotonic()
+        if now - self._alive_at < _ALIVE_SECONDS:
+            return False
+        self._alive_at = now
+        try:
+            stat = os.pread(self.stat_fd, _STAT_BYTES, 0)
+        except OSError:
+            return True
+        # What follows the name of the program: its state, and as the 31st field the pending
+        # signals of its main thread, to which the kernel adds a SIGKILL for the process.
+        fields = stat[stat.rindex(b")") :].split(b" ", 30)
+        return fields[1] in b"ZX" or bool(int(fields[29]) & _KILL_BIT)
 
 
 class PipeWriter:
@@ -131,9 +312,9 @@ class PipeWriter:
         self._broken = False
         self._consumed_at_end: int | None = None
         self._turn: asyncio.AbstractEventLoop | None = None
-        """The loop in whose current turn something was posted."""
+        """The loop at the end of whose current turn the posted messages are written."""
         self.is_doomed: Callable[[], bool] = lambda: False
-        """Returns whether the reader is about to end, before something is posted."""
+        """Returns whether the reader is about to end, before something posted is written."""
         self.on_broken: Callable[[int], None] | None = None
         """Called in the loop of the pipe, with the offset from which on nothing was written."""
 
@@ -173,24 +354,40 @@ class PipeWriter:
         self._loop.call_soon_threadsafe(self._flush)
         return end
 
-    def post(self, data: bytes) -> int:
-        """Do what `write` does, with one system call for the second and later of a loop's turn."""
-        loop = running_loop()
-        if loop is None or loop is not self._turn:
+    def post(self, data: bytes, *, is_alone: bool = False) -> int:
+        """Do what `write` does, but write all that is posted in a turn of the loop together.
+
+        A message that is alone does not wait for others.
+        """
+        loop = None if is_alone else running_loop()
+        if loop is None:
             if self.is_doomed():
                 raise anyio.BrokenResourceError
-            end, self._turn = self.write(data), loop
-            if loop is not None:
-                loop.call_soon(self._end_turn)
-            return end
+            return self.write(data)
         with self._lock:
             self._check()
             self._queue.append(memoryview(data))
             self._queued_bytes += len(data)
-            return self._queued_bytes
+            end, count = self._queued_bytes, len(self._queue)
+        if loop is not self._turn:
+            self._turn = loop
+            loop.call_soon(self._end_turn)
+        elif count >= _BUFFERS:
+            self._write_posted()
+        return end
+
+    def refuse(self) -> None:
+        """Write nothing more, because nobody could answer it; called in the loop of the pipe."""
+        self._broken = True
+        self._flush()
 
     def consumed_bytes(self) -> int:
         """Return how many of the written bytes the reader has taken out of the pipe."""
+        # Another thread may just have written what is not counted yet, and was read already.
+        with self._lock:
+            return self._consumed()
+
+    def _consumed(self) -> int:
         if self._consumed_at_end is not None:
             return self._consumed_at_end
         return self._written_bytes - self._unread_bytes()
@@ -199,7 +396,7 @@ class PipeWriter:
         """Stop writing; closing the file descriptor is up to its owner."""
         with self._lock:
             if self._fd is not None:
-                self._consumed_at_end = self.consumed_bytes()
+                self._consumed_at_end = self._consumed()
                 self._loop.remove_writer(self._fd)
                 self._fd = None
                 self._moved.set()
@@ -215,10 +412,17 @@ class PipeWriter:
         """Write what was posted in this turn of the loop that runs here."""
         self._turn = None
         if self._queue:
-            with self._lock, contextlib.suppress(BlockingIOError, OSError):
+            self._write_posted()
+
+    def _write_posted(self) -> None:
+        with self._lock, contextlib.suppress(BlockingIOError, OSError):
+            # What was refused in this turn has failed as not sent, so it must not be written.
+            if self._broken or self.is_doomed():
+                self._broken = True
+            else:
                 self._write_queue()
-            if self._queue:
-                self._loop.call_soon_threadsafe(self._flush)
+        if self._queue:
+            self._loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
         """Write what is queued, in the loop of the pipe."""
@@ -226,6 +430,8 @@ class PipeWriter:
             if self._fd is None:
                 return
             try:
+                if self._broken:
+                    raise BrokenPipeError
                 self._write_queue()
                 self._loop.remove_writer(self._fd)
             except BlockingIOError:

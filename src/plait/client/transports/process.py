@@ -10,38 +10,48 @@ import contextlib
 import io
 import logging
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
 from plait._support.threads import in_thread
 from plait.client.config.environment import child_environment
 from plait.client.config.servers import StdioServer
-from plait.client.transports.pipes import LineProtocol, PipeWriter
+from plait.client.transports._watchdog import marked
+from plait.client.transports.pipes import (
+    LineProtocol,
+    PipeReader,
+    PipeWriter,
+    ReaderStatus,
+    TailProtocol,
+)
 from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
+
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 _WATCHDOG = Path(__file__).with_name("_watchdog.py")
 _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
 _TERM_GRACE_SECONDS = 2.0
 _KILL_GRACE_SECONDS = 2.0
-_STAT_BYTES = 1024
-_ALIVE_SECONDS = 0.0001
-"""How long the status of a process counts as known: many calls at once read it once."""
+_STDERR_BYTES = 256 * 1024
+"""How much of a server's standard error is kept."""
 _STDERR = {"inherit": None, "ignore": asyncio.subprocess.DEVNULL}
-_KILL_BIT = 1 << (signal.SIGKILL - 1) if os.name == "posix" else 0
+_SMALLEST_MARK = 1 << 61
+"""A limit of 70,000 years, in microseconds."""
 
 
 class _Guardian:
@@ -49,25 +59,26 @@ class _Guardian:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._groups: set[int] = set()
+        self._groups: dict[int, str] = {}
+        """The mark of each process group."""
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._owner_pid = os.getpid()
 
-    def watch(self, group: int) -> None:
+    def watch(self, group: int, mark: str) -> None:
         """Have a process group stopped when this process ends."""
         with self._lock:
             if self._owner_pid != os.getpid():
                 # In a forked process the watchdog belongs to the parent.
-                self._groups, self._watchdog, self._owner_pid = set(), None, os.getpid()
-            self._groups.add(group)
-            if self._watchdog is not None and self._send(f"+{group}\n"):
+                self._groups, self._watchdog, self._owner_pid = {}, None, os.getpid()
+            self._groups[group] = mark
+            if self._watchdog is not None and self._send(f"+{group} {mark}\n"):
                 return
             self._start()
 
     def unwatch(self, group: int) -> None:
         """Stop watching a process group; the last one ends the watchdog."""
         with self._lock:
-            self._groups.discard(group)
+            self._groups.pop(group, None)
             if self._watchdog is None:
                 return
             if not self._groups:
@@ -88,7 +99,7 @@ class _Guardian:
         except OSError as error:
             logger.warning("children will not be stopped if this process is killed: %s", error)
             return
-        self._send("".join(f"+{group}\n" for group in sorted(self._groups)))
+        self._send("".join(f"+{group} {mark}\n" for group, mark in self._groups.items()))
 
     def _send(self, text: str) -> bool:
         watchdog = self._watchdog
@@ -123,42 +134,22 @@ class Child:
     process: asyncio.subprocess.Process
     stdin: PipeWriter
     stdout: LineProtocol
-    stderr: LineProtocol | None
-    stat_fd: int | None
-    """A descriptor of its `/proc/PID/stat`, where available."""
-    _alive_at: float = 0.0
-    """When its status was last read, on the monotonic clock."""
+    stderr: TailProtocol | None
 
     @property
     def pid(self) -> int:
         """The process id, which is the group's id too."""
         return self.process.pid
 
-    def is_doomed(self) -> bool:
-        """Return whether the process is dead, or has a pending SIGKILL.
-
-        A dying thread may still read from the pipe on its way back from the kernel; afterwards the
-        request would look like one that was run.
-        """
-        if self.stat_fd is None:
-            return self.process.returncode is not None
-        now = time.monotonic()
-        if now - self._alive_at < _ALIVE_SECONDS:
-            return False
-        self._alive_at = now
-        try:
-            stat = os.pread(self.stat_fd, _STAT_BYTES, 0)
-        except OSError:
-            return True
-        # What follows the name of the program: its state, and as the 31st field the pending
-        # signals of its main thread, to which the kernel adds a SIGKILL for the process.
-        fields = stat[stat.rindex(b")") :].split(b" ", 30)
-        return fields[1] in b"ZX" or bool(int(fields[29]) & _KILL_BIT)
-
 
 @asynccontextmanager
 async def running_child(
-    command: Sequence[str], *, env: Mapping[str, str], cwd: str | None, stderr: int | None
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    stderr: int | None,
+    most_line_bytes: int,
 ) -> AsyncGenerator[Child]:
     """Start a program in its own process group, and terminate the whole group at the end.
 
@@ -185,22 +176,23 @@ async def running_child(
             start_new_session=True,  # and so a process group of its own
         )
         # From here on every exit, also a cancellation, must end the process.
-        stack.push_async_callback(_end, process, stdin_write)
+        mark = _mark(process.pid)
+        stack.push_async_callback(_end, process, stdin_write, mark)
         stat_fd: int | None = None
         with anyio.CancelScope(shield=True):
-            stat_fd = await in_thread(_watch, process.pid)
+            stat_fd = await in_thread(_watch, process.pid, mark)
         if stat_fd is not None:
             stack.callback(os.close, stat_fd)
         for end in child_ends:
             end.close()
         stdin = PipeWriter(stdin_write.fileno())
+        stdin.is_doomed = ReaderStatus(stat_fd, lambda: process.returncode is not None).is_doomed
         stack.callback(stdin.close)
         yield Child(
             process,
             stdin,
-            await _lines(stack, stdout_read),
-            None if stderr_read is None else await _lines(stack, stderr_read),
-            stat_fd,
+            _read(stack, stdout_read, LineProtocol(most_line_bytes)),
+            None if stderr_read is None else _read(stack, stderr_read, TailProtocol(_STDERR_BYTES)),
         )
 
 
@@ -212,16 +204,15 @@ def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
     return ends
 
 
-async def _lines(stack: AsyncExitStack, pipe: io.FileIO) -> LineProtocol:
-    transport, lines = await asyncio.get_running_loop().connect_read_pipe(LineProtocol, pipe)
-    stack.callback(transport.close)
-    return lines
+def _read(stack: AsyncExitStack, pipe: io.FileIO, protocol: ProtocolT) -> ProtocolT:
+    stack.callback(PipeReader(pipe.fileno(), protocol).close)
+    return protocol
 
 
-async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
+async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO, mark: str) -> None:
     """Close its input, then send SIGTERM, then SIGKILL, with a grace period each; and reap it."""
     with anyio.CancelScope(shield=True):
-        descendants = await in_thread(_descendants, process.pid)
+        descendants = await in_thread(descendants_of, process.pid)
         stdin.close()
         for signum, grace in (
             (None, _STDIN_GRACE_SECONDS),
@@ -236,29 +227,56 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO) -> None:
                     break
         # The leader is gone, but its descendants may not be, in its group or outside.
         signal_group(process.pid, signal.SIGKILL)
-        for pid in descendants:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+        await in_thread(_kill, descendants, mark)
         await in_thread(_guardian.unwatch, process.pid)
 
 
-def _watch(pid: int) -> int | None:
+def _kill(descendants: set[int], mark: str) -> None:
+    """Kill descendants, and those that were adopted by another process."""
+    for pid in descendants | marked({mark.encode()} if mark else set()):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _mark(pid: int) -> str:
+    """Mark a process and its future descendants; empty where the system has nothing for it.
+
+    Descendants that fork twice are adopted by the first process of the system, and their group and
+    environment are theirs to change. The limit means nothing to a process without realtime
+    priority, and nothing at this size to others.
+    """
+    if not sys.platform.startswith("linux"):
+        return ""
+    import resource  # noqa: PLC0415  # POSIX only
+
+    mark = _SMALLEST_MARK + secrets.randbelow(_SMALLEST_MARK)
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+        if hard != resource.RLIM_INFINITY:
+            return ""
+        resource.prlimit(pid, resource.RLIMIT_RTTIME, (mark, hard))
+    except OSError:
+        return ""
+    return str(mark)
+
+
+def _watch(pid: int, mark: str) -> int | None:
     """Have a process stopped when this one ends; return a descriptor of its status."""
-    _guardian.watch(pid)
+    _guardian.watch(pid, mark)
     try:
         return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants_of(pid: int) -> set[int]:
     """Find the descendants of a process; empty where there is no /proc."""
     found: set[int] = set()
     for listing in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             children = {int(child) for child in listing.read_text().split()}
             for child in children - found:
-                found |= {child} | _descendants(child)
+                found |= {child} | descendants_of(child)
     return found
 
 
@@ -290,6 +308,7 @@ async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
                 env=env,
                 cwd=server.cwd,
                 stderr=_STDERR.get(server.stderr, asyncio.subprocess.PIPE),
+                most_line_bytes=server.incoming.message_bytes,
             )
         )
     except OSError as error:

@@ -37,6 +37,10 @@ _PLAIN_KEYS = frozenset(
     {"content", "isError", "structuredContent", "_meta", "resultType", "ttlMs", "cacheScope"}
 )
 """Keys of a result that need no repair; the caching hints mean nothing for a call."""
+_MOST_BLOCKS = 10_000
+"""How many content blocks of one result are kept; each takes far more memory than its JSON."""
+_MOST_BYTES = 2**63 - 1
+"""The largest size of a resource."""
 _LONGEST_QUOTE = 2000
 """How much of an unreadable block is quoted to the model."""
 
@@ -58,18 +62,23 @@ def repair_result(
     """
     if method == "tools/call" and is_plain_text(result, version):
         return RepairedResult(result)
+    cut: tuple[str, ...] = ()
+    content = result.get("content")
+    if method == "tools/call" and is_list(content) and len(content) > _MOST_BLOCKS:
+        cut = (f"only the first {_MOST_BLOCKS:,} of {len(content):,} content blocks are kept",)
+        result = {**result, "content": content[:_MOST_BLOCKS]}
     repair = _REPAIRS.get(method)
     if repair is None or is_unfinished(result, version):
-        return RepairedResult(result)
+        return RepairedResult(result, cut)
     repairer = _Repairer(method, version, may_mirror=may_mirror)
     if method == "tools/list":
         valid = is_plain_list(result, version) and not repairer.has_bad_headers(result)
     else:
-        valid = _fault(method, version, result) is None
+        valid = _fault(method, version, result) is None and not _has_bad_size(result)
     if valid:
-        return RepairedResult(result)
+        return RepairedResult(result, cut)
     repaired = repair(repairer, repairer.envelope(result))
-    return RepairedResult(repaired, tuple(repairer.notes))
+    return RepairedResult(repaired, (*cut, *repairer.notes))
 
 
 def is_unfinished(result: Json, version: str) -> bool:
@@ -87,6 +96,8 @@ def is_plain_text(result: Mapping[str, Any], version: str) -> bool:
     content = result.get("content")
     return (
         isinstance(content, list)
+        and len(cast("list[object]", content)) <= _MOST_BLOCKS
+        and isinstance(result.get("resultType", ""), str)
         and result.keys() <= _PLAIN_KEYS
         and isinstance(result.get("isError", False), bool)
         and isinstance(result.get("structuredContent", {}), dict)
@@ -229,7 +240,7 @@ def _repair_block(repairer: _Repairer, block: object, place: str) -> Json:
         repairer.note(f"{place}: a bare string became a text block")
         return {"type": "text", "text": block}
     if repairer.accepts_block(block):
-        return cast("Json", block)
+        return _with_possible_size(repairer, cast("Json", block), place)
     kind = block.get("type") if _is_object(block) else None
     if _is_object(block) and (kind == "resource" or kind == "resource_link"):
         link = _link_from(block)
@@ -239,6 +250,24 @@ def _repair_block(repairer: _Repairer, block: object, place: str) -> Json:
     named = f"block of type {kind!r}" if kind else "block without a type"
     repairer.note(f"{place}: a {named} could not be read and became text")
     return {"type": "text", "text": _readable(block), "_meta": {ORIGINAL: block}}
+
+
+def _has_bad_size(result: Json) -> bool:
+    blocks = result.get("content")
+    return is_list(blocks) and any(_is_object(one) and _is_bad_size(one) for one in blocks)
+
+
+def _is_bad_size(block: Json) -> bool:
+    size = block.get("size")
+    return isinstance(size, int) and not 0 <= size <= _MOST_BYTES
+
+
+def _with_possible_size(repairer: _Repairer, block: Json, place: str) -> Json:
+    """Leave out a size that no file has, and that would not fit into other types."""
+    if not _is_bad_size(block):
+        return block
+    repairer.note(f"{place}: the size of a {block.get('type')} was impossible and was left out")
+    return {key: value for key, value in block.items() if key != "size"}
 
 
 def _link_from(block: Json) -> Json | None:
@@ -284,11 +313,14 @@ def _repair_tools(repairer: _Repairer, result: Json) -> Json:
     if repairer.checks_headers:
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
         # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
-        for tool in list(result["tools"]):
+        kept: list[Json] = []
+        for tool in result["tools"]:
             reason = find_invalid_x_mcp_header(tool["inputSchema"])
-            if reason is not None:
-                result["tools"].remove(tool)
+            if reason is None:
+                kept.append(tool)
+            else:
                 repairer.note(f"tool {tool['name']!r} was left out: x-mcp-header: {reason}")
+        result["tools"] = kept
     return result
 
 

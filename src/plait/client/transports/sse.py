@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import httpx2
@@ -24,6 +25,7 @@ from plait.client.transports.http_client import (
     reply_from,
     shown_origin,
 )
+from plait.client.transports.oversize import too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
 
@@ -95,10 +97,11 @@ async def open_sse(
         anyio.create_task_group() as tasks,
     ):
         await _check_stream(response, wire)
-        source = httpx2.EventSource(response, max_event_size=server.max_sse_event_size)
-        endpoint: str = await tasks.start(_read_events, source, server.url, send, wire)
+        source = httpx2.EventSource(response, max_event_size=server.most_event_bytes)
+        read = partial(_read_events, source, server.url, send, wire)
+        endpoint: str = await tasks.start(read, server.most_event_bytes)
         try:
-            wire.sender = _SseSender(client, endpoint, wire)
+            wire.use(_SseSender(client, endpoint, wire))
             yield receive, _SseWrite(client, endpoint, send)
         finally:
             tasks.cancel_scope.cancel()
@@ -119,6 +122,7 @@ async def _read_events(
     url: str,
     received: MemoryObjectSendStream[Received],
     wire: Wire,
+    most_bytes: int,
     *,
     task_status: TaskStatus[str],
 ) -> None:
@@ -130,12 +134,16 @@ async def _read_events(
                     task_status.started(_endpoint(url, event.data, wire))
                 elif event.event == "message" and event.data:
                     data = event.data.encode("utf-8", "replace")
-                    if wire.take_line(data):
+                    # A response overtakes no message before it, such as progress of its call.
+                    if received.statistics().tasks_waiting_receive and wire.take_line(data):
                         continue
                     framed = frames_of(data)
-                    wire.noise_lines += framed.noise
+                    if framed.noise:
+                        wire.note_noise(data)
                     for message in framed.messages:
                         received.send_nowait(SessionMessage(message))
+        except httpx2.SSEError:
+            wire.end(too_large(most_bytes))
         except httpx2.TransportError as fault:
             logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
         wire.end("the event stream ended")

@@ -18,20 +18,22 @@ from mcp_types import JSONRPCMessage
 
 from plait.client.config.servers import StdioServer
 from plait.client.transports.lean import closed
-from plait.client.transports.pipes import LineProtocol
+from plait.client.transports.oversize import lose_answer, too_large
+from plait.client.transports.pipes import LineProtocol, LineSplitter
 from plait.client.transports.process import Child, process_of, signal_group
 from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, current_exchange
 
 logger = logging.getLogger("plait.client.transports.stdio")
 
+_LOGGED_BYTES = 64 * 1024
+"""Longer lines of standard error are not logged."""
 _EXIT_GRACE_SECONDS = 0.5
 """How long to wait for exit code and stderr of a process whose output has ended."""
+_HEAD_BYTES = 200
+"""How much of the beginning and the end of a line is searched for its id."""
 _ORPHAN_GRACE_SECONDS = 5.0
 """How long the children of an ended process, such as a wrapper, may finish their calls."""
-_LONGEST_LINE = 4000
-_LONGEST_READ = 64_000
-"""How much of a line is searched for secrets."""
 
 
 @dataclass(eq=False)
@@ -43,7 +45,7 @@ class _StdioWrite(BorrowedStream):
     async def send(self, item: SessionMessage, /) -> None:
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         exchange = current_exchange()
-        if self._child.is_doomed():
+        if self._child.stdin.is_doomed():
             raise anyio.BrokenResourceError
         if exchange is not None:
             exchange.written = True
@@ -63,12 +65,14 @@ class StdioSender:
 
     any_thread = True
     _child: Child
+    _wire: Wire
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Write one request."""
         request.written = True
         try:
-            request.end_offset = self._child.stdin.post(body + b"\n")
+            is_alone = len(self._wire.requests) <= 1
+            request.end_offset = self._child.stdin.post(body + b"\n", is_alone=is_alone)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.written = False
             raise
@@ -97,19 +101,9 @@ class _StdioRead(BorrowedStream):
             errors = self._server.encoding_error_handler
             framed = frames_of(line, encoding=self._server.encoding, errors=errors)
             if framed.noise:
-                self._note_noise(line)
+                self._wire.note_noise(line, "; logs belong on standard error")
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())
-
-    def _note_noise(self, line: bytes) -> None:
-        self._wire.noise_lines += 1
-        if self._wire.noise_lines == 1:
-            sample = self._wire.redact.excerpt(line[:_LONGEST_READ].decode("utf-8", "replace"), 80)
-            logger.warning(
-                "%s writes to standard output what is not MCP (%s); logs belong on standard error",
-                self._wire.server,
-                sample,
-            )
 
 
 @asynccontextmanager
@@ -119,14 +113,18 @@ async def open_stdio(
     """Start the server and yield its two streams, or raise `ConnectError`."""
     async with process_of(server, wire) as child, anyio.create_task_group() as tasks:
         wire.pid = child.pid
-        stderr_ended = anyio.Event()
-        tasks.start_soon(_keep_stderr, child, wire, stderr_ended)
+        if child.stderr is not None:
+            wire.read_stderr = child.stderr.lines
+            if logger.isEnabledFor(logging.DEBUG):
+                child.stderr.on_data = partial(_log_stderr, wire, LineSplitter(_LOGGED_BYTES))
         tasks.start_soon(_watch_exit, child, wire)
-        wire.before_end = partial(_find_end_reason, child, wire, stderr_ended)
+        wire.before_end = partial(_find_end_reason, child, wire)
         child.stdout.take = wire.take_line
-        child.stdin.is_doomed = child.is_doomed
+        child.stdout.on_end = child.stdin.refuse
+        child.stdout.splitter.on_oversize = partial(_refuse_line, child, wire)
+        child.stdout.on_endless = partial(_end_session, child, wire)
         child.stdin.on_broken = partial(_fail_unwritten, wire)
-        wire.sender = StdioSender(child)
+        wire.use(StdioSender(child, wire))
         try:
             yield _StdioRead(child.stdout, wire, server), _StdioWrite(child)
         finally:
@@ -141,14 +139,20 @@ def _fail_unwritten(wire: Wire, written_bytes: int) -> None:
             request.fail(closed())
 
 
-async def _keep_stderr(child: Child, wire: Wire, stderr_ended: anyio.Event) -> None:
-    if child.stderr is not None:
-        while (line := await child.stderr.next_line()) is not None:
-            # Redacted before it is cut: half of a secret would not be found.
-            text = wire.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
-            wire.stderr.append(text[:_LONGEST_LINE])
-            logger.debug("%s: %s", wire.server, text[:_LONGEST_LINE])
-    stderr_ended.set()
+def _refuse_line(child: Child, wire: Wire, first: bytes, last: bytes) -> None:
+    """Fail the request that a line answers which is too long to be kept."""
+    reason = too_large(child.stdout.splitter.most_bytes)
+    for line in lose_answer(wire, first[:_HEAD_BYTES], last[-_HEAD_BYTES:], reason):
+        child.stdout.queue(line)
+
+
+def _end_session(child: Child, wire: Wire) -> None:
+    wire.end(too_large(child.stdout.splitter.most_bytes))
+
+
+def _log_stderr(wire: Wire, splitter: LineSplitter, data: bytes) -> None:
+    for line in splitter.feed(data):
+        logger.debug("%s: %s", wire.server, wire.redacted_line(line))
 
 
 async def _watch_exit(child: Child, wire: Wire) -> None:
@@ -160,12 +164,13 @@ async def _watch_exit(child: Child, wire: Wire) -> None:
     signal_group(child.pid, signal.SIGKILL)
 
 
-async def _find_end_reason(child: Child, wire: Wire, stderr_ended: anyio.Event) -> None:
+async def _find_end_reason(child: Child, wire: Wire) -> None:
     """Find out why the output ended, and which requests the process never read."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_EXIT_GRACE_SECONDS):
             wire.exit_code = await child.process.wait()
-            await stderr_ended.wait()
+            if child.stderr is not None:
+                await child.stderr.ended.wait()
     consumed = child.stdin.consumed_bytes()
     for exchange in (*wire.pending.values(), *wire.requests.values()):
         if exchange.end_offset > consumed:

@@ -22,12 +22,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from plait.client.transports.nesting import shallow
+
 Item = SessionMessage | Exception | Callable[[], None]
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
 _MOST_FAILURES = 64
 """How many positions of a noisy line are tried as the start of a message."""
+_MOST_BATCHED = 1000
+"""How many messages of a batch are read."""
+_MOST_SEARCHED = 4 * 1024 * 1024
+"""The characters of a line that is not one message, and is still searched as a whole."""
+_MOST_WASTED = 1_000_000
+"""How many characters may be parsed in vain; a long line must not hold up the event loop."""
 _SIGN = '{"jsonrpc"'
 """The start of nearly all messages."""
 _PADDING = "\ufeff \t\r\n\0"
@@ -53,7 +61,8 @@ class MergedRead(AsyncResource):
     def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
         self.last_context: contextvars.Context | None = None
         self._inner = inner
-        self._items: deque[tuple[contextvars.Context | None, Item]] = deque()
+        self.waiting: deque[tuple[contextvars.Context | None, Item]] = deque()
+        """The items that are not dispatched yet, with their contexts."""
         self._arrived: asyncio.Future[None] | None = None
         self._ended = False
 
@@ -69,12 +78,12 @@ class MergedRead(AsyncResource):
 
     def push(self, item: Item, context: contextvars.Context | None) -> None:
         """Add a message, whose handlers run in the context."""
-        self._items.append((context, item))
+        self.waiting.append((context, item))
         self._wake()
 
     def run_in_order(self, action: Callable[[], None]) -> None:
         """Call a function once all items before it are dispatched; now, if there are none."""
-        if self._items:
+        if self.waiting:
             self.push(action, None)
         else:
             action()
@@ -88,8 +97,8 @@ class MergedRead(AsyncResource):
 
     async def __anext__(self) -> SessionMessage | Exception:
         while True:
-            while self._items:
-                context, item = self._items.popleft()
+            while self.waiting:
+                context, item = self.waiting.popleft()
                 if isinstance(item, SessionMessage | Exception):
                     self.last_context = context
                     return item
@@ -134,10 +143,11 @@ def frames_of(line: bytes, *, encoding: str = "utf-8", errors: str = "replace") 
     if not line:
         return Framed(())
     if encoding == "utf-8":
-        try:
+        with contextlib.suppress(ValidationError):
             return Framed((jsonrpc_message_adapter.validate_json(line, by_name=False),))
-        except ValidationError:
-            pass
+        if (cut := shallow(line)) is not line:
+            with contextlib.suppress(ValidationError):
+                return Framed((jsonrpc_message_adapter.validate_json(cut, by_name=False),))
     try:
         return _search(line.decode(encoding, errors))
     except UnicodeError:
@@ -149,7 +159,9 @@ def _search(text: str) -> Framed:
     messages: list[JSONRPCMessage] = []
     noise = False
     surrogates = "\\ud" in text or "\\uD" in text
-    position, failures = 0, 0
+    # In a very long line, only the last part that looks like a message is tried.
+    position = 0 if len(text) <= _MOST_SEARCHED else max(0, text.rfind(_SIGN))
+    failures, wasted = 0, 0
     while failures < 2 * _MOST_FAILURES and (start := _next_start(text, position)) is not None:
         noise = noise or bool(text[position:start].strip(_PADDING))
         found: list[JSONRPCMessage] = []
@@ -157,12 +169,17 @@ def _search(text: str) -> Framed:
             value, position = _DECODER.raw_decode(text, start)
             value = _encodable(value) if surrogates else value
             found = [message for item in _batch(value) if (message := _message(item)) is not None]
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
             position = start + 1
+            wasted += max(0, getattr(error, "pos", len(text)) - start)
         if not found:
             failures += 1
             noise = True
-            if failures >= _MOST_FAILURES:
+            if wasted > _MOST_WASTED:
+                # Only the last part that looks like a message is tried: half a line, and a whole.
+                position = max(position, text.rfind(_SIGN))
+                failures = max(failures, 2 * _MOST_FAILURES - 1)
+            elif failures >= _MOST_FAILURES:
                 # In so much noise, only try what looks like a message.
                 sign = text.find(_SIGN, position)
                 if sign < 0:
@@ -187,7 +204,7 @@ def _encodable(value: object) -> object:
 
 
 def _batch(value: object) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
+    return cast("list[Any]", value)[:_MOST_BATCHED] if isinstance(value, list) else [value]
 
 
 def _message(value: object) -> JSONRPCMessage | None:

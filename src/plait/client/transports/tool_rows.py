@@ -17,7 +17,9 @@ from msgspec import field as renamed
 from msgspec.json import Decoder
 from pydantic_core import from_json
 
+from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
+from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.transports.wire import parse_json
 
 Row = dict[str, Any]
@@ -39,22 +41,26 @@ _objects = Decoder(dict[str, Raw])
 _lists = Decoder(list[Raw])
 
 
-def parse_list(body: bytes) -> Any:
-    """Parse a response; if it is a list of plain tools, these become raw rows."""
+def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
+    """Parse a response; if it is a list of plain tools, these become raw rows.
+
+    Tools after the first `most` are left out.
+    """
     try:
         message = _objects.decode(body)
         result = _objects.decode(message.pop("result"))
-        tools = list(map(bytes, _lists.decode(result.pop("tools"))))
+        tools = list(map(bytes, _lists.decode(result.pop("tools"))[: most + 1]))
     except (DecodeError, KeyError):
         return parse_json(body)
-    rows: list[RawRow] = []
-    for listed in tools:
-        row = from_json(listed)
-        if not is_plain_row(row):
-            return parse_json(body)
-        rows.append(RawRow(row["name"], listed))
-    if may_mirror(body):
-        return parse_json(body)
+    rows: list[Any] = []
+    with collection_paused():
+        for listed in tools:
+            row = from_json(listed)
+            if not is_plain_row(row):
+                break
+            rows.append(RawRow(row["name"], listed))
+        if len(rows) < len(tools) or may_mirror(body):
+            rows = [from_json(listed) for listed in tools]
     others = {key: from_json(bytes(value)) for key, value in message.items()}
     envelope = {key: from_json(bytes(value)) for key, value in result.items()}
     return {**others, "result": {**envelope, "tools": rows}}
@@ -167,6 +173,8 @@ def mirrors_arguments(schema: Mapping[str, Any]) -> bool:
 class ToolRows:
     """The tools of all pages of a list, and what is known about all of them."""
 
+    most: int = DEFAULT_LIMITS.tools
+    """How many tools are kept; those of further pages are not requested."""
     rows: list[Row | RawRow] = field(default_factory=list[Row | RawRow])
     clean: bool = True
     """Whether their texts surely need no sanitizing."""
@@ -184,23 +192,28 @@ class ToolRows:
         if mirror and any(mirrors_arguments(row["inputSchema"]) for row in listed):
             return result
         self.clean = self.clean and body is not None and is_clean_body(body)
-        self.rows += listed
+        self.rows += listed[: self.most + 1]
         return {**result, "tools": []}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more tools than are kept."""
+        return len(self.rows) > self.most
 
     def add(self, tools: list[types.Tool]) -> None:
         """Add the tools of a page that the SDK has read."""
         if tools:
             self.clean, self.may_mirror = False, True
-            self.rows += map(row_of, tools)
+            self.rows += map(row_of, tools[: self.most + 1])
 
 
 _collecting: ContextVar[ToolRows | None] = ContextVar("plait_tool_rows", default=None)
 
 
 @contextmanager
-def collected_rows() -> Generator[ToolRows]:
+def collected_rows(most: int) -> Generator[ToolRows]:
     """Collect listed tools as JSON objects where the lean wire is used, instead of models."""
-    rows = ToolRows()
+    rows = ToolRows(most)
     token = _collecting.set(rows)
     try:
         yield rows

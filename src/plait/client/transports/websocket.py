@@ -14,13 +14,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
 from plait.client.config.servers import WebSocketServer
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.lean import closed
+from plait.client.transports.oversize import too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
-from plait.client.transports.wire import HttpReply, PendingRequest, Wire, current_exchange
+from plait.client.transports.wire import (
+    HttpReply,
+    PendingRequest,
+    Wire,
+    current_exchange,
+)
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0
@@ -100,18 +107,22 @@ class _SocketSender:
 class _SocketRead(BorrowedStream):
     _socket: ClientConnection
     _wire: Wire
+    _most_bytes: int
     _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
 
     async def __anext__(self) -> SessionMessage:
         while not self._messages:
             try:
                 frame = await self._socket.recv(decode=False)
-            except ConnectionClosed:
+            except ConnectionClosed as closed:
+                if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
+                    self._wire.end(too_large(self._most_bytes))
                 raise StopAsyncIteration from None
             if self._wire.take_line(frame):
                 continue
             framed = frames_of(frame)
-            self._wire.noise_lines += framed.noise
+            if framed.noise:
+                self._wire.note_noise(frame)
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())
 
@@ -131,7 +142,8 @@ async def open_websocket(
             server.url,
             subprotocols=[Subprotocol("mcp")],
             additional_headers=await headers_of(server, wire),
-            max_size=None,
+            max_size=server.incoming.message_bytes,
+            max_queue=1,  # of messages, which may be large
             open_timeout=None,
             close_timeout=_CLOSE_SECONDS,
         )
@@ -155,8 +167,8 @@ async def open_websocket(
         raise wire.connect_error(text) from refused
     try:
         async with socket:
-            wire.sender = _SocketSender(socket, wire)
-            yield _SocketRead(socket, wire), _SocketWrite(socket)
+            wire.use(_SocketSender(socket, wire))
+            yield _SocketRead(socket, wire, server.incoming.message_bytes), _SocketWrite(socket)
     finally:
         # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()

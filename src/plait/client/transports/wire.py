@@ -7,23 +7,21 @@ it drops are recorded here, and error mapping uses them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from pydantic_core import from_json, to_json
 
-from plait._support.causes import without_secrets
 from plait._support.garbage import collection_paused
+from plait.client.transports.nesting import NESTED_NOTE, shallow
 from plait.errors import ConnectError
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from plait._support.redact import Redactor
     from plait.client.transports.process import StartedProcess
+    from plait.client.transports.tape import Tape
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -48,19 +47,11 @@ _HIDDEN = 20
 """How many replaced tokens stay hidden."""
 _LARGE_BYTES = 64 * 1024
 """Parsing a larger message may start the garbage collector several times."""
+_LONGEST_LINE = 4000
+_LONGEST_READ = 64_000
+"""How much of a line is searched for secrets."""
 _LONGEST_ID = 20
 """Digits in an id that could be one of our numbers."""
-
-_LOGGERS = (
-    "httpx2",
-    "httpcore2.connection",
-    "httpcore2.http11",
-    "httpcore2.http2",
-    "httpcore2.proxy",
-    "mcp.client.streamable_http",
-    "websockets.client",
-)
-"""They log whole URLs at info level, and headers at debug level."""
 
 
 def coerced_id(request_id: object) -> RequestId | None:
@@ -80,6 +71,18 @@ def parse_json(body: bytes) -> Any:
         return from_json(body)
     with collection_paused():
         return from_json(body)
+
+
+def parse_nested(body: bytes) -> dict[str, Any] | None:
+    """Parse an object that is nested too deeply, without its deepest parts; `None` if it is not."""
+    cut = shallow(body)
+    if cut is body:
+        return None
+    try:
+        message = from_json(cut)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else None
 
 
 def is_response(message: Mapping[str, Any]) -> bool:
@@ -277,20 +280,6 @@ def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
     return Exchanges(held=held)
 
 
-def is_traced() -> bool:
-    """Return whether OpenTelemetry has anything to record or to pass on."""
-    current_context, provider, no_provider = _opentelemetry()
-    return bool(current_context()) or not isinstance(provider(), no_provider)
-
-
-@cache
-def _opentelemetry() -> tuple[Callable[[], object], Callable[[], object], type]:
-    from opentelemetry.context import get_current  # noqa: PLC0415  # not before a connection
-    from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider  # noqa: PLC0415
-
-    return get_current, get_tracer_provider, ProxyTracerProvider
-
-
 def wake(woken: asyncio.Future[None]) -> None:
     """Complete a future, unless its task was cancelled meanwhile."""
     if not woken.done():
@@ -342,7 +331,8 @@ class Wire:
         self._redact = redact
         self._hidden: deque[str] = deque(maxlen=_HIDDEN)
         self.pending: dict[RequestId, Exchange] = {}
-        self.stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self.read_stderr: Callable[[], Sequence[bytes]] = tuple
+        """Returns the last lines that the server wrote to its standard error."""
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
         self.requests: dict[RequestId | None, PendingRequest] = {}
@@ -359,6 +349,8 @@ class Wire:
         self._sweep: asyncio.TimerHandle | None = None
         self._reports: set[asyncio.Future[None]] = set()
         self._request_ids = count(FIRST_REQUEST_ID)
+        self.tape: Tape | None = None
+        """Where the traffic is recorded or played; then the SDK makes all requests."""
         self.tapped = False
         """Whether exchanges are recorded; those with an in-process server are not."""
         self.last_received = 0.0
@@ -376,6 +368,15 @@ class Wire:
         """Gets method and params of notifications that the SDK does not dispatch."""
         self.on_notifications_lost: Callable[[], None] | None = None
         self._on_end = on_end
+
+    def use(self, sender: Sender) -> None:
+        """Send requests of our own with this sender."""
+        self.sender = sender
+
+    def retire(self, sender: Sender) -> None:
+        """Leave further requests to the SDK, if this sender is in use."""
+        if self.sender is sender:
+            self.sender = None
 
     def next_request_id(self) -> int:
         """Return an id for a request of our own."""
@@ -406,8 +407,18 @@ class Wire:
         try:
             message = self.parse(line)
         except ValueError:
-            return False
+            return self._take_nested(line)
         return type(message) is dict and self.take(cast("dict[str, Any]", message), line)
+
+    def _take_nested(self, line: bytes) -> bool:
+        """Take a response that is nested too deeply to be parsed."""
+        message = parse_nested(line)
+        if message is None:
+            return False
+        request = self.requests.get(coerced_id(message.get("id")))
+        if request is not None:
+            request.notes = (NESTED_NOTE,)
+        return self.take(message)
 
     def progress(self, params: Mapping[str, Any]) -> None:
         """Report the progress of a request of our own."""
@@ -443,6 +454,13 @@ class Wire:
         self.notes.extend(exchange.notes)
         for note in exchange.notes:
             logger.debug("%s: %s: %s", self.server, exchange.method, note)
+
+    def note_noise(self, data: bytes, advice: str = "") -> None:
+        """Count what is not MCP; the first of a session is logged, with the advice."""
+        self.noise_lines += 1
+        if self.noise_lines == 1:
+            sample = self.redact.excerpt(data[:_LONGEST_READ].decode("utf-8", "replace"), 80)
+            logger.warning("%s sends what is not MCP (%s)%s", self.server, sample, advice)
 
     def cancel(self, request: PendingRequest, reason: str = "caller cancelled") -> None:
         """Tell the server that the caller no longer waits."""
@@ -532,37 +550,15 @@ class Wire:
 
     def last_stderr_line(self) -> str | None:
         """Return the last line of the server's standard error, without secrets."""
-        line = next((line for line in reversed(self.stderr) if line.strip()), None)
+        line = next((line for line in reversed(self.stderr_tail()) if line.strip()), None)
         return None if line is None else self.redact.excerpt(line)
 
+    def stderr_tail(self) -> list[str]:
+        """Return the last lines of the server's standard error, without secrets."""
+        return [self.redacted_line(line) for line in self.read_stderr()[-_STDERR_LINES:]]
 
-_wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)
-
-
-def _hide(record: logging.LogRecord) -> bool:
-    """Redact a record of the session; every record passes the filter."""
-    wire = _wire.get()
-    if wire is None:
-        return True
-    record.msg, record.args = wire.redact(record.getMessage()), None
-    if record.exc_info and record.exc_info[1] is not None:
-        safe = without_secrets(record.exc_info[1], wire.redact)
-        record.exc_info = (type(safe), safe, safe.__traceback__)
-    return True
-
-
-@contextmanager
-def redacted_library_logs(wire: Wire) -> Generator[None]:
-    """Redact library logs with the wire's redactor, in this task and those it starts.
-
-    Records of other users of the same libraries in this process are not changed.
-    """
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_hide)
-    token = _wire.set(wire)
-    try:
-        yield
-    finally:
-        # A generator closed by the garbage collector ends in another context.
-        with contextlib.suppress(ValueError):
-            _wire.reset(token)
+    def redacted_line(self, line: bytes) -> str:
+        """Return a line as text, without secrets and not too long."""
+        # Redacted before it is cut: half of a secret would not be found.
+        text = self.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
+        return text[:_LONGEST_LINE]

@@ -108,8 +108,8 @@ class MultiServerMCPClient(ConnectionOwner):
 
     @property
     def config(self) -> ClientConfig:
-        """The configuration."""
-        return self.toolbox.config
+        """The configuration as it was read, with the options that were passed."""
+        return replace(self.toolbox.config, options=self._options)
 
     async def get_tools(
         self,

@@ -79,9 +79,15 @@ def resource_tools(
     return [MCPTool(listing, runner), MCPTool(reading, runner)]
 
 
-def _as_tool(server: str, name: str) -> Tool:
+def _as_tool(server: str, name: str, schema: Mapping[str, Any] | None = None) -> Tool:
     """Describe the resources of a server as a tool of it, for the policy."""
-    return Tool(server=server, wire_name=name, name=name, annotations=_READ_ONLY)
+    return Tool(
+        server=server,
+        wire_name=name,
+        name=name,
+        input_schema=schema or {},
+        annotations=_READ_ONLY,
+    )
 
 
 class _ResourceCaller(ToolboxCaller):
@@ -113,8 +119,9 @@ class _ResourceCaller(ToolboxCaller):
         """Apply the policy to a call as to one of a tool of that server."""
         rest = {name: value for name, value in call.arguments.items() if name != "server"}
         own = replace(call, server=server, arguments=rest)
-        permitted = await self._toolbox.calls.policy.permit(own, _as_tool(server, call.tool))
-        if permitted is not own:
+        tool = _as_tool(server, call.tool, self._schemas[call.tool])
+        permitted = await self._toolbox.calls.policy.permit(own, tool)
+        if permitted.arguments is not own.arguments:
             arguments = {**permitted.arguments, "server": server}
             await checked_arguments(self._schemas[call.tool], arguments, tool=call.tool)
         return permitted

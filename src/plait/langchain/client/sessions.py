@@ -22,7 +22,7 @@ from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
-from plait.client.config.servers import InProcessServer, ServerConfig
+from plait.client.config.servers import InProcessServer, ServerConfig, connect_seconds_of
 from plait.client.config.timing import Timeouts
 from plait.client.connections.error_mapping import (
     connect_timeout,
@@ -37,6 +37,7 @@ from plait.client.connections.session_options import ServerMemory, SessionOption
 from plait.client.transports.open import open_transport
 from plait.client.transports.repair import repair_result
 from plait.client.transports.wire import Wire, watched_exchanges
+from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
 from plait.langchain.tools.callbacks import MCPCallbacks
 from plait.langchain.tools.caller import Caller, checked_arguments
@@ -70,7 +71,7 @@ async def create_session(
         async with opened_session("server", server, mcp_callbacks=callbacks) as session:
             yield session
         return
-    wire = Wire("server", Redactor(secret_values(server)), lambda: None)
+    wire = make_wire("server", Redactor(secret_values(server)), lambda: None)
     async with (
         open_transport(server, wire) as (read_stream, write_stream),
         ClientSession(read_stream, write_stream, **options) as session,
@@ -89,8 +90,8 @@ async def opened_session(
         on_elicitation=callbacks.elicitation_callback,
         answers=callbacks.elicitation_callback is not None,
     )
-    wire = Wire(name, Redactor(secret_values(server)), lambda: None)
-    limit = server.timeouts.connect_seconds
+    wire = make_wire(name, Redactor(secret_values(server)), lambda: None)
+    limit = connect_seconds_of(server)
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):

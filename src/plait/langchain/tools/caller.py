@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from plait.client.calls.arguments import argument_error_text, prepare_arguments
+from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.catalog.validation import prepare
 from plait.errors import InvalidArgumentsError
@@ -83,7 +83,7 @@ async def checked_arguments(
     schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
 ) -> Mapping[str, Any]:
     """Return arguments in the types of the schema, or raise `InvalidArgumentsError`."""
-    prepared = prepare_arguments(await prepare(schema), arguments, tool=tool)
+    prepared = await prepare_in_bounded_time(await prepare(schema), arguments, tool=tool)
     if prepared.problems:
         raise InvalidArgumentsError(argument_error_text(tool, prepared.problems), tool=tool)
     return prepared.arguments

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import mcp_types as types
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from pydantic import TypeAdapter, ValidationError
 
@@ -224,7 +225,7 @@ class TextConverter:
             if validator is None or not validator.surely_accepts(structured):
                 return None
         text: str = blocks[0]["text"]
-        if not text or text.isspace() or (self.sanitize and sanitize_text(text) != text):
+        if not text or text.isspace() or (self.sanitize and not _is_clean(text)):
             return None
         artifact: dict[str, Any] = {
             "structured_content": structured,
@@ -237,6 +238,49 @@ class TextConverter:
             "seconds": time.monotonic() - began,
         }
         return ToolOutput(text, artifact, is_error)
+
+
+def _is_clean(text: str) -> bool:
+    if len(text) < _SHORT_TEXT and text.isascii() and text.isprintable():
+        return True
+    return sanitize_text(text) == text
+
+
+_SHORT_TEXT = 1000
+"""Below this length, the checks that Python has are faster than ours."""
+_MADE = ToolMessage(content="", artifact=None, tool_call_id="", name="", status="success")
+_CONTAINERS = tuple(name for name, value in vars(_MADE).items() if type(value) in (dict, list))
+"""Fields that no two messages may share."""
+
+
+def message_from(output: ToolOutput, call_id: str, name: str) -> ToolMessage:
+    """Make the message of a tool call."""
+    status = "error" if output.is_error else "success"
+    if type(output.content) is not str or type(call_id) is not str:
+        return ToolMessage(
+            content=cast("str | list[str | dict[Any, Any]]", output.content),
+            artifact=output.artifact,
+            tool_call_id=call_id,
+            name=name,
+            status=status,
+        )
+    # The same without validation, which takes longer than everything else here.
+    fields: dict[str, Any] = {
+        **vars(_MADE),
+        "content": output.content,
+        "artifact": output.artifact,
+        "tool_call_id": call_id,
+        "name": name,
+        "status": status,
+    }
+    for container in _CONTAINERS:
+        fields[container] = fields[container].copy()
+    message = ToolMessage.__new__(ToolMessage)
+    object.__setattr__(message, "__dict__", fields)
+    object.__setattr__(message, "__pydantic_fields_set__", _MADE.model_fields_set.copy())
+    object.__setattr__(message, "__pydantic_extra__", {})
+    object.__setattr__(message, "__pydantic_private__", None)
+    return message
 
 
 def output_from_error(

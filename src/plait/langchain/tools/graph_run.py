@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from cachetools import LRUCache
 from langchain_core.messages import HumanMessage
 
 from plait._support.mappings import entries_of
+from plait._support.threads import in_thread
 from plait.client.call_pipeline import thread_of
 from plait.client.calls.tool_call import Pause, RunIdentity
+
+logger = logging.getLogger("plait.langchain")
 
 CHECKPOINTER = "__pregel_checkpointer"
 _RESUMING = "__pregel_resuming"
 _RUNTIME = "__pregel_runtime"
 _SCRATCHPAD = "__pregel_scratchpad"
+_RESUME = "__resume__"
+_INTERRUPT = "__interrupt__"
 
 CALL_OPTIONS = frozenset({"timeout", "deadline"})
 """Options of calls in the `configurable` part of a config."""
@@ -72,15 +79,88 @@ def _has_responses(scratchpad: Any) -> bool:
     """Return whether the resume value of the task's next interrupt answers an elicitation."""
     if scratchpad is None:
         return False
-    # Other interrupts of the task come first; only the counter knows how many there were.
-    counter = getattr(scratchpad.interrupt_counter, "_counter", None)
-    count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
+    # Other interrupts of the task come first.
     resumed: list[Any] = scratchpad.resume
-    values = resumed[int(count[1]) if count else 0 :]
+    values = resumed[_interrupt_count(scratchpad) :]
     next_value = scratchpad.get_null_resume(False)
     if not any(value is next_value for value in resumed):
         values.append(next_value)
     return any(isinstance(value, Mapping) and "responses" in value for value in values)
+
+
+def _interrupt_count(scratchpad: Any) -> int:
+    """Return how many interrupts of the task there were so far; only its counter knows."""
+    counter = getattr(scratchpad.interrupt_counter, "_counter", None)
+    count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
+    return int(count[1]) if count else 0
+
+
+class ShownInterrupts:
+    """What the interrupts of a task showed, when it ran before: which answer is one to what.
+
+    A checkpointer has the last one, in any process; earlier ones are remembered in this process.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        configurable = configurable_of(config)
+        self._saver: Any = configurable.get(CHECKPOINTER)
+        self._scratchpad: Any = configurable.get(_SCRATCHPAD)
+        self._thread = str(configurable.get("thread_id"))
+        self._task = str(configurable.get("checkpoint_ns") or "")
+        self._is_loaded = False
+        self.last: Mapping[str, Any] = {}
+        """The value of the last interrupt of the run before, if it was a mapping."""
+        self.last_index: int | None = None
+
+    @property
+    def next_index(self) -> int:
+        """The place of the next interrupt among those of the task."""
+        return _interrupt_count(self._scratchpad) if self._scratchpad is not None else 0
+
+    async def load(self) -> None:
+        """Read the last interrupt of a task that is resumed, once."""
+        pad = self._scratchpad
+        if self._is_loaded or pad is None:
+            return
+        self._is_loaded = True
+        if not pad.resume and pad.get_null_resume(False) is None:
+            return
+        outer, _, own = self._task.rpartition("|")
+        where = {"configurable": {"thread_id": self._thread, "checkpoint_ns": outer}}
+        try:
+            saved = await self._saved(where)
+        except Exception:  # boundary: a checkpointer may raise anything
+            logger.warning("cannot read what the graph was interrupted with", exc_info=True)
+            return
+        answered = 0
+        for task, channel, value in (saved and saved.pending_writes) or ():
+            if task == own.rpartition(":")[2]:
+                if channel == _RESUME:
+                    answered = len(value)
+                elif channel == _INTERRUPT and value:
+                    self.last = entries_of(value[-1].value)
+        if self.last:
+            self.last_index = answered
+
+    async def _saved(self, where: Mapping[str, Any]) -> Any:
+        try:
+            return await self._saver.aget_tuple(where)
+        except NotImplementedError:
+            return await in_thread(self._saver.get_tuple, where)
+
+    def at(self, index: int) -> Mapping[str, Any] | None:
+        """Return what was shown at a place, or `None` if it is not known."""
+        if index == self.last_index:
+            return self.last
+        return shown_interrupts.get((self._thread, self._task, index))
+
+    def remember(self, index: int, value: Mapping[str, Any]) -> None:
+        """Remember what is shown at a place."""
+        shown_interrupts[self._thread, self._task, index] = dict(value)
+
+
+shown_interrupts: LRUCache[tuple[str, str, int], Mapping[str, Any]] = LRUCache(1000)
+"""The values of recent interrupts, by thread, task and place."""
 
 
 def last_resume_value(config: Mapping[str, Any]) -> object | None:

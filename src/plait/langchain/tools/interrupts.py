@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 import mcp_types as types
+from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from plait._support.gather import resolve
@@ -26,7 +27,7 @@ from plait.errors import (
     InputNeededError,
     PlaitError,
 )
-from plait.langchain.tools.graph_run import last_resume_value
+from plait.langchain.tools.graph_run import ShownInterrupts, last_resume_value
 
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import ToolCall
@@ -41,6 +42,12 @@ _UNCLEAR = (
     'there is no clear answer yet: resume with {"decision": "approve"}, '
     '{"decision": "edit", "args": {…}} or {"decision": "reject", "message": "…"}'
 )
+
+
+_CHANGED = "the call changed after it was approved, so it needs another approval"
+
+_BINDING = ("type", "server_name", "tool_name", "arguments", "annotations", "instead_of")
+"""What an approval is bound to: the call, and what the server says of its tool."""
 
 
 class ApprovalInterrupt(TypedDict):
@@ -67,10 +74,15 @@ class Approvals:
     """
 
     def __init__(
-        self, on_approval: OnApproval | None, *, interrupts: bool, tool_call_id: str | None = None
+        self,
+        on_approval: OnApproval | None,
+        *,
+        shown: ShownInterrupts | None,
+        tool_call_id: str | None = None,
     ) -> None:
+        """Take the interrupts of the task; `None` if the graph cannot be interrupted."""
         self._on_approval = on_approval
-        self._interrupts = interrupts
+        self._shown = shown
         self._tool_call_id = tool_call_id
         self._decisions: dict[str, object] = {}
         self.bare_answers = True
@@ -82,8 +94,7 @@ class Approvals:
         Raises:
             GraphInterrupt: There is no answer yet.
         """
-        call = [request.server, request.tool, dict(request.arguments)]
-        key = json.dumps(call, sort_keys=True, default=repr)
+        key = _facts(_interrupt_value(request, None))
         if key not in self._decisions:
             self._decisions[key] = await self._decide(request)
         return self._decisions[key]
@@ -93,19 +104,15 @@ class Approvals:
             decision: object = await resolve(self._on_approval(request))
             if decision is not None:
                 return decision
-        if not self._interrupts:
+        if self._shown is None:
             return None
         # The sign-in of a fallback server, which comes before, is answered with a bare `True`.
         bare = self.bare_answers and request.instead_of is None
-        return _ask_user(request, self._tool_call_id, bare=bare)
+        value = _interrupt_value(request, self._tool_call_id)
+        return await _ask_user(value, self._shown, bare=bare)
 
 
-def _ask_user(request: ApprovalRequest, tool_call_id: str | None, *, bare: bool) -> Approval:
-    """Pause the graph until a person has decided, or return the decision if it resumes.
-
-    A resumed task gets the answers of all its interrupts again, in order. Those to interrupts
-    that do not come again are skipped.
-    """
+def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> ApprovalInterrupt:
     value: ApprovalInterrupt = {
         "type": "mcp_approval",
         "server_name": request.server,
@@ -118,8 +125,36 @@ def _ask_user(request: ApprovalRequest, tool_call_id: str | None, *, bare: bool)
     }
     if request.instead_of is not None:
         value["instead_of"] = request.instead_of
+    return value
+
+
+def _facts(value: Mapping[str, Any]) -> str:
+    """Return what an approval is bound to, of the value of its interrupt."""
+    return json.dumps([value.get(name) for name in _BINDING], sort_keys=True, default=repr)
+
+
+async def _ask_user(value: ApprovalInterrupt, shown: ShownInterrupts, *, bare: bool) -> Approval:
+    """Pause the graph until a person has decided, or return the decision if it resumes.
+
+    A resumed task gets the answers of all its interrupts again, in order. Those to interrupts
+    that do not come again are skipped, and so is the approval of a call that is another one now.
+    """
+    await shown.load()
+    facts = _facts(value)
     while True:
-        answer = interrupt(value)
+        index = shown.next_index
+        before = shown.at(index)
+        try:
+            answer = interrupt(value)
+        except GraphInterrupt:
+            shown.remember(index, value)
+            raise
+        if before is None and _facts(shown.last) == facts:
+            continue  # the answer to this very call comes later
+        if before is not None and _facts(before) != facts:
+            if before.get("type") == value["type"]:
+                value["problem"] = _CHANGED
+            continue
         approval = None if isinstance(answer, bool) and not bare else Approval.read(answer)
         if approval is not None:
             return approval

@@ -15,10 +15,10 @@ import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
+from plait._support.durations import checked_limit
 from plait.client.calls.outcome import FULL_RESULT, ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
-from plait.client.config.read import seconds_from
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -34,7 +34,13 @@ from plait.langchain.tools.content import (
     pending_reads,
     with_resources,
 )
-from plait.langchain.tools.graph_run import configurable_of, may_interrupt, pause_of, run_identity
+from plait.langchain.tools.graph_run import (
+    ShownInterrupts,
+    configurable_of,
+    may_interrupt,
+    pause_of,
+    run_identity,
+)
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -246,7 +252,7 @@ class ToolRunner:
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
-            timeout_seconds=seconds_from(configurable.get("timeout"), "timeout")
+            timeout_seconds=checked_limit(configurable.get("timeout"), "timeout")
             or self.timeout_seconds,
             on_progress=callbacks.progress_callback,
             on_log=callbacks.logging_callback,
@@ -263,7 +269,9 @@ class ToolRunner:
             pause=partial(pause_of, config, invocation.tool_call_id) if interrupts else None,
             pauses=interrupts and settings.handle_tool_errors and not settings.raise_auth_errors,
             approvals=Approvals(
-                settings.on_approval, interrupts=interrupts, tool_call_id=invocation.tool_call_id
+                settings.on_approval,
+                shown=ShownInterrupts(config) if interrupts else None,
+                tool_call_id=invocation.tool_call_id,
             ),
         )
 

@@ -6,24 +6,32 @@ call, and would compile them each time if they were strings.
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from copy import copy, deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import patch_config, set_config_context
+from langchain_core.runnables.utils import coro_with_context
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import ArgsSchema
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
+from plait._support.durations import checked_limit
 from plait.client.calls.direct import DirectTool
 from plait.client.calls.tool_call import FirstAttempt
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
-from plait.client.config.read import seconds_from
-from plait.langchain.tools.content import TextConverter, ToolFailedException, ToolOutput, error_from
+from plait.langchain.tools.content import (
+    TextConverter,
+    ToolFailedException,
+    ToolOutput,
+    error_from,
+    message_from,
+)
 from plait.langchain.tools.graph_run import (
     CALL_OPTIONS,
     CHECKPOINTER,
@@ -31,7 +39,12 @@ from plait.langchain.tools.graph_run import (
     may_interrupt,
 )
 from plait.langchain.tools.model_support import for_messages
-from plait.langchain.tools.observers import options_of_quiet_run
+from plait.langchain.tools.observers import (
+    RUN_OPTIONS,
+    announced_run,
+    is_original,
+    options_of_quiet_run,
+)
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
@@ -164,9 +177,9 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     def with_timeout(self, seconds: float | timedelta) -> "MCPTool":
         """Return a copy whose calls have this timeout, unless their config has another."""
         copied, runner = self.model_copy(), copy(self._runner)
-        runner.timeout_seconds = seconds_from(seconds, "timeout")
+        runner.timeout_seconds = checked_limit(seconds, "timeout")
         copied._runner = runner  # noqa: SLF001  # of this class
-        vars(copied).pop("_direct_tool", None)
+        vars(copied).pop("_direct_path", None)
         return copied
 
     @property
@@ -195,7 +208,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             outcome = await self._runner.run(self._tool, invocation, ensure_config())
             if isinstance(outcome, ToolOutput) and outcome.is_error:
                 raise error_from(outcome)
-            return self._message(outcome, invocation)
+            return self._message(outcome, invocation.tool_call_id)
 
         return run
 
@@ -212,23 +225,24 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             if self.handle_tool_error is not None or not self._runner.settings.handle_tool_errors:
                 raise
             output = ToolOutput(failure.content, failure.artifact or {}, is_error=True)
-            return self._message(output, invocation)
+            return self._message(output, invocation.tool_call_id)
 
     @property
-    def _direct(self) -> DirectTool | None:
+    def _direct(self) -> "_DirectPath | None":
         """What makes direct calls, if nothing has changed that they do not know."""
-        is_own = vars(self).get("coroutine") is not None
-        is_changed = is_own or self._runner.change_of(self._tool.server) is not None
-        return None if is_changed else self._direct_tool
+        path = self._direct_path
+        if path is None or vars(self).get("coroutine") is not None:
+            return None
+        return None if path.change_of(path.server) is not None else path
 
     @cached_property
-    def _direct_tool(self) -> DirectTool | None:
+    def _direct_path(self) -> "_DirectPath | None":
         """What makes direct calls; a subclass of the user may do more in `_run` and `_arun`."""
-        return self._runner.direct(self._tool) if type(self) is MCPTool else None
-
-    @cached_property
-    def _text_converter(self) -> TextConverter:
-        return self._runner.text_converter(self._tool)
+        tool, runner = self._tool, self._runner
+        calls = runner.direct(tool) if type(self) is MCPTool else None
+        if calls is None:
+            return None
+        return _DirectPath(calls, runner.text_converter(tool), runner.change_of, tool.server)
 
     @override
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -236,9 +250,10 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         invocation = None if kwargs else self._direct_invocation(input, config)
         if invocation is None or (direct := self._direct) is None:
             return await super().ainvoke(input, config, **kwargs)
-        attempt = await direct.call(invocation.arguments, pausable=invocation.pausable)
-        if (output := self._direct_output(attempt)) is not None:
-            return self._message(output, invocation)[0]
+        arguments, call_id, pausable = invocation
+        attempt = await direct.calls.call(arguments, pausable=pausable)
+        if (output := direct.output_of(attempt)) is not None:
+            return self._message(output, call_id)[0]
         return await super().ainvoke(_with_attempt(input, attempt), config)
 
     @override
@@ -247,14 +262,63 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         invocation = None if kwargs else self._direct_invocation(input, config)
         if invocation is None or (direct := self._direct) is None:
             return super().invoke(input, config, **kwargs)
-        attempt = direct.call_blocking(invocation.arguments, pausable=invocation.pausable)
-        if (output := self._direct_output(attempt)) is not None:
-            return self._message(output, invocation)[0]
+        arguments, call_id, pausable = invocation
+        attempt = direct.calls.call_blocking(arguments, pausable=pausable)
+        if (output := direct.output_of(attempt)) is not None:
+            return self._message(output, call_id)[0]
         return super().invoke(_with_attempt(input, attempt), config)
 
-    def _direct_invocation(self, tool_input: Any, config: Any) -> Invocation | None:
-        """Return the invocation if it may be direct: not observed, and without options."""
-        if self._direct_tool is None or type(tool_input) is not dict:
+    @override
+    async def arun(self, tool_input: str | dict[str, Any], *args: Any, **options: Any) -> Any:
+        """Run the tool for observers, which get the events that LangChain sends.
+
+        LangChain inspects functions, copies contexts and starts a task for every run; a direct call
+        runs nothing that needs them.
+        """
+        direct = self._direct
+        if direct is None or args or self._needs_langchain(direct, tool_input, options):
+            return await super().arun(tool_input, *args, **options)
+        arguments = cast("dict[str, Any]", tool_input)
+        call_id, config = options["tool_call_id"], options["config"]
+        run = await announced_run(self, arguments, options)
+        try:
+            invocation: Invocation = self._to_args_and_kwargs(arguments, call_id)[1]["invocation"]
+            pausable = may_interrupt(config)
+            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
+            if (output := direct.output_of(attempt)) is not None:
+                content = self._message(output, call_id)[0]
+            else:
+                invocation = replace(invocation, first=attempt)
+                with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
+                    long_way = self._runner.run(self._tool, invocation, config)
+                    outcome = await coro_with_context(long_way, context)
+                content = self._message(outcome, call_id)[0]
+        except (Exception, KeyboardInterrupt) as error:
+            await run.on_tool_error(error, tool_call_id=call_id)
+            raise
+        await run.on_tool_end(content, color="green", name=self.name)
+        return content
+
+    def _needs_langchain(
+        self, direct: "_DirectPath", tool_input: object, options: Mapping[str, Any]
+    ) -> bool:
+        """Return whether a run has to be prepared by LangChain itself."""
+        if type(tool_input) is not dict or _FIRST in tool_input or options.keys() ^ RUN_OPTIONS:
+            return True
+        if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
+            return True
+        if self.handle_tool_error or self.handle_validation_error or not is_original():
+            return True
+        return self.response_format == "content" or direct.calls.has_observers
+
+    def _direct_invocation(
+        self, tool_input: Any, config: Any
+    ) -> tuple[dict[str, Any], str | None, bool] | None:
+        """Return arguments, call id and whether the run can pause, if a call may be direct.
+
+        That is, if it is not observed, and has no options.
+        """
+        if self._direct_path is None or type(tool_input) is not dict:
             return None
         configurable = options_of_quiet_run(self, config)
         if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
@@ -263,24 +327,9 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         call_id: str | None = None
         if fields.get("type") == "tool_call":
             call_id, fields = fields["id"], fields["args"]
-        runtime = fields.get(_RUNTIME)
-        if runtime is not None:
+        if fields.get(_RUNTIME) is not None:
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
-        return Invocation(
-            arguments=fields,
-            tool_call_id=call_id,
-            runtime=runtime,
-            pausable=bool(configurable.get(CHECKPOINTER)),
-        )
-
-    def _direct_output(self, attempt: FirstAttempt | None) -> ToolOutput | None:
-        """Return the output of a direct call; `None` if the call has to go on."""
-        if attempt is None or (message := attempt.request.message) is None:
-            return None
-        result = message.get("result")
-        if result is None:
-            return None
-        return self._text_converter.output_of(result, attempt.request.version, attempt.began)
+        return fields, call_id, bool(configurable.get(CHECKPOINTER))
 
     @cached_property
     def _injected_args_keys(self) -> frozenset[str]:
@@ -317,12 +366,12 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
             pausable = may_interrupt(config)
-            attempt = direct.call_blocking(invocation.arguments, pausable=pausable)
-            if (output := self._direct_output(attempt)) is not None:
-                return self._message(output, invocation)
+            attempt = direct.calls.call_blocking(invocation.arguments, pausable=pausable)
+            if (output := direct.output_of(attempt)) is not None:
+                return self._message(output, invocation.tool_call_id)
             invocation = replace(invocation, first=attempt)
         outcome = self._runner.run_blocking(self._tool, invocation, config)
-        return self._message(outcome, invocation)
+        return self._message(outcome, invocation.tool_call_id)
 
     @override
     async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
@@ -331,22 +380,21 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
             pausable = may_interrupt(config)
-            attempt = await direct.call(invocation.arguments, pausable=pausable)
-            if (output := self._direct_output(attempt)) is not None:
-                return self._message(output, invocation)
+            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
+            if (output := direct.output_of(attempt)) is not None:
+                return self._message(output, invocation.tool_call_id)
             invocation = replace(invocation, first=attempt)
         outcome = await self._runner.run(self._tool, invocation, config)
-        return self._message(outcome, invocation)
+        return self._message(outcome, invocation.tool_call_id)
 
-    def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> DirectTool | None:
+    def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> "_DirectPath | None":
         """Return what makes an observed call directly, if it has no options of its own."""
         if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
             return None
         return self._direct
 
-    def _message(self, outcome: Outcome, invocation: Invocation) -> tuple[Any, Any]:
+    def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""
-        call_id = invocation.tool_call_id
         if isinstance(outcome, ToolMessage) and not outcome.tool_call_id and call_id:
             return outcome.model_copy(update={"tool_call_id": call_id}), None
         if not isinstance(outcome, ToolOutput):
@@ -355,16 +403,29 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             raise error_from(outcome)
         if call_id is None:
             return outcome.content, outcome.artifact
-        output = for_messages(outcome)
+        output = outcome if type(outcome.content) is str else for_messages(outcome)
         name = vars(self).get("name") or vars(self).setdefault("name", self.name)
-        message = ToolMessage(
-            content=cast("str | list[str | dict[Any, Any]]", output.content),
-            artifact=output.artifact,
-            tool_call_id=call_id,
-            name=name,
-            status="error" if output.is_error else "success",
-        )
-        return message, output.artifact
+        return message_from(output, call_id, name), output.artifact
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectPath:
+    """Makes the direct calls of a tool, and converts their results."""
+
+    calls: DirectTool
+    converter: TextConverter
+    change_of: Callable[[str], object]
+    """Returns what has to change before the server can be called."""
+    server: str
+
+    def output_of(self, attempt: FirstAttempt | None) -> ToolOutput | None:
+        """Return the output of a direct call; `None` if the call has to go on."""
+        if attempt is None or (message := attempt.request.message) is None:
+            return None
+        result = message.get("result")
+        if result is None:
+            return None
+        return self.converter.output_of(result, attempt.request.version, attempt.began)
 
 
 _READERS: Final[dict[str, Callable[[Tool, Profile | None], Any]]] = {

@@ -10,7 +10,8 @@ from itertools import zip_longest
 from typing import Any, Literal, cast
 
 from plait._support.sanitize import escaped
-from plait.client.catalog.lock.entries import Identity, Json, LockedTool, are_texts, text_of
+from plait.client.catalog.lock.entries import Json, LockedTool, are_texts, text_of
+from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.schemas.describe import outline
 from plait.client.catalog.schemas.values import as_list, entries_of, is_mapping
 from plait.client.catalog.tool import Tool
@@ -107,9 +108,8 @@ def identity_changes(before: Identity, after: Identity) -> Iterator[Change]:
         yield Change(part="name", before=before.name, after=after.name, loud=True)
     if before.version != after.version:
         yield Change(part="version", before=before.version, after=after.version)
-    addresses = [f"{one.transport} {one.target}".strip() for one in (before, after)]
-    if addresses[0] != addresses[1]:
-        yield Change(part="address", before=addresses[0], after=addresses[1], loud=True)
+    if before.address != after.address:
+        yield Change(part="address", before=before.address, after=after.address, loud=True)
 
 
 def text_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:

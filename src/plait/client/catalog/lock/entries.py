@@ -7,21 +7,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal, NoReturn, NotRequired, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from plait._support.files import write_atomically
-from plait._support.redact import Redactor
 from plait._support.sanitize import escaped
+from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.schemas.values import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
-from plait.client.config.secrets import secret_values
-from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig
-from plait.client.config.urls import public_url
 from plait.errors import ConfigError, Problem
 
 LOCKFILE_NAME = "plait.lock.json"
@@ -130,49 +127,6 @@ class LockedTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The name and version that a server declares, and its address."""
-
-    name: str | None = None
-    version: str | None = None
-    transport: str
-    target: str = ""
-    """The command or the URL, without secrets."""
-
-
-def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder: Path) -> Identity:
-    """Describe the identity of a server; paths are relative to the folder, or to the home.
-
-    `declared` is the name and the version that the server reports.
-    """
-    about = declared or {}
-    return Identity(
-        name=about.get("name"),
-        version=about.get("version"),
-        transport=server.transport,
-        target=_target(server, folder.resolve()),
-    )
-
-
-def _target(server: ServerConfig, folder: Path) -> str:
-    if isinstance(server, RemoteOptions):
-        return public_url(server.url)
-    if isinstance(server, InProcessServer):
-        return ""
-    program = PurePath(server.command).name
-    words = [program, *(_portable(argument, folder) for argument in server.args)]
-    return Redactor(secret_values(server))(" ".join(words))
-
-
-def _portable(argument: str, folder: Path) -> str:
-    for place, short in ((folder, "."), (Path.home(), "~")):
-        whole = str(place)
-        if argument == whole or argument.startswith(f"{whole}/"):
-            return short + argument.removeprefix(whole)
-    return argument
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LockedServer:
     """A server and its tools."""
 
@@ -234,6 +188,10 @@ def read_lockfile(path: Path) -> Lockfile:
     except JsonSyntaxError as error:
         where = f"{path}:{error.line}:{error.column}"
         _reject(where, "lockfile_broken", f"not valid JSON, {error.reason}", _again(path))
+    if document.repeated_keys:
+        # Which of them counts differs between readers: a reviewer may have read the other.
+        name = document.repeated_keys[0]
+        _raise_broken(text, path, name, f"the key {name!r} is there twice")
     return _lockfile_from(document.value, text, path)
 
 
@@ -241,7 +199,7 @@ def text_from_lockfile(lockfile: Lockfile) -> str:
     """Write a lockfile as text; the same content gives the same text."""
     servers = {
         name: {
-            "identity": asdict(server.identity),
+            "identity": _identity_entry(server.identity),
             "tools": {tool: _tool_entry(server.tools[tool]) for tool in sorted(server.tools)},
         }
         for name, server in sorted(lockfile.servers.items())
@@ -258,6 +216,13 @@ def write_lockfile(lockfile: Lockfile, path: Path) -> None:
         write_atomically(path, text_from_lockfile(lockfile), mode=mode)
     except OSError as error:
         _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
+
+
+def _identity_entry(identity: Identity) -> dict[str, Any]:
+    optional = {"cwd", "env", "hidden"}
+    return {
+        name: value for name, value in asdict(identity).items() if value or name not in optional
+    }
 
 
 def _tool_entry(tool: LockedTool) -> dict[str, Any]:

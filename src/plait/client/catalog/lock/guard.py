@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plait.client.catalog.lock.drift import Drift, server_drift
-from plait.client.catalog.lock.entries import Identity, LockedServer, Lockfile
+from plait.client.catalog.lock.entries import LockedServer, Lockfile
+from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.tool import Tool
 
 LockMode = Literal["off", "warn", "block"]

@@ -13,12 +13,14 @@ from plait.client.catalog.schemas.values import (
     Schema,
     as_list,
     distinct,
+    holds_ref,
     is_list,
     is_number,
     is_schema,
 )
 
 _BROKEN: Final = object()
+_VALUES: Final = frozenset({"default", "const", "enum", "examples"})
 
 
 def clean(schema: Schema, notes: Notes) -> Schema:
@@ -36,15 +38,30 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
             notes.add(path, "not a schema, so anything is allowed", "invalid")
         return {}
     kept: Schema = {}
-    for key, value in _modernized(schema).items():
+    for key, value in _without_ref_name(_modernized(schema), path, notes).items():
         repaired = _CHECKS[key](value) if key in _CHECKS else value
         if repaired is _BROKEN:
             notes.add(path, f"{key} is broken, left out", "invalid")
+        elif key in _VALUES and holds_ref(value):
+            notes.add(path, f"{key} has a value that looks like a reference, left out", "invalid")
         elif key not in keywords.ADDRESSES and key not in keywords.REFERENCES:
             kept[key] = repaired
     return keywords.map_children(
         kept, lambda inner, step: _clean(inner, keywords.step_into(path, step), notes, depth + 1)
     )
+
+
+def _without_ref_name(schema: Schema, path: str, notes: Notes) -> Schema:
+    """Describe a property named `$ref` by a pattern: converters take the name for a reference."""
+    properties = schema.get("properties")
+    if not is_schema(properties) or "$ref" not in properties:
+        return schema
+    notes.add(path, "the property $ref is described by a pattern", "names")
+    patterns = schema.get("patternProperties")
+    known: Schema = patterns if is_schema(patterns) else {}
+    others = {name: inner for name, inner in properties.items() if name != "$ref"}
+    pattern = {**known, r"^\$ref$": properties["$ref"]}
+    return {**schema, "properties": others, "patternProperties": pattern}
 
 
 def _modernized(schema: Schema) -> Schema:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal, get_args
 
+from plait.client.catalog.allowance import TooMuchWorkError, allowed_seconds
 from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.keywords import map_children, places_in, types_of
 from plait.client.catalog.schemas.plain_schema import shared_if_plain
@@ -20,6 +21,8 @@ Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_MOST_SECONDS = 0.06
+"""Conversions run in event loops, one tool at a time."""
 _OPENAI_FLAGS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Keywords that may be booleans; elsewhere a boolean schema is refused."""
 
@@ -31,6 +34,16 @@ def schema_for_provider(schema: object, profile: Profile | None = None) -> Provi
     the profile's subset cannot express is moved to descriptions, and noted.
     """
     profile = profile or "default"
+    try:
+        with allowed_seconds(_MOST_SECONDS):
+            return _converted(schema, profile)
+    except TooMuchWorkError:
+        notes = Notes()
+        notes.add("", "too large to be converted, so any arguments are allowed", "size")
+        return ProviderSchema(_CONVERTERS[profile]({}, notes), notes.all)
+
+
+def _converted(schema: object, profile: Profile) -> ProviderSchema:
     if profile == "default" and (shared := shared_if_plain(schema)) is not None:
         return ProviderSchema(plain(shared))
     inlined = inline_refs(schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
+from plait.client.catalog.allowance import take_step
 from plait.client.catalog.schemas.values import Schema, as_schema, is_schema
 
 TYPES: Final = ("string", "number", "integer", "boolean", "array", "object", "null")
@@ -74,6 +75,7 @@ def types_of(schema: Schema) -> list[str]:
 
 def map_children(schema: Schema, visit: Callable[[Any, str], Any]) -> Schema:
     """Return the schema with every inner schema replaced by `visit(inner, step)`."""
+    take_step()
     changed: Schema = {}
     for key, value in schema.items():
         if key in HOLD_SCHEMA:

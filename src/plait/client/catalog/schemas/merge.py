@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from itertools import combinations
 from typing import Any, Final
 
+from plait.client.catalog.allowance import take_step
+from plait.client.catalog.patterns import found
 from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.keywords import (
     ARRAY_SHAPE,
@@ -76,6 +77,7 @@ def evaluated(schema: Schema) -> Schema:
 
 def merge(first: Any, second: Any, depth: int = 0) -> Schema:
     """Return one schema for the values that fit both; where they only comment, the first wins."""
+    take_step()
     first, second = as_schema(first), evaluated(as_schema(second))
     if not second or same(first, second):
         return first
@@ -195,11 +197,8 @@ def _rule_for(shape: Schema, name: str) -> Any:
     if name in properties:
         return properties[name]
     for pattern in as_schema(shape.get("patternProperties")):
-        try:
-            if re.search(pattern, name):
-                return True  # the pattern itself stays
-        except re.error:
-            return True
+        if found(pattern, name) is not False:
+            return True  # the pattern itself stays
     return shape.get("additionalProperties", True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from plait.client.catalog.schemas.keywords import ADDRESSES, HOLD_SCHEMA, REFERENCES, TYPES
-from plait.client.catalog.schemas.values import Schema, is_number, is_schema
+from plait.client.catalog.schemas.values import Schema, holds_ref, is_number, is_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -60,13 +60,15 @@ def _is_plain(schema: object, depth: int) -> bool:
                 return False
         elif kind is dict:
             if key == "properties":
+                if "$ref" in value:
+                    return False
                 for inner in value.values():
                     if not _is_plain(inner, depth + 1):
                         return False
             elif key == "items" or key == "additionalProperties":
                 if not _is_plain(value, depth + 1):
                     return False
-            elif key != "default" and key != "const":
+            elif (key != "default" and key != "const") or holds_ref(value):
                 return False
         elif not (_is_plain_list if kind is list else _is_plain_scalar)(key, value, depth):
             return False
@@ -79,7 +81,7 @@ def _is_plain_list(key: str, value: list[Any], depth: int) -> bool:
         return texts and len(set(value)) == len(value) and bool(value or key == "required")
     if key == "anyOf" or key == "oneOf" or key == "allOf":
         return bool(value) and all(_is_plain(inner, depth + 1) for inner in value)
-    return key == "default" or key == "const"
+    return (key == "default" or key == "const") and not holds_ref(value)
 
 
 def _is_plain_scalar(key: str, value: object, _depth: int = 0) -> bool:

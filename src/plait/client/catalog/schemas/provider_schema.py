@@ -16,6 +16,7 @@ NoteKind = Literal[
     "recursion",
     "alternatives",
     "limits",
+    "patterns",
     "json_text",
     "closed",
     "keywords",

@@ -145,7 +145,7 @@ def _joined(base: str, address: str) -> str:
         return address
 
 
-_MAX_INLINED = 5_000
+_MAX_INLINED = 1_000
 """Nested references can expand beyond memory; no model reads this much."""
 _MAX_TYPE_DEPTH = 8
 _GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"}, CONDITION)

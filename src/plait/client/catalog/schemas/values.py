@@ -50,6 +50,15 @@ def as_list(value: object) -> list[Any]:
     return value if is_list(value) else []
 
 
+def holds_ref(value: object, depth: int = 0) -> bool:
+    """Return whether there is a key `$ref` in a value that is not a schema."""
+    if depth > MOST_DEPTH:
+        return False
+    if is_schema(value):
+        return "$ref" in value or any(holds_ref(inner, depth + 1) for inner in value.values())
+    return is_list(value) and any(holds_ref(inner, depth + 1) for inner in value)
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite JSON number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -114,7 +123,10 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     """Keep the first of each group of equal JSON values."""
     listed = list(values)
     if len(listed) > _MOST_PAIRED:
-        return list({canonical(value): value for value in reversed(listed)}.values())[::-1]
+        first: dict[str, Any] = {}
+        for value in listed:
+            first.setdefault(canonical(value), value)
+        return list(first.values())
     kept: list[Any] = []
     for value in listed:
         if not any(same(value, other) for other in kept):

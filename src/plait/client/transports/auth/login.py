@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.utils import (
     build_protected_resource_metadata_discovery_urls as resource_addresses,
 )
@@ -29,9 +30,10 @@ from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
 from plait.client.transports.auth.choose import ProviderAuth, is_provider
-from plait.client.transports.auth.oauth import Keychain, OAuthAuth, error_in, exchange, key_for
+from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddressError
+from plait.client.transports.auth.oauth import Keychain, OAuthAuth, exchange, key_for
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.sdk import Negotiation, Send, metadata_of
+from plait.client.transports.auth.sdk import Negotiation, Send, error_in, metadata_of
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
@@ -125,14 +127,15 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
     endpoint = (login.authorization_server or {}).get("revocation_endpoint")
     if not isinstance(endpoint, str):
         return SignedOut(was_signed_in=True)
+    guard = EndpointGuard(server.url, settings.issuer)
     async with open_http_client(replace(server, auth=None), wire) as client:
         negotiation = Negotiation(settings, server.url, login, _keep_nothing)
         try:
             async with asyncio.timeout(wait_seconds):
-                await _revoke(negotiation, endpoint, partial(exchange, client.send))
+                await _revoke(negotiation, endpoint, partial(exchange, client.send, guard))
         except TimeoutError:
             failure = f"{urlsplit(endpoint).netloc} did not answer in {wait_seconds:g} s"
-        except (PlaitError, OSError, ValueError) as error:
+        except (PlaitError, OAuthFlowError, OSError, ValueError) as error:
             failure = one_line(str(error), 200) or type(error).__name__
         else:
             return SignedOut(was_signed_in=True, revoked=True)
@@ -278,7 +281,7 @@ async def probe_sign_in(
             await _look(server, client, probe)
     except TimeoutError:
         probe.failure = f"no answer within {wait_seconds:g} s"
-    except (PlaitError, httpx2.HTTPError, OSError, ValueError) as error:
+    except (PlaitError, OAuthFlowError, httpx2.HTTPError, OSError, ValueError) as error:
         probe.failure = wire.redact.excerpt(str(error)) or type(error).__name__
     return probe
 
@@ -293,7 +296,8 @@ async def _look(
     if challenge is None:
         return
     probe.scopes = challenge.scopes
-    send: Send = partial(exchange, client.send)
+    issuer = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    send: Send = partial(exchange, client.send, EndpointGuard(server.url, issuer))
     for address in resource_addresses(challenge.resource_metadata, server.url):
         answer = await send(create_oauth_metadata_request(address))
         if (described := await handle_protected_resource_response(answer)) is not None:
@@ -316,8 +320,8 @@ async def _find_authorization_server(
     for issuer in issuers or [None]:
         try:
             metadata = await metadata_of(issuer, server.url, send)
-        except ConnectError as error:
-            probe.failure = error.message
+        except (ConnectError, RefusedAddressError) as error:
+            probe.failure = str(error)
             continue
         if metadata is not None:
             probe.pkce = "S256" in (metadata.code_challenge_methods_supported or [])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -30,8 +29,9 @@ from plait.client.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
+from plait.client.transports.auth.endpoints import EndpointGuard
 from plait.client.transports.auth.prompts import OpenPrompt
-from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError
+from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError, error_in
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
 from plait.client.transports.wire import Advice, clock_held
 from plait.errors import ConnectError
@@ -129,7 +129,8 @@ class OAuthAuth(httpx2.Auth):
 
     def attach(self, send: Callable[..., Awaitable[httpx2.Response]]) -> None:
         """Use the client's `send` for requests to the authorization server."""
-        self._send = partial(exchange, send)
+        guard = EndpointGuard(self._url, self._settings.issuer)
+        self._send = partial(exchange, send, guard)
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -212,12 +213,16 @@ class OAuthAuth(httpx2.Auth):
                 refused.append(error_in(response))
             return response
 
-        if login.authorization_server is None and login.client is not None:
-            discovery = Negotiation(self._settings, self._url, login, self._keychain.save)
-            refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
-            login = await discovery.discover(_bare_copy(request), refusal, self._sender)
-        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
-        await negotiation.refresh(_bare_copy(request), send)
+        try:
+            if login.authorization_server is None and login.client is not None:
+                discovery = Negotiation(self._settings, self._url, login, self._keychain.save)
+                refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
+                login = await discovery.discover(_bare_copy(request), refusal, self._sender)
+            negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
+            await negotiation.refresh(_bare_copy(request), send)
+        except OAuthFlowError as error:
+            failed = Advice(text=f"the login was not renewed: {one_line(str(error), 300)}")
+            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), failed) from error
         if refused:
             await self._keychain.drop(client=refused[0] == "invalid_client")
             self._ending = f"the login has ended or was revoked ({refused[0]})"
@@ -285,9 +290,15 @@ class OAuthAuth(httpx2.Auth):
 
 
 async def exchange(
-    send: Callable[..., Awaitable[httpx2.Response]], request: httpx2.Request
+    send: Callable[..., Awaitable[httpx2.Response]], guard: EndpointGuard, request: httpx2.Request
 ) -> httpx2.Response:
-    """Send one request to an authorization server, without the credentials of the client."""
+    """Send one request to an authorization server, without the credentials of the client.
+
+    Raises:
+        RefusedAddressError: The address must not be used.
+        ConnectError: It cannot be reached.
+    """
+    await guard.check(str(request.url))
     limits = dict.fromkeys(("connect", "read", "write", "pool"), _EXCHANGE_SECONDS)
     request.extensions = {**request.extensions, "timeout": limits}
     try:
@@ -299,17 +310,6 @@ async def exchange(
 def _unreachable(request: httpx2.Request, reason: str) -> ConnectError:
     host = urlsplit(str(request.url)).netloc
     return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
-
-
-def error_in(response: httpx2.Response) -> str:
-    """Return the error code in a token endpoint's response."""
-    with suppress(ValueError, RecursionError):
-        match json.loads(response.content):
-            case {"error": str() as code}:
-                return one_line(code, 60)
-            case _:
-                pass
-    return f"HTTP {response.status_code}"
 
 
 def _bare_copy(request: httpx2.Request) -> httpx2.Request:

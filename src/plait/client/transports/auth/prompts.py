@@ -32,6 +32,7 @@ OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
 
 _HOST: Final = "127.0.0.1"
 _LONGEST_HEAD: Final = 64 * 1024
+_HEAD_SECONDS: Final = 10.0
 
 _PAGE: Final = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>plait</title>
@@ -177,8 +178,10 @@ class Loopback:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of a browser."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
-            head = await reader.readuntil(b"\r\n\r\n")
+        faults = (ConnectionError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError)
+        with contextlib.suppress(*faults):
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
             method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
             status, title, text = self._handle(method, target)
             body = _PAGE.format(title=escape(title), text=escape(text)).encode()
@@ -199,7 +202,7 @@ class Loopback:
         if method != "GET" or address.path != self._path:
             return "404 Not Found", "Nothing here", "This page only ends a sign-in."
         # https://www.rfc-editor.org/rfc/rfc6749#section-10.12
-        if not is_same_state(state_in(target), self._state):
+        if self._state is None or not is_same_state(state_in(target), self._state):
             return "400 Bad Request", "Not this one", "The answer belongs to another sign-in."
         try:
             result = result_from_query(address.query)

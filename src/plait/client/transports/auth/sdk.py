@@ -7,7 +7,9 @@ every 401. So each flow is run once, for one purpose; its result is kept in a `L
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import re
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -21,7 +23,12 @@ from uuid import uuid4
 
 import httpx2
 import jwt
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import (
+    OAuthClientProvider,
+    OAuthFlowError,
+    OAuthRegistrationError,
+    OAuthTokenError,
+)
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -43,10 +50,11 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 from mcp.shared.exceptions import MCPDeprecationWarning
-from pydantic import AnyUrl, BaseModel
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
+from plait.client.transports.auth.endpoints import RefusedAddressError, require_https
 from plait.client.transports.auth.stores import Login
 from plait.errors import ConnectError
 
@@ -56,6 +64,8 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 Save = Callable[[Login], Awaitable[None]]
 
 _ASSERTION_SECONDS = 300
+_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
+"""https://www.rfc-editor.org/rfc/rfc6749#section-5.2"""
 _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -160,16 +170,44 @@ class Negotiation:
         if expected and actual and not issuers_match(actual, expected):
             raise OAuthFlowError(f"the server names {actual}, but issuer is set to {expected}")
 
+    def _check_pkce(self) -> None:
+        """Refuse an authorization server that does not bind codes to the client.
+
+        https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
+        """
+        context = self._provider.context
+        metadata = context.oauth_metadata
+        if self._prompt is None:
+            return
+        if metadata is None:
+            if context.auth_server_url is not None:
+                raise OAuthFlowError(f"{context.auth_server_url} has no metadata that can be used")
+            return  # a server of 2025-03-26, which is its own authorization server without any
+        if "S256" not in (metadata.code_challenge_methods_supported or ()):
+            raise OAuthFlowError(
+                f"the authorization server {metadata.issuer} does not declare PKCE with S256"
+            )
+
+    async def _show(self, address: str) -> None:
+        """Show the address at which to sign in, if a browser may be sent there."""
+        self._check_pkce()
+        require_https(address)
+        if self._prompt is not None:
+            await self._prompt.show(address)
+
     async def _run(
         self, request: httpx2.Request, refusal: httpx2.Response | None, send: Send
     ) -> None:
         """Step through the flow, up to where it would send the request with a new token."""
         flow = self._provider.async_auth_flow(request)
+        answer: httpx2.Response | None = None
         try:
             with _quiet_sdk():
                 pending = await anext(flow)
             while True:
                 if pending is not request:
+                    if pending.method == "POST":
+                        self._check_pkce()
                     answer = await self._best_first(await send(pending), send)
                 elif refusal is not None:
                     answer, refusal = refusal, None
@@ -178,6 +216,9 @@ class Negotiation:
                 with _quiet_sdk():
                     pending = await flow.asend(answer)
                 self._check_issuer()
+        except (OAuthTokenError, OAuthRegistrationError, ValidationError, UnicodeError):
+            # The SDK quotes the answer, which may come from a server that is nobody's business.
+            raise OAuthFlowError(await _refusal_in(answer)) from None
         finally:
             await flow.aclose()
 
@@ -284,7 +325,7 @@ class Negotiation:
             self._url,
             metadata,
             self,
-            redirect_handler=None if prompt is None else prompt.show,
+            redirect_handler=None if prompt is None else self._show,
             callback_handler=None if prompt is None else prompt.wait_for_result,
             client_metadata_url=settings.client_metadata_url,
         )
@@ -295,6 +336,26 @@ class Negotiation:
         https://www.rfc-editor.org/rfc/rfc7523#section-2.2
         """
         return await in_thread(_signed, self._settings, audience)
+
+
+async def _refusal_in(response: httpx2.Response | None) -> str:
+    """Describe the last answer of an authorization server, without quoting it."""
+    if response is None:
+        return "the authorization server was not asked"
+    await response.aread()
+    answer = "an answer that cannot be used" if response.is_success else error_in(response)
+    return f"the authorization server at {response.request.url.host} refused: {answer}"
+
+
+def error_in(response: httpx2.Response) -> str:
+    """Return the error code in a token endpoint's response; only what can be one is quoted."""
+    with contextlib.suppress(ValueError, RecursionError):
+        match json.loads(response.content):
+            case {"error": str() as code} if _ERROR_CODE.fullmatch(code):
+                return code
+            case _:
+                pass
+    return f"HTTP {response.status_code}"
 
 
 class _DiscoveredError(OAuthFlowError):
@@ -373,7 +434,7 @@ async def _best_of(issuers: Sequence[str], url: str, preferred: Sequence[str], s
             if issuers_match(issuer, preference):
                 return issuer
     for issuer in issuers:
-        with contextlib.suppress(ConnectError):
+        with contextlib.suppress(ConnectError, RefusedAddressError):
             metadata = await metadata_of(issuer, url, send)
             if metadata is not None and issuers_match(str(metadata.issuer), issuer):
                 return issuer

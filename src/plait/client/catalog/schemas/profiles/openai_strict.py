@@ -57,7 +57,8 @@ class _Strict(Narrowing):
         return self._closed(node, path, level)
 
     def _closed(self, node: Schema, path: str, level: int) -> Schema:
-        required = as_list(node.get("required"))
+        names = as_list(node.get("required"))
+        required = {name for name in names if isinstance(name, str)}
         properties = {
             name: inner if name in required else self.nullable(inner)
             for name, inner in self.convert_properties(node, path, level).items()

@@ -1,0 +1,212 @@
+"""Who a server is: what it declares, and its command or address without what may be secret.
+
+An argument is shown only if it is surely harmless. Of the others a slow hash is kept, so that a
+change is found; not of those that look secret, which may change at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePath
+from urllib.parse import parse_qsl, urlsplit
+
+from plait._support.redact import HIDDEN, Redactor, looks_secret
+from plait.client.config.secrets import secrets_in_argument
+from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig, StdioServer
+from plait.client.config.urls import public_url
+
+_RUNNERS = frozenset(
+    {"npx", "bunx", "uvx", "pipx", "npm", "pnpm", "yarn", "bun", "uv", "deno", "node", "tsx"}
+    | {"python", "python3", "docker", "podman", "go", "java", "ruby", "dotnet", "bash", "sh"}
+)
+"""Programs whose first argument names another program, which a reviewer wants to read."""
+_SUBCOMMANDS = frozenset({"run", "exec", "dlx", "x", "tool"})
+_SWITCHES = frozenset(
+    {"-y", "--yes", "-q", "--quiet", "-i", "-t", "-it", "--rm", "--interactive", "-m", "-u", "-B"}
+    | {"-I", "-E", "-S", "-s", "-jar", "--isolated", "--silent", "--no-cache", "--offline"}
+)
+"""Flags of those programs that take no value."""
+_SHORT_SECRET = frozenset({"-p", "-P", "-k", "-t", "-s", "-a", "-w"})
+"""Flags that are used for passwords, keys and tokens."""
+_WORDS = frozenset(
+    {"stdio", "http", "sse", "streamable-http", "serve", "start", "mcp", "server", "--", "-"}
+    | {"true", "false", "yes", "no", "on", "off", "debug", "info", "warning", "error", "json"}
+    | _SUBCOMMANDS
+)
+
+_FLAG = re.compile(r"--[A-Za-z][\w.-]*|-[A-Za-z]|-jar|-it")
+_PAIR = re.compile(r"(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)", re.DOTALL)
+_NUMBER = re.compile(r"\d{1,5}|\d+(?:\.\d+){1,3}")
+_FILES = "py|js|mjs|cjs|ts|rb|sh|jar|wasm|json|toml|yaml|yml|ini|db|sqlite|sqlite3"
+_PATH = re.compile(rf"(?:~|\.{{1,2}})?(?:/[\w.@+ -]+)+/?|\.{{1,2}}|~|/|[\w./-]+\.(?:{_FILES})")
+_PACKAGE = re.compile(r"@[a-z0-9~-][\w.~-]*/[\w.~-]+(?:@[\w.^~-]+)?")
+_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)*[A-Za-z][\w.-]*(?:\[\w+\])?(?:(?:@|:|==)[\w.+-]+)?")
+_RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_=+-]{20,}")
+_VARIABLE = re.compile(r"\$\{[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The name and version that a server declares, and where it is."""
+
+    name: str | None = None
+    version: str | None = None
+    transport: str
+    target: str = ""
+    """The command or the URL, with variables as they are written, and without secrets."""
+    cwd: str | None = None
+    env: tuple[str, ...] = ()
+    """The names of the variables that a program gets."""
+    hidden: str | None = None
+    """The hash of what is not shown in `target`, but for what looks secret."""
+
+    @property
+    def address(self) -> str:
+        """Where the server is, in one line."""
+        parts = [self.transport, self.target, f"in {self.cwd}" if self.cwd else ""]
+        parts += [f"with {', '.join(self.env)}"] if self.env else []
+        parts += [f"({self.hidden})"] if self.hidden else []
+        return " ".join(filter(None, parts))
+
+
+def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder: Path) -> Identity:
+    """Describe the identity of a server; paths are relative to the folder, or to the home.
+
+    `declared` is the name and the version that the server reports.
+    """
+    about, home = declared or {}, folder.resolve()
+    line = _line_of(server, home)
+    program = server if isinstance(server, StdioServer) else None
+    return Identity(
+        name=about.get("name"),
+        version=about.get("version"),
+        transport=server.transport,
+        target=line.shown,
+        cwd=None if program is None or program.cwd is None else _portable(program.cwd, home),
+        env=() if program is None else tuple(sorted(_variables(program))),
+        hidden=_slow_hash("\0".join(line.hashed)) if line.hashed else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A command or a URL: what is shown of it, and what is only hashed."""
+
+    shown: str
+    hashed: tuple[str, ...] = ()
+
+
+def _variables(server: StdioServer) -> Iterator[str]:
+    yield from server.fixed_env
+    if server.inherit_env is True:
+        yield "*"
+    elif server.inherit_env:
+        yield from server.inherit_env
+
+
+def _line_of(server: ServerConfig, folder: Path) -> _Line:
+    if isinstance(server, InProcessServer):
+        return _Line("")
+    if isinstance(server, RemoteOptions):
+        url = server.templates.get(server.url, server.url)
+        return _Line(public_url(url), tuple(_plain_parameters(url)))
+    words = [server.command]
+    if " " in server.command and not _PATH.fullmatch(server.command):
+        words = server.command.split()  # a whole command line
+    program, *rest = (_portable(server.templates.get(word, word), folder) for word in words)
+    arguments = [server.templates.get(word, word) for word in server.args]
+    shown, hashed = _arguments(program, [_portable(word, folder) for word in [*rest, *arguments]])
+    line = " ".join([program, *shown])
+    for secret in server.secrets:
+        line = line.replace(secret, HIDDEN)
+    return _Line(line, tuple(hashed))
+
+
+def _arguments(program: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    shown: list[str] = []
+    hashed: list[str] = []
+    is_named = PurePath(program).stem.lower() not in _RUNNERS
+    flag = ""
+    for word in words:
+        before, flag = flag, word if _FLAG.fullmatch(word) else ""
+        if flag:
+            shown.append(word)
+        elif not is_named and before in ("", *_SWITCHES) and _is_name(word):
+            is_named = word not in _SUBCOMMANDS
+            shown.append(word)
+        else:
+            text, rest = _shown(word, "" if before in _SWITCHES - _SHORT_SECRET else before)
+            shown.append(text)
+            hashed += [] if rest is None else [f"{len(shown)} {rest}"]
+    return shown, hashed
+
+
+def _shown(word: str, flag: str) -> tuple[str, str | None]:
+    """Return what is shown of an argument, and what is hashed of it, if anything."""
+    if (pair := _PAIR.fullmatch(word)) and "://" not in pair[1]:
+        name, sign, value = pair.groups()
+        text, rest = _shown(value, name if name.startswith("--") else f"--{name}")
+        return f"{name}{sign}{text}", rest
+    if flag in _SHORT_SECRET or (flag and looks_secret(flag.lstrip("-"))):
+        return (word if _is_variable(word) else HIDDEN), None
+    plain = _VARIABLE.sub("", word)
+    if not plain or _is_harmless(plain, after_flag=flag.startswith("--")):
+        return word, None
+    if any(secrets_in_argument(plain)) or Redactor()(plain) != plain:
+        return (public_url(word) if _is_url(word) else HIDDEN), None
+    if _is_url(word):
+        return public_url(word), "&".join(_plain_parameters(word)) or None
+    return HIDDEN, word
+
+
+def _is_variable(word: str) -> bool:
+    return _VARIABLE.fullmatch(word) is not None
+
+
+def _is_url(word: str) -> bool:
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", word) is not None
+
+
+def _plain_parameters(url: str) -> Iterator[str]:
+    """Yield the parameters of a URL that do not look secret, with variables as written."""
+    query = urlsplit(url).query
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if not looks_secret(name):
+            yield f"{name}={value}"
+
+
+def _is_harmless(word: str, *, after_flag: bool) -> bool:
+    if word.lower() in _WORDS or _PACKAGE.fullmatch(word):
+        return not _is_random(word)
+    if after_flag and _NUMBER.fullmatch(word):
+        return True
+    return _PATH.fullmatch(word) is not None and not _is_random(word)
+
+
+def _is_name(word: str) -> bool:
+    known = _NAME.fullmatch(word) or _PACKAGE.fullmatch(word) or _PATH.fullmatch(word)
+    return known is not None and not _is_random(word) and not any(secrets_in_argument(word))
+
+
+def _is_random(word: str) -> bool:
+    return any(_RANDOM.fullmatch(step) for step in re.split(r"[/@:]", word))
+
+
+def _portable(argument: str, folder: Path) -> str:
+    for place, short in ((folder, "."), (Path.home(), "~")):
+        whole = str(place)
+        if argument == whole or argument.startswith(f"{whole}/"):
+            return short + argument.removeprefix(whole)
+    return argument
+
+
+@lru_cache(maxsize=256)
+def _slow_hash(text: str) -> str:
+    """Hash a text so that short values cannot be found by trying them all."""
+    data = text.encode("utf-8", "surrogatepass")
+    made = hashlib.scrypt(data, salt=b"plait lock", n=2**14, r=8, p=1, dklen=16)
+    return f"scrypt:{made.hex()}"

@@ -1,0 +1,40 @@
+"""Cuts JSON that is nested more deeply than parsers and later steps can handle."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+NESTED_NOTE: Final = "the answer was nested too deeply, and was cut"
+
+_MOST_LEVELS: Final = 100
+_MOST_BYTES: Final = 256 * 1024
+"""Longer messages are left as they are, because looking at every bracket takes time."""
+_CUT: Final = b'"(nested too deeply)"'
+_BRACKETS: Final = re.compile(
+    rb'(?:[^"\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*")*([\[{]+|[\]}]+)', re.DOTALL
+)
+
+
+def shallow(body: bytes) -> bytes:
+    """Return JSON with what is nested too deeply replaced by a text; the same object if nothing is.
+
+    Takes linear time, whatever the body holds.
+    """
+    if len(body) > _MOST_BYTES:
+        return body
+    kept: list[bytes] = []
+    level = end = 0
+    for found in _BRACKETS.finditer(body):
+        start, count = found.start(1), len(found[1])
+        if found[1][0] in b"[{":
+            if level <= _MOST_LEVELS < level + count:
+                kept += [body[end : start + _MOST_LEVELS - level], _CUT]
+            level += count
+        else:
+            if level - count <= _MOST_LEVELS < level:
+                end = start + level - _MOST_LEVELS
+            level -= count
+    if not kept:
+        return body
+    return b"".join([*kept, body[end:]])
