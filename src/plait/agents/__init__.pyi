@@ -1,6 +1,9 @@
 from plait.agents.agent_run import AgentRun as AgentRun
 from plait.agents.agent_run import RunTool as RunTool
 from plait.agents.agent_run import ToolAnswer as ToolAnswer
+from plait.agents.batch import BatchOutcome as BatchOutcome
+from plait.agents.batch import BatchTask as BatchTask
+from plait.agents.batch import run_batch as run_batch
 from plait.agents.config import AgentConfig as AgentConfig
 from plait.agents.config import AgentLimitConfig as AgentLimitConfig
 from plait.agents.config import AgentMiddlewareConfig as AgentMiddlewareConfig
@@ -16,7 +19,21 @@ from plait.agents.engines.claude_agent_sdk.messages import (
 from plait.agents.engines.claude_tool.messages import (
     claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
 )
+from plait.agents.engines.claude_tool.messages import (
+    convert_from_anthropic_message as convert_from_anthropic_message,
+)
+from plait.agents.engines.claude_tool.messages import (
+    convert_to_anthropic as convert_to_anthropic,
+)
+from plait.agents.engines.claude_tool.wrapped import ToolResultCollector as ToolResultCollector
+from plait.agents.engines.claude_tool.wrapped import (
+    apply_cache_control_to_tool as apply_cache_control_to_tool,
+)
+from plait.agents.engines.claude_tool.wrapped import wrap_mcp_tool as wrap_mcp_tool
+from plait.agents.engines.claude_tool.wrapped import wrap_static_tool as wrap_static_tool
 from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
+from plait.agents.engines.langchain.graph_tracer import GraphLimitError as GraphLimitError
+from plait.agents.engines.langchain.graph_tracer import GraphTracer as GraphTracer
 from plait.agents.engines.langchain.messages import (
     extract_partial_agent_state as extract_partial_agent_state,
 )
@@ -42,8 +59,12 @@ from plait.agents.port import AgentCapabilities as AgentCapabilities
 from plait.agents.port import AgentPort as AgentPort
 from plait.agents.port import AgentResult as AgentResult
 from plait.agents.port import BaseAgent as BaseAgent
-from plait.agents.port import StaticTool as StaticTool
 from plait.agents.port import result_from_trace as result_from_trace
+from plait.agents.prices import CostOf as CostOf
+from plait.agents.prices import PriceTable as PriceTable
+from plait.agents.prices import cost_function as cost_function
+from plait.agents.program_tools import StaticTool as StaticTool
+from plait.agents.program_tools import ToolLike as ToolLike
 from plait.agents.registry import EngineAvailability as EngineAvailability
 from plait.agents.registry import EngineRegistry as EngineRegistry
 from plait.agents.registry import EngineSpec as EngineSpec
@@ -51,7 +72,9 @@ from plait.agents.server_tools import afetch_tool_descriptions as afetch_tool_de
 from plait.agents.server_tools import (
     apply_tool_description_overrides as apply_tool_description_overrides,
 )
+from plait.agents.server_tools import cleanup_mcp_client as cleanup_mcp_client
 from plait.agents.server_tools import connect_all_mcp_servers as connect_all_mcp_servers
+from plait.agents.server_tools import connect_mcp_session as connect_mcp_session
 from plait.agents.server_tools import fetch_tool_descriptions as fetch_tool_descriptions
 from plait.agents.server_tools import get_all_mcp_tools as get_all_mcp_tools
 from plait.agents.servers import MCPHttpServerConfig as MCPHttpServerConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
@@ -11,12 +12,18 @@ import mcp_types as types
 
 from plait._support.redact import Redactor
 from plait._support.sanitize import sanitize_text
+from plait._support.unicode import well_formed
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.port import StaticTool
+from plait.agents.prices import cost_function
+from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools
+from plait.agents.stop_reasons import stop_kind
+from plait.client.call_pipeline import run_identity_of
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
+from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
+from plait.client.config.policy import Policy
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.traces.events import Status
@@ -51,11 +58,14 @@ class AgentRun:
         self.redact = redact
         """Hides the secrets of the run in texts."""
         self.toolbox = toolbox
+        # A text that cannot be encoded would end the first request.
+        messages = [message.well_formed() for message in messages]
         self.messages = [message for message in messages if message.role is not Role.SYSTEM]
         """The conversation so far, without system messages: see `system_prompt`."""
-        self.system_prompt: str | None = (
+        prompt = (
             extract_system_prompt(messages) or settings.system_prompt or model_config.system_prompt
         )
+        self.system_prompt: str | None = None if prompt is None else well_formed(prompt)
         self.tools: dict[str, RunTool] = {}
         """The tools of the run, by their names for the model."""
         self.session_id: str | None = None
@@ -64,6 +74,14 @@ class AgentRun:
         self.actual_model: str | None = None
         self.final_response: str | None = None
         """The answer; if unset, the last text of the model."""
+        self.ends_at: float | None = None
+        """The deadline, on the monotonic clock."""
+        provider = model_config.model_provider
+        if model_config.interface in ("claude_tool", "claude_agent_sdk"):
+            provider = "anthropic"
+        self.cost_of = cost_function(settings.prices, provider)
+        """Computes the cost of a usage of a model."""
+        recorder.cost_of = self.cost_of
         self._reader = READ_MORE
         self._context: dict[str, Any] = {
             "run_id": recorder.run,
@@ -91,8 +109,7 @@ class AgentRun:
         if tool is not None and tool.listed is not None:
             answer, attempts, notes = await self._call_server(tool.listed, arguments, on_approval)
         elif tool is not None and tool.static is not None:
-            text, failed = await tool.static.call(arguments)
-            answer = ToolAnswer.of_text(text, is_error=failed)
+            answer = await self._call_program(tool, tool.static, arguments, on_approval)
         else:
             answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
         self.recorder.tool_returned(
@@ -120,6 +137,35 @@ class AgentRun:
         answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
         return answer, result.attempts, result.notes
 
+    async def _call_program(
+        self,
+        tool: RunTool,
+        static: StaticTool,
+        arguments: Mapping[str, Any],
+        on_approval: OnApproval | None,
+    ) -> ToolAnswer:
+        assert self.toolbox is not None  # noqa: S101  # a run with tools has one
+        call = ToolCall(
+            server=PROGRAM,
+            tool=static.name,
+            arguments=arguments,
+            on_approval=on_approval,
+            run=run_identity_of(self._context),
+        )
+
+        async def result_of(permitted: ToolCall) -> ToolResult:
+            return await static.result(permitted.arguments)
+
+        try:
+            result = await self.toolbox.calls.run_local(
+                call, listed_tool(tool.name, static), result_of, reader=self._reader
+            )
+        except ConfigError:
+            raise
+        except PlaitError as error:
+            return ToolAnswer.of_text(self.text_of(error), is_error=True)
+        return ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
+
     def text_of(self, error: PlaitError) -> str:
         """Return the text of an error for the model."""
         sanitizes = self.toolbox is not None and self.toolbox.sanitizes
@@ -132,6 +178,12 @@ class AgentRun:
             call_id, name, arguments, server=tool and tool.server, tool=tool and tool.wire_name
         )
 
+    def reject_call(self, call_id: str, name: str, text: str) -> ToolAnswer:
+        """Answer a call that is not made, and record the answer; returns it."""
+        answer = ToolAnswer.of_text(text, is_error=True)
+        self.recorder.tool_returned(call_id, answer.text, is_error=True, name=name)
+        return answer
+
     def tool_option(self, name: str) -> Any:
         """Return an option of the run's tools; those of the run win over the configuration's."""
         if name in self.settings.tool_options or self.toolbox is None:
@@ -142,7 +194,7 @@ class AgentRun:
         """Return the error text for a tool that does not exist."""
         return f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}"
 
-    async def list_tools(self, static: Sequence[StaticTool], *, defers: bool = False) -> None:
+    async def list_tools(self, program: Sequence[ToolLike], *, defers: bool = False) -> None:
         """List the tools of the run; `defers` says whether the engine defers tools.
 
         Raises:
@@ -151,15 +203,18 @@ class AgentRun:
         """
         listed = [] if self.toolbox is None else await _list_tools(self.toolbox, self._context)
         if self.toolbox is not None:
+            hides = self.toolbox.calls.policy.hides
+            own_tools = map(StaticTool.of, program)
+            program = [own for own in own_tools if not hides(listed_tool(own.name, own))]
             deferred = () if defers else self.toolbox.deferral.split(listed).deferred
             if deferred:
                 text = "this engine offers every tool: `defer` is not used for %d of them"
                 logger.warning(text, len(deferred))
-            taken = {tool.name for tool in (*listed, *static)}
+            taken = {*(tool.name for tool in listed), *named_tools(program)}
             own = self.toolbox.own_tools(taken=taken)
             self._reader = own[0].name if own else READ_MORE
             listed += own
-        self.tools = tools_of_run(static, listed)
+        self.tools = tools_of_run(program, listed)
 
     def begin(self, engine: str) -> None:
         """Record the start of the run."""
@@ -174,22 +229,105 @@ class AgentRun:
             tools=[tool.full_name for tool in self.tools.values() if tool.server != OWN_SERVER],
             max_turns=self.settings.max_turns,
             timeout_seconds=self.seconds,
+            unreached=self._unreached(),
+            settings=self._settings(),
+            definitions={
+                tool.full_name: (tool.name, tool.description, tool.input_schema)
+                for tool in self.tools.values()
+                if tool.server != OWN_SERVER
+            },
         )
+
+    def _unreached(self) -> dict[str, str]:
+        if self.toolbox is None or not self.toolbox.server_names:
+            return {}
+        servers = self.toolbox.status().servers.values()
+        return {one.name: one.last_error for one in servers if one.last_error}
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings of the model and the run, for the trace, which redacts them."""
+        config, settings = self.model_config, self.settings
+        policy = None if self.toolbox is None else self.toolbox.calls.policy.policy
+        values: dict[str, Any] = {
+            "provider": config.model_provider,
+            "endpoint": config.endpoint_base_url or config.anthropic_base_url,
+            "temperature": config.temperature,
+            "max_tokens": config.max_tokens,
+            "max_retries": config.max_retries,
+            "request_timeout": config.request_timeout,
+            "extra_kwargs": config.extra_kwargs,
+            "max_tokens_total": settings.max_tokens_total,
+            "max_cost_usd": settings.max_cost_usd,
+            "stream": settings.stream or None,
+            "policy": None if policy is None else _policy_data(policy),
+            "result_budget": _text_or_none(self.tool_option("result_budget")),
+            "call_budget": _text_or_none(self.tool_option("call_budget")),
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def check_prices(self) -> None:
+        """Check that a limit of costs can hold.
+
+        Raises:
+            ConfigError: The price of the model is not known.
+        """
+        name = (self.model_config.model_name or "").rpartition(":")[2]
+        if self.settings.max_cost_usd is None:
+            return
+        if self.cost_of(name, UsageMetadata(1, 1, 2)) is None:
+            raise ConfigError(
+                f"max_cost_usd cannot hold: the price of {name} is not known; set "
+                "AgentConfig.prices, or install 'plait[prices]'"
+            )
+
+    def is_spent(self) -> bool:
+        """Check whether the run has used the tokens or the money that it may use."""
+        tokens, cost = self.settings.max_tokens_total, self.settings.max_cost_usd
+        if tokens is None and cost is None:
+            return False
+        spent = self.recorder.trace.usage_so_far
+        if tokens is not None and spent.total_tokens >= tokens:
+            return True
+        return cost is not None and (spent.cost_usd is None or spent.cost_usd >= cost)
 
     @property
     def seconds(self) -> float | None:
         """The time limit of the run."""
         return self.settings.timeout or self.model_config.agent_timeout
 
+    @property
+    def turns_left(self) -> int:
+        """How often the model may still answer."""
+        return self.settings.max_turns - self.recorder.trace.turns
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the deadline; `None` if there is none."""
+        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
+
     def end(self, status: Status) -> Trace:
-        """Record the end of the run, and return its trace."""
+        """Record the end of the run, and return its trace.
+
+        A run that ends with an incomplete answer is not `completed`.
+        """
+        if status == "completed":
+            kind = stop_kind(self.recorder.trace.stop_reason)
+            status = "completed" if kind == "complete" else kind
         return self.recorder.ended(
             status,
-            final_response=self.final_response if status == "completed" else None,
+            final_response=None if status in ("limit", "timeout") else self.final_response,
             usage=self.usage,
             session_id=self.session_id,
             actual_model=self.actual_model,
         )
+
+
+def _policy_data(policy: Policy) -> dict[str, Any]:
+    rules = [f"{rule.do}: {rule}" for rule in policy.rules]
+    return {"default": policy.default, "rules": rules, "source": policy.source}
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:
@@ -250,7 +388,7 @@ class ToolAnswer:
     def of_text(cls, text: str, *, is_error: bool = False) -> ToolAnswer:
         """Create an answer from a text."""
         content = content_for_model(
-            [types.TextContent(text=text)], is_error=is_error, sanitize=False
+            [types.TextContent(text=well_formed(text))], is_error=is_error, sanitize=False
         )
         return cls(content=content, text=text_from_mcp(content), is_error=is_error)
 
@@ -260,12 +398,19 @@ class ToolAnswer:
         content = content_for_model(
             result.content, result.structured_content, is_error=result.is_error, sanitize=sanitize
         )
+        if not sanitize:  # which replaces them too
+            content = tuple(map(_well_formed_block, content))
         return cls(
             content=content,
             text=text_from_mcp(content),
             is_error=result.is_error,
             structured_content=result.structured_content,
         )
+
+    @classmethod
+    def of_mcp(cls, result: types.CallToolResult) -> ToolAnswer:
+        """Convert a result of the MCP SDK."""
+        return cls.of_result(ToolResult.from_mcp("", "", result))
 
     def texts_and_images(self) -> list[types.TextContent | types.ImageContent]:
         """Return the content for Claude; a line of text describes what it does not accept.
@@ -285,15 +430,24 @@ class ToolAnswer:
         return isinstance(block, types.TextContent)
 
 
-def tools_of_run(static: Sequence[StaticTool], listed: Iterable[Tool]) -> dict[str, RunTool]:
+def _well_formed_block(block: types.ContentBlock) -> types.ContentBlock:
+    if not isinstance(block, types.TextContent):
+        return block
+    text = well_formed(block.text)
+    return block if text == block.text else block.model_copy(update={"text": text})
+
+
+def tools_of_run(program: Sequence[ToolLike], listed: Iterable[Tool]) -> dict[str, RunTool]:
     """Collect the tools of a run by name, those of the program first."""
-    tools: dict[str, RunTool] = {}
-    for own in static:
-        if own.name in tools:
-            raise ConfigError(f"two tools of the program are called {own.name!r}")
-        tools[own.name] = RunTool(
-            name=own.name, description=own.description, input_schema=own.input_schema, static=own
+    tools = {
+        name: RunTool(
+            name=name,
+            description=sanitize_text(own.description),
+            input_schema=own.input_schema,
+            static=own,
         )
+        for name, own in named_tools(program).items()
+    }
     for tool in listed:
         if tool.name in tools:
             raise ConfigError(

@@ -18,9 +18,6 @@ NO_KEY: Final = "none"
 UNFINISHED: Final = ("pause_turn", "compaction")
 """Stop reasons after which the model continues with the next request."""
 
-TRUNCATED: Final = ("max_tokens", "model_context_window_exceeded")
-"""Stop reasons of an answer that is incomplete."""
-
 
 def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one."""
@@ -46,14 +43,6 @@ def advice_for(status: int, config: ModelConfig) -> str:
     }
     server = "the provider failed: try again later, or raise max_retries"
     return advice.get(status, server if status >= 500 else "check the settings of the ModelConfig")
-
-
-def truncated_call(stop_reason: str, max_tokens: int) -> str:
-    """Return the error text for an answer that ends inside a tool call."""
-    return (
-        f"the answer of the model ended in the middle of a call ({stop_reason}): raise max_tokens, "
-        f"which is {max_tokens}, or shorten the input"
-    )
 
 
 def usage_from_anthropic(usage: object) -> UsageMetadata:

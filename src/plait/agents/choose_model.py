@@ -33,6 +33,7 @@ from plait.models.providers import (
     FoundModel,
     find_model,
 )
+from plait.models.weights import usable_weights
 
 _MODEL_KEY: Final = "PLAIT_MODEL_API_KEY"
 """The key for an endpoint that `--model` names; no other key is sent there."""
@@ -68,7 +69,7 @@ _DEFAULT_KINDS: Final[dict[str, ModelKind]] = {
 _WAYS: Final = """\
 no model is configured; do one of these:
 set ANTHROPIC_API_KEY or OPENAI_API_KEY, and a model of that provider is used
-start Ollama, or set OPENAI_BASE_URL to an endpoint on this machine
+start Ollama, set OPENAI_BASE_URL to an endpoint on this machine, or run plait model fetch
 choose a model: --model anthropic:NAME, --model ollama:NAME, --model http://127.0.0.1:8080/v1#NAME
 try it without a model: --model scripted:FILE, with the answers in a JSON file"""
 
@@ -97,6 +98,8 @@ class ModelEnvironment:
     """`OLLAMA_HOST`."""
     endpoint: Endpoint | None = None
     """A running Ollama."""
+    local: str | None = None
+    """A local model whose weights are here."""
     listed: tuple[str, ...] = ()
     """The models that `OPENAI_BASE_URL` lists."""
     installed: frozenset[str] = frozenset({"anthropic", "langchain_anthropic", "langchain_openai"})
@@ -134,6 +137,9 @@ async def choose_here(
         found, _ = find_model(_clues(request, env))
         if found is None and look_for_ollama:
             env = replace(env, endpoint=await find_ollama(env.ollama_host))
+        if found is None and request.engine in (None, "langchain"):
+            weights = usable_weights(environ)
+            env = replace(env, local=weights.name if weights else None)
         elif found is not None and found.base_url is not None and found.model is None:
             key = env.keys.get(OPENAI.key_variable)
             _check_url(found.base_url, key, "OPENAI_BASE_URL", OPENAI.key_variable)
@@ -190,7 +196,11 @@ def _clues(request: ModelRequest, env: ModelEnvironment) -> Clues:
     if "langchain_openai" not in env.installed:
         lacking[OPENAI.name] = "langchain-openai is not installed"
     return Clues(
-        keys=frozenset(set_keys), openai_url=env.openai_url, endpoint=env.endpoint, lacking=lacking
+        keys=frozenset(set_keys),
+        openai_url=env.openai_url,
+        endpoint=env.endpoint,
+        local=env.local,
+        lacking=lacking,
     )
 
 
@@ -205,6 +215,8 @@ def _engine_for_anthropic(request: ModelRequest, env: ModelEnvironment) -> str |
 def _config_of(found: FoundModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
     if found.provider is ANTHROPIC:
         return _anthropic(found.model or ANTHROPIC.model, request, env)
+    if found.is_local:
+        return _plain(found.model or "", "langchain", model_provider="local")
     if found.base_url is None:
         return _openai(found.model or OPENAI.model, request, env)
     if found.model is not None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from plait._support.durations import checked_seconds
+from plait.agents.prices import CostOf, PriceTable
 from plait.errors import ConfigError
 from plait.traces.events import TraceEvent
+
+_Seconds = Annotated[float, BeforeValidator(lambda value: checked_seconds(value, "a timeout"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,30 @@ class AgentConfig:
     `before_tool_call` and `after_tool_call` wrap each call of a server's tool."""
     on_event: Callable[[TraceEvent], None] | None = None
     """Called with each event of the trace as it happens."""
+    max_tokens_total: int | None = None
+    """How many tokens the run may use, input and output; it ends at the limit."""
+    max_cost_usd: float | None = None
+    """How many US dollars the run may cost, if the price of the model is known."""
+    prices: PriceTable | CostOf | None = None
+    """The prices of models, or a function of a model and a usage; by default `genai-prices`."""
+    stream: bool = False
+    """Whether parts of answers are events too, as they arrive: `Delta`."""
     on_interrupt: Callable[[Any], Awaitable[Any] | Any] | None = None
     """Answers the interrupts of a graph on the langchain engine, such as those for elicitation,
     approval and sign-in: takes the value of the interrupt, and returns the value to resume with.
     Without it, elicitations are declined, and calls that need approval or sign-in fail."""
 
     def __post_init__(self) -> None:
+        if type(self.max_turns) is not int:
+            raise ConfigError(f"max_turns is {self.max_turns!r}: use a whole number")
         if self.max_turns < 1:
             raise ConfigError(f"max_turns is {self.max_turns}: an agent needs at least one turn")
-        if self.timeout is not None and self.timeout <= 0:
-            raise ConfigError(f"timeout is {self.timeout}: use a positive number, or None")
+        if self.timeout is not None:
+            checked_seconds(self.timeout, "timeout")
+        if self.max_tokens_total is not None and self.max_tokens_total < 1:
+            raise ConfigError(f"max_tokens_total is {self.max_tokens_total}: use at least 1")
+        if self.max_cost_usd is not None and self.max_cost_usd <= 0:
+            raise ConfigError(f"max_cost_usd is {self.max_cost_usd}: use a positive number")
 
     @property
     def task_id(self) -> str | None:
@@ -157,13 +175,13 @@ class ModelConfig(BaseModel):
     """The recordings of the manual engine: a file, or the input of `ManualTraces`."""
     agent_middleware: AgentMiddlewareConfig | None = None
     max_context_tokens: int | None = Field(default=None, ge=1)
-    mcp_http_timeout: float | None = Field(default=None, gt=0)
+    mcp_http_timeout: _Seconds | None = None
     """Seconds for one HTTP request to a server; `None` means 30."""
-    mcp_sse_read_timeout: float | None = Field(default=None, gt=0)
+    mcp_sse_read_timeout: _Seconds | None = None
     """Seconds without an event on an event stream of a server; `None` means 300."""
-    agent_timeout: float | None = Field(default=None, gt=0)
+    agent_timeout: _Seconds | None = None
     """Seconds for a run whose `AgentConfig` sets no timeout."""
-    request_timeout: float | None = Field(default=None, gt=0)
+    request_timeout: _Seconds | None = None
     """Seconds for one request to the model."""
 
     @model_validator(mode="after")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Unpack
@@ -19,7 +20,8 @@ from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.port import AgentResult, BaseAgent, StaticTool, result_from_trace
+from plait.agents.port import AgentResult, BaseAgent, result_from_trace
+from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
@@ -31,7 +33,7 @@ from plait.traces.codec import Redact
 from plait.traces.events import Status
 from plait.traces.file import TraceFile
 from plait.traces.messages.message import Message, Role
-from plait.traces.observer import Operation
+from plait.traces.observer import CallTool, Operation
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 
@@ -64,6 +66,26 @@ class LiveAgent(BaseAgent):
             )
             raise EngineUnavailableError(text, "local_model", "langchain")
         self.model_config = model_config
+        self._kept: tuple[Toolbox, RunObserver] | None = None
+
+    @contextlib.asynccontextmanager
+    async def keep_servers(
+        self, mcp_servers: AgentServers | None = None, config: AgentConfig | None = None
+    ) -> AsyncGenerator[Toolbox]:
+        """Keep servers open for all runs in the block, such as those of a conversation.
+
+        The runs use these servers and the `tool_options` of this `config`, whatever `arun` gets.
+        """
+        observer = RunObserver()
+        options = self.toolbox_options(config or AgentConfig())
+        toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer, has_tools=True)
+        assert toolbox is not None  # noqa: S101  # with `has_tools` there is one
+        async with toolbox:
+            self._kept = (toolbox, observer)
+            try:
+                yield toolbox
+            finally:
+                self._kept = None
 
     @abstractmethod
     async def drive(self, run: AgentRun) -> Ending:
@@ -79,7 +101,7 @@ class LiveAgent(BaseAgent):
     async def arun(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
@@ -96,10 +118,17 @@ class LiveAgent(BaseAgent):
         settings = config or AgentConfig()
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
-        observer = RunObserver()
-        options = self.toolbox_options(settings)
-        toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer)
-        async with toolbox or contextlib.nullcontext():
+        if self._kept is None:
+            observer = RunObserver()
+            options = self.toolbox_options(settings)
+            toolbox = _toolbox_of_run(
+                self.model_config, mcp_servers, options, observer, has_tools=bool(tools)
+            )
+            lifetime = toolbox or contextlib.nullcontext()
+        else:
+            toolbox, observer = self._kept
+            lifetime = contextlib.nullcontext()
+        async with lifetime:
             redact = redactor_for(self.model_config, toolbox)
             with recorder_for(settings, redact) as recorder:
                 if toolbox is not None:
@@ -116,19 +145,24 @@ class LiveAgent(BaseAgent):
         """Return the options for the toolbox of a run; an engine may keep some to itself."""
         return settings.tool_options
 
-    async def _within_timeout(self, run: AgentRun, tools: Sequence[StaticTool]) -> Trace:
+    async def _within_timeout(self, run: AgentRun, tools: Sequence[ToolLike]) -> Trace:
         limit = asyncio.timeout(run.seconds)
+        run.ends_at = None if run.seconds is None else time.monotonic() + run.seconds
         try:
             async with limit:
                 try:
                     await run.list_tools(tools, defers=self.defers_tools)
                 finally:
                     run.begin(self.engine)
+                run.check_prices()
                 return run.end(await self.drive(run))
         except Exception as error:  # noqa: BLE001  # boundary: engines may raise anything
             if limit.expired():  # whatever the engine made of the cancellation
                 return run.end("timeout")
             failure = self._failure(run, error)
+            if isinstance(failure, PlaitError):
+                trace = run.recorder.trace
+                failure.trace, failure.messages, failure.usage = trace, trace.messages, trace.usage
         # Outside of the handler: otherwise the original error, with secrets, is its context.
         raise failure
 
@@ -151,7 +185,10 @@ def _toolbox_of_run(
     mcp_servers: AgentServers | None,
     tool_options: Mapping[str, Any],
     observer: RunObserver,
+    *,
+    has_tools: bool,
 ) -> Toolbox | None:
+    """Create the toolbox of a run; the rules of one hold for tools of the program, too."""
     servers = servers_for(model_config, mcp_servers)
     options = dict(tool_options)
     # A run lists its tools once: only a guard needs to follow their changes.
@@ -160,6 +197,8 @@ def _toolbox_of_run(
     observers = (observer, *options.pop("observers", ()))
     if (on_elicitation := options.get("on_elicitation")) is not None:
         options["on_elicitation"] = observer.recording(on_elicitation)
+    if has_tools and not servers.servers:
+        return Toolbox(servers, **options)
     return toolbox_for(model_config, servers, observers=observers, **options)
 
 
@@ -263,6 +302,8 @@ class RunObserver:
 
     def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
         """Observe one attempt of a call."""
+        if not isinstance(operation, CallTool):
+            return contextlib.nullcontext()
         key = (operation.server, operation.tool)
         if operation.attempt > 1 and self._recorder is not None:
             self._recorder.retry(*key, operation.attempt, reason=self._reasons.get(key))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
 
-from plait._support.gather import resolve
+from plait.agents.batch import BatchOutcome, BatchTask, run_batch
 from plait.agents.config import AgentConfig
+from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError
+from plait.traces.events import Status, TraceEvent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.trace import Trace
 
@@ -36,6 +40,10 @@ class AgentResult:
     """The model that answered, as the provider names it."""
     timeout_reached: bool = False
     """Whether the run ended at its timeout; the response is then partial."""
+    status: Status | Literal["unfinished"] = "completed"
+    """How the run ended; a last answer that was cut or refused is not `completed`."""
+    stop_reason: str | None = None
+    """Why the model stopped in its last answer, as the provider names it."""
 
 
 def result_from_trace(trace: Trace) -> AgentResult:
@@ -52,6 +60,8 @@ def result_from_trace(trace: Trace) -> AgentResult:
         session_id=ended.session_id if ended else None,
         actual_model=trace.actual_model,
         timeout_reached=trace.timeout_reached,
+        status=trace.status,
+        stop_reason=trace.stop_reason,
     )
 
 
@@ -60,29 +70,6 @@ _LONGEST_SECONDS = 600.0
 
 _GRACE_SECONDS = 30.0
 """Added to the timeout of a run, so that it can return its partial result."""
-
-
-@dataclass(frozen=True, slots=True)
-class StaticTool:
-    """A tool of the program; without a function, calls of it are errors."""
-
-    name: str
-    description: str = ""
-    input_schema: Mapping[str, Any] = field(
-        default_factory=lambda: {"type": "object", "properties": {}}
-    )
-    function: Callable[..., Awaitable[Any] | Any] | None = None
-    """Takes the arguments by name, and returns the text for the model."""
-
-    async def call(self, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Run the function; returns a text for the model, and whether it is an error."""
-        if self.function is None:
-            return f"{self.name} cannot be called: it has no function", True
-        try:
-            result = await resolve(self.function(**arguments))
-        except Exception as error:  # noqa: BLE001  # boundary: the model reads the error
-            return f"{self.name} failed: {type(error).__name__}: {error}", True
-        return result if isinstance(result, str) else str(result), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +97,7 @@ class AgentPort(Protocol):
     async def arun(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
@@ -123,7 +110,7 @@ class AgentPort(Protocol):
     def run(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
@@ -140,7 +127,7 @@ class BaseAgent(AgentPort):
     def run(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
@@ -156,6 +143,61 @@ class BaseAgent(AgentPort):
             lambda: self.arun(messages, tools, mcp_servers, config),
             seconds=bound,
             timeout_error=late,
+        )
+
+    async def astream(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolLike] | None = None,
+        mcp_servers: AgentServers | None = None,
+        config: AgentConfig | None = None,
+    ) -> AsyncGenerator[TraceEvent | AgentResult]:
+        """Run `arun`, and yield its events as they happen; the last item is the result.
+
+        Parts of answers are `Delta` events; turns, tool calls and results are the other events of
+        the trace. Closing the generator stops the run. Failures are raised as by `arun`.
+        """
+        settings = config or AgentConfig()
+        loop = asyncio.get_running_loop()
+        items: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
+
+        def on_event(event: TraceEvent) -> None:
+            if settings.on_event is not None:
+                settings.on_event(event)
+            loop.call_soon_threadsafe(items.put_nowait, event)
+
+        streamed = replace(settings, stream=True, on_event=on_event)
+        run = asyncio.create_task(self.arun(messages, tools, mcp_servers, streamed))
+        run.add_done_callback(lambda _: loop.call_soon(items.put_nowait, None))
+        try:
+            while (event := await items.get()) is not None:
+                yield event
+            yield await run
+        finally:
+            run.cancel()
+            await asyncio.wait([run])
+
+    async def abatch(
+        self,
+        tasks: Sequence[Sequence[Message]],
+        tools: Sequence[ToolLike] | None = None,
+        mcp_servers: AgentServers | None = None,
+        config: AgentConfig | None = None,
+        *,
+        max_concurrency: int = 4,
+        traces: str | Path | None = None,
+    ) -> list[BatchOutcome]:
+        """Run several tasks at the same time, at most `max_concurrency`.
+
+        A failure ends only its own task. With the folder `traces` each task has a trace there, and
+        one that is done is not repeated.
+        """
+        named = [
+            BatchTask(id=f"{number:04d}", messages=messages)
+            for number, messages in enumerate(tasks, 1)
+        ]
+        return await run_batch(
+            self, named, tools, mcp_servers, config, max_concurrency=max_concurrency, traces=traces
         )
 
     def seconds_for(self, config: AgentConfig) -> float | None:

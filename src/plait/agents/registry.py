@@ -71,7 +71,7 @@ class EngineSpec:
         if not missing:
             return EngineAvailability(True, f"{self.name} can be used")
         hint = f": pip install {self.install!r}" if self.install else ""
-        reason = f"{', '.join(missing)} is not installed{hint}"
+        reason = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed{hint}"
         return EngineAvailability(False, reason, self.fallback)
 
     def make(self, model_config: ModelConfig) -> object:
@@ -170,7 +170,7 @@ REGISTRY = EngineRegistry(
             description="LangGraph agents with any chat model of LangChain",
             agent_factory="plait.agents.engines.langchain.agent:LangChainAgent",
             needs=("langchain_core", "langchain", "langgraph"),
-            install="plait[langchain]",
+            install="plait[models]",
         ),
         EngineSpec(
             name="openrouter",
@@ -184,7 +184,7 @@ REGISTRY = EngineRegistry(
         ),
         EngineSpec(
             name="claude_tool",
-            description="the tool runner of Anthropic's SDK",
+            description="Anthropic's Messages API",
             agent_factory="plait.agents.engines.claude_tool.agent:ClaudeToolAgent",
             needs=("anthropic",),
             install="plait[anthropic]",

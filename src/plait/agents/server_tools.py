@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, MutableSequence, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import is_dataclass, replace
@@ -10,12 +11,14 @@ from typing import Any, TypeVar, cast
 
 import mcp_types as types
 
-from plait._support.gather import gather_or_cancel
+from plait._support.gather import gather_or_cancel, resolve
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
 from plait.client.connections.loop_bridge import run_blocking
 from plait.client.toolbox import ServerHandle, Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, PlaitError
+
+logger = logging.getLogger("plait.agents")
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool")
@@ -50,6 +53,36 @@ async def connect_all_mcp_servers(
         _in_time(name, toolbox.server_info(name), timeout_seconds) for name in names
     )
     return {name: ServerHandle(toolbox, name) for name in names}
+
+
+async def connect_mcp_session(
+    exit_stack: AsyncExitStack,
+    config: Mapping[str, Any],
+    *,
+    timeout_seconds: float = _SERVER_SECONDS,
+) -> ServerHandle:
+    """Connect to one server; it is closed with the stack.
+
+    Raises:
+        AgentServerTimeoutError: The server did not connect in time.
+        AgentServerConnectError: The server could not be reached.
+    """
+    servers = {"server": cast("Any", dict(config))}
+    handles = await connect_all_mcp_servers(exit_stack, servers, timeout_seconds=timeout_seconds)
+    return handles["server"]
+
+
+async def cleanup_mcp_client(client: object) -> None:
+    """Close a client, a toolbox or an exit stack; a failure is logged, and raises nothing."""
+    for name in ("aclose", "close"):
+        close = getattr(client, name, None)
+        if close is None:
+            continue
+        try:
+            await resolve(close())
+        except Exception as error:  # noqa: BLE001  # boundary: any client
+            logger.warning("%s was not closed: %s", type(client).__name__, error)
+        return
 
 
 async def get_all_mcp_tools(

@@ -69,6 +69,8 @@ class Clues:
     """`OPENAI_BASE_URL`."""
     endpoint: Endpoint | None = None
     """A detected endpoint, such as a running Ollama."""
+    local: str | None = None
+    """A model whose weights are on this machine, and can run here."""
     lacking: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why a provider cannot be used, by its name: `langchain-anthropic is not installed`."""
 
@@ -85,6 +87,8 @@ class FoundModel:
     """`None` if only the endpoint knows its models."""
     base_url: str | None = None
     """`None` for the API of the provider."""
+    is_local: bool = False
+    """Whether plait itself runs the model."""
 
 
 def find_model(clues: Clues) -> tuple[FoundModel | None, tuple[str, ...]]:
@@ -116,4 +120,7 @@ def find_model(clues: Clues) -> tuple[FoundModel | None, tuple[str, ...]]:
             base_url=clues.endpoint.base_url,
         )
         return found, tuple(notes)
+    if clues.local is not None:
+        reason = f"the weights of {clues.local} are on this machine"
+        return FoundModel(reason=reason, model=clues.local, is_local=True), tuple(notes)
     return None, tuple(notes)

@@ -42,6 +42,8 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     id: str | None = None
     """`None`: playback makes a unique id."""
+    encoded: str | None = None
+    """The JSON text to send in place of the arguments, such as broken or double-encoded JSON."""
 
 
 @with_config(extra="forbid")
@@ -57,6 +59,14 @@ class Say:
     """Counts by the names in `USAGE_KEYS`; missing ones are estimated from the messages."""
     delay: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 0.0
     """Seconds before the turn is returned."""
+    stop: str | None = None
+    """The reason to stop, as the provider names it; by default the one that fits. At a limit of
+    tokens (`max_tokens`, `length`) a stream ends in the middle of the last call."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the turn ends at a limit of tokens."""
+        return self.stop in ("max_tokens", "length", "model_context_window_exceeded")
 
 
 _Request = TypeVar("_Request")

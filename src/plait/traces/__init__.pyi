@@ -1,10 +1,14 @@
+from plait.traces.events import Delta as Delta
 from plait.traces.events import Elicited as Elicited
 from plait.traces.events import Healed as Healed
+from plait.traces.events import ModelRetried as ModelRetried
 from plait.traces.events import Retried as Retried
 from plait.traces.events import RunEnded as RunEnded
 from plait.traces.events import RunFailed as RunFailed
 from plait.traces.events import RunStarted as RunStarted
+from plait.traces.events import Summarized as Summarized
 from plait.traces.events import ToolCalled as ToolCalled
+from plait.traces.events import ToolDefined as ToolDefined
 from plait.traces.events import ToolReturned as ToolReturned
 from plait.traces.events import TraceEvent as TraceEvent
 from plait.traces.events import Turn as Turn
@@ -14,6 +18,7 @@ from plait.traces.file import read_traces as read_traces
 from plait.traces.markdown import trace_to_markdown as trace_to_markdown
 from plait.traces.messages.content import Content as Content
 from plait.traces.messages.content import ContentType as ContentType
+from plait.traces.messages.content import ImageContent as ImageContent
 from plait.traces.messages.content import TextContent as TextContent
 from plait.traces.messages.content import ThinkingContent as ThinkingContent
 from plait.traces.messages.content import ToolResultContent as ToolResultContent
@@ -22,6 +27,7 @@ from plait.traces.messages.from_mcp import text_from_mcp as text_from_mcp
 from plait.traces.messages.message import Message as Message
 from plait.traces.messages.message import Role as Role
 from plait.traces.messages.message import UsageMetadata as UsageMetadata
+from plait.traces.messages.message import answered as answered
 from plait.traces.messages.message import extract_system_prompt as extract_system_prompt
 from plait.traces.messages.message import messages_from_json as messages_from_json
 from plait.traces.messages.message import messages_to_json as messages_to_json

@@ -11,8 +11,8 @@ from plait.traces.messages.message import Message, UsageMetadata
 VERSION = 1
 """The version of the format; readers support it and all earlier ones."""
 
-Status = Literal["completed", "limit", "timeout", "failed", "cancelled"]
-"""How a run ended."""
+Status = Literal["completed", "truncated", "refused", "limit", "timeout", "failed", "cancelled"]
+"""How a run ended; `truncated` and `refused` are last answers that were cut, or refused."""
 
 Action = Literal["accept", "decline", "cancel"]
 """The answer to an elicitation."""
@@ -56,6 +56,51 @@ class RunStarted(TraceEvent):
     """The run that started this one."""
     plait: str | None = None
     """The version of plait that wrote it."""
+    unreached: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why servers of the run could not be used, by their names."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The endpoint, temperature and other settings of the model, and the policy of the run."""
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The digests of the definitions of the tools, by `server/tool`: see `ToolDefined`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefined(TraceEvent):
+    """The definition of a tool as the model knows it; a file stores each digest once."""
+
+    kind: ClassVar[str] = "tool"
+    digest: str
+    name: str
+    """The name for the model."""
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarized(TraceEvent):
+    """A long conversation was replaced by a summary."""
+
+    kind: ClassVar[str] = "summary"
+    text: str
+    model: str | None = None
+    usage: UsageMetadata | None = None
+
+
+DeltaKind = Literal["text", "thinking", "call"]
+"""What a part of an answer belongs to: its text, its thinking, or the arguments of a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta(TraceEvent):
+    """A part of an answer that is being streamed; its `Turn` has the complete answer."""
+
+    kind: ClassVar[str] = "delta"
+    part: DeltaKind
+    text: str = ""
+    call_id: str | None = None
+    """The call whose arguments these are."""
+    name: str | None = None
+    """The tool of that call, for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +114,10 @@ class Turn(TraceEvent):
     model: str | None = None
     usage: UsageMetadata | None = None
     seconds: float | None = None
+    stop_reason: str | None = None
+    """Why the model stopped, as the provider names it."""
+    node: str | None = None
+    """The node of a graph in which it answered: `sub-graph/node`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +132,8 @@ class ToolCalled(TraceEvent):
     tool: str | None = None
     """The name on the server."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    node: str | None = None
+    """The node of a graph that called it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +163,17 @@ class Retried(TraceEvent):
     attempt: int
     """The number of the attempt: 2 is the first retry."""
     call_id: str | None = None
+    reason: str | None = None
+    delay_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetried(TraceEvent):
+    """A request to the model is repeated."""
+
+    kind: ClassVar[str] = "model_retry"
+    attempt: int
+    """The number of the attempt: 2 is the first retry."""
     reason: str | None = None
     delay_seconds: float | None = None
 
@@ -163,9 +225,26 @@ class RunEnded(TraceEvent):
     session_id: str | None = None
     actual_model: str | None = None
     seconds: float | None = None
+    stop_reason: str | None = None
+    """Why the model stopped in its last answer."""
 
 
-_ALL = (RunStarted, Turn, ToolCalled, ToolReturned, Retried, Healed, Elicited, RunFailed, RunEnded)
+_ALL = (
+    *(
+        ToolDefined,
+        RunStarted,
+        Summarized,
+        Delta,
+        Turn,
+        ToolCalled,
+        ToolReturned,
+        Retried,
+        ModelRetried,
+        Healed,
+        Elicited,
+    ),
+    *(RunFailed, RunEnded),
+)
 
 KINDS: Mapping[str, type[TraceEvent]] = {event.kind: event for event in _ALL}
 """The classes of events, by their names in the format."""

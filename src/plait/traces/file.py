@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
+import re
 from pathlib import Path
 from threading import Lock
 
+from plait._support.files import make_private
 from plait.errors import TraceFormatError
 from plait.traces.codec import LaterVersionError, event_from_line
-from plait.traces.events import TraceEvent
+from plait.traces.events import ToolDefined, TraceEvent
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")
@@ -28,8 +31,14 @@ class TraceFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         self._file: int | None = os.open(self.path, flags, 0o600)
+        try:
+            make_private(self._file)
+        except OSError as error:
+            logger.warning("others may read the trace %s: %s", self.path, error.strerror)
         self._lock = Lock()
         self._incomplete = _is_incomplete(self._file)
+        self.definitions: set[str] = _definitions_in(self._file)
+        """The digests of the definitions of tools that the file has."""
         self._has_warned = False
 
     def write(self, line: bytes) -> None:
@@ -87,7 +96,12 @@ def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
             runs.setdefault(event.run, []).append(event)
     if not runs:
         raise TraceFormatError(f"{name}: no line is an event of a trace")
-    return [Trace(run=run, events=tuple(events), damaged=damaged) for run, events in runs.items()]
+    every = (event for events in runs.values() for event in events)
+    defined = {event.digest: event for event in every if isinstance(event, ToolDefined)}
+    return [
+        Trace(run=run, events=tuple(events), damaged=damaged, shared_definitions=defined)
+        for run, events in runs.items()
+    ]
 
 
 def read_trace(path: str | Path, run: str | None = None) -> Trace:
@@ -106,6 +120,20 @@ def read_trace(path: str | Path, run: str | None = None) -> Trace:
         count = "no run" if not matches else f"{len(matches)} runs"
         raise TraceFormatError(f"{path}: {count} with an id like {run!r}; there are: {known}")
     return matches[0]
+
+
+_DEFINITION = re.compile(rb'"event":"tool","run":"[^"]*".{0,200}?"digest":"([0-9a-f]{16})"')
+
+_MOST_BYTES = 100_000_000
+"""Definitions are not looked for in larger files, but stored again."""
+
+
+def _definitions_in(file: int) -> set[str]:
+    size = os.fstat(file).st_size
+    if not 0 < size <= _MOST_BYTES:
+        return set()
+    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
+        return {match[1].decode() for match in _DEFINITION.finditer(data)}
 
 
 def _is_incomplete(file: int) -> bool:

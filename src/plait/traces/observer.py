@@ -16,13 +16,30 @@ class CallTool:
     tool: str
     attempt: int
 
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return "tools/call"
 
-Operation = CallTool
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """One attempt of a request that changes nothing: a list, a resource, a prompt."""
+
+    server: str
+    method: str
+    attempt: int
+
+
+Operation = CallTool | ReadRequest
 """Anything that can be observed."""
 
 
 class Observer(Protocol):
-    """Observes the start and end of operations; exceptions pass through."""
+    """Observes the start and end of operations; exceptions pass through.
+
+    A call that the tool itself reports as failed ends with a `ToolFailedError`, for observers only.
+    """
 
     def around(self, operation: Operation) -> AbstractContextManager[None]:
         """Return a context manager for the operation."""

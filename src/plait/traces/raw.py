@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, Role
@@ -37,6 +39,31 @@ class TraceFormatConfig:
 DEFAULT_FORMAT: Final = TraceFormatConfig()
 
 
+_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line, for some reader."""
+
+_CALLS = re.compile(rf"(?m)^{CALLS_HEADER}(?=\n  .* \(call_.*\)\n   Call ID: )")
+"""The header of the calls, with the first of them."""
+
+
+@functools.lru_cache(maxsize=32)
+def _marks(config: TraceFormatConfig) -> re.Pattern[str]:
+    """Match, at the start of a line, what only the format itself may write there."""
+    before, _, after = config.tool_header_template.partition("{call_id}")
+    headers = (config.assistant_header, config.user_header, config.system_header)
+    fixed = (*headers, config.thinking_header, LIMIT_NOTE, TIMEOUT_NOTE)
+    lines = "|".join(map(re.escape, fixed))
+    tool = f"{re.escape(before)}[^{_BREAKS}]*{re.escape(after)}"
+    return re.compile(rf"(?:(?<=[{_BREAKS}])|\A)(?=(?:{lines}|{tool})\s*(?:[{_BREAKS}]|\Z))")
+
+
+def _escaped(text: str, config: TraceFormatConfig) -> str:
+    """Indent the lines of a text that look like those of the format, so that none is forged."""
+    if "--- " not in text and "[Note: " not in text and CALLS_HEADER not in text:
+        return text
+    return _CALLS.sub(f" {CALLS_HEADER}", _marks(config).sub(" ", text))
+
+
 def messages_to_raw_trace(
     messages: Iterable[Message], config: TraceFormatConfig = DEFAULT_FORMAT
 ) -> str:
@@ -56,21 +83,22 @@ def _blocks(message: Message, config: TraceFormatConfig) -> Iterator[str]:
     match message.role:
         case Role.SYSTEM:
             if config.include_system_messages:
-                yield _block(config.system_header, message.text)
+                yield _block(config.system_header, _escaped(message.text, config))
         case Role.USER:
             if config.include_user_messages:
-                yield _block(config.user_header, message.text)
+                yield _block(config.user_header, _escaped(message.text, config))
         case Role.TOOL:
             for result in message.tool_results:
-                header = config.tool_header_template.replace("{call_id}", result.tool_use_id)
+                call_id = _one_line(result.tool_use_id)
+                header = config.tool_header_template.replace("{call_id}", call_id)
                 failed = "[ERROR] " if result.is_error else ""
-                yield _block(header, failed + result.content)
+                yield _block(header, _escaped(failed + result.content, config))
         case Role.ASSISTANT:
             if message.thinking:
-                yield _block(config.thinking_header, message.thinking)
+                yield _block(config.thinking_header, _escaped(message.thinking, config))
             calls = message.tool_calls if config.include_tool_calls else []
             if message.text or calls or not message.thinking:
-                text = [message.text] if message.text else []
+                text = [_escaped(message.text, config)] if message.text else []
                 yield _block(config.assistant_header, "\n".join([*text, *_calls(calls, config)]))
 
 
@@ -78,24 +106,45 @@ def _calls(calls: list[ToolUseContent], config: TraceFormatConfig) -> Iterator[s
     if calls:
         yield f"\n{CALLS_HEADER}"
     for call in calls:
-        yield f"  {call.name} (call_{call.id})"
-        yield f"   Call ID: {call.id}"
+        name, call_id = _one_line(call.name), _one_line(call.id)
+        yield f"  {name} (call_{call_id})"
+        yield f"   Call ID: {call_id}"
         if call.input:
             as_json = config.tool_call_format == "json"
             arguments = json.dumps(call.input, indent=2) if as_json else repr(call.input)
             yield f"   Args: {arguments}"
 
 
+def _one_line(name: str) -> str:
+    return re.sub(f"[{_BREAKS}]", " ", name)
+
+
 def _block(header: str, text: str) -> str:
     return f"{header}\n{text}" if text else header
 
 
-def extract_final_ai_message(trace: str | Sequence[Message]) -> tuple[str | None, str | None]:
+class HasMessages(Protocol):
+    """A trace or a result of a run, which has the messages themselves."""
+
+    @property
+    def trace_messages(self) -> Sequence[Message]:
+        """The messages of model and tools."""
+        ...
+
+
+def extract_final_ai_message(
+    trace: str | Sequence[Message] | HasMessages,
+) -> tuple[str | None, str | None]:
     """Return the text of the last model message, or `None` and the reason.
 
-    A text without headers is the answer itself.
+    Messages, a `Trace` and an `AgentResult` are read as they are; a raw trace by its headers. A
+    text without headers is the answer itself.
     """
-    return _in_text(trace) if isinstance(trace, str) else _in_messages(trace)
+    if isinstance(trace, str):
+        return _in_text(trace)
+    if isinstance(trace, Sequence):
+        return _in_messages(trace)
+    return _in_messages(trace.trace_messages)
 
 
 def prepare_evaluation_input(
@@ -133,10 +182,19 @@ def _in_text(trace: str) -> tuple[str | None, str | None]:
     text = "\n" + "\n".join(lines[last + 1 :])
     for note in (LIMIT_NOTE, TIMEOUT_NOTE):
         text = text.removesuffix(note)
-    text = text.partition(f"\n{CALLS_HEADER}")[0].strip()
+    calls = _CALLS.search(text)
+    text = (text if calls is None else text[: calls.start()]).strip()
     return (text, None) if text else (None, _NO_TEXT)
 
 
+_TOOL_HEADER = re.compile(r"--- Tool Message \(call_id: .*\) ---")
+_HEADERS = frozenset(
+    {DEFAULT_FORMAT.assistant_header, DEFAULT_FORMAT.user_header}
+    | {DEFAULT_FORMAT.system_header, DEFAULT_FORMAT.thinking_header}
+)
+
+
 def _is_header(line: str) -> bool:
+    """Check for a header of the format; other lines in dashes are part of a text."""
     line = line.rstrip()
-    return line.startswith("--- ") and line.endswith(" ---")
+    return line in _HEADERS or _TOOL_HEADER.fullmatch(line) is not None

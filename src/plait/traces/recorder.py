@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 from typing import Any, Protocol, TypeVar
 from uuid import uuid4
@@ -14,14 +16,20 @@ from plait._version import __version__
 from plait.errors import PlaitError
 from plait.traces import events
 from plait.traces.codec import Cleaner, Redact, line_from_event
-from plait.traces.events import Action, Status, TraceEvent
+from plait.traces.events import Action, DeltaKind, Status, TraceEvent
 from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")
 
+ToolDefinition = tuple[str, str, Mapping[str, Any]]
+"""The name of a tool for the model, its description and its input schema."""
+
 Listener = Callable[[TraceEvent], None]
 """Called with each event as it happens, without redaction."""
+
+_PARTS_SECONDS = 0.05
+"""Parts of an answer that come faster are written together."""
 
 Kind = TypeVar("Kind", bound=TraceEvent)
 
@@ -56,6 +64,8 @@ class Recorder:
         run: str | None = None,
     ) -> None:
         self.run = run or uuid4().hex
+        self.cost_of: Callable[[str, UsageMetadata], float | None] | None = None
+        """Computes the cost of a turn from its model and usage."""
         self._sink = sink
         self._cleaner = None if redact is None else Cleaner(redact)
         self._listeners = tuple(listeners)
@@ -68,6 +78,14 @@ class Recorder:
         self._turn: int | None = None
         """The id of the last turn."""
         self._turns = 0
+        self._turn_of: dict[str, int] = {}
+        """The ids of the turns that requested calls, by call."""
+        self._defined: set[str] = set()
+        self._parts: list[str] = []
+        """The parts of an answer that are not written yet."""
+        self._part_of: tuple[DeltaKind, str | None, str | None] = ("text", None, None)
+        self._parts_at = -_PARTS_SECONDS
+        """When parts were written last."""
         self._lock = RLock()
 
     @property
@@ -89,11 +107,15 @@ class Recorder:
         max_turns: int | None = None,
         timeout_seconds: float | None = None,
         parent_run: str | None = None,
+        unreached: Mapping[str, str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        definitions: Mapping[str, ToolDefinition] | None = None,
     ) -> events.RunStarted:
-        """Record the start of a run; `tools` are `server/tool`.
+        """Record the start of a run; `tools` are `server/tool`, and so are the `definitions`.
 
         Without a `question_hash`, the user messages are hashed.
         """
+        digests = {name: self._define(tool) for name, tool in (definitions or {}).items()}
         started = self._add(
             events.RunStarted,
             interface=interface,
@@ -107,10 +129,72 @@ class Recorder:
             timeout_seconds=timeout_seconds,
             parent_run=parent_run,
             plait=__version__,
+            unreached=dict(unreached or {}),
+            settings=dict(settings or {}),
+            definitions=digests,
         )
         if self._started is None:
             self._started = started.id
         return started
+
+    def _define(self, tool: ToolDefinition) -> str:
+        """Record the definition of a tool, unless the file has it, and return its digest."""
+        name, description, schema = tool
+        data = json.dumps([name, description, schema], sort_keys=True, default=str)
+        digest = hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        stored: set[str] = getattr(self._sink, "definitions", self._defined)
+        if digest not in stored:
+            stored.add(digest)
+            self._add(
+                events.ToolDefined,
+                digest=digest,
+                name=name,
+                description=description,
+                input_schema=dict(schema),
+            )
+        return digest
+
+    def summary(
+        self, text: str, *, model: str | None = None, usage: UsageMetadata | None = None
+    ) -> events.Summarized:
+        """Record a summary that replaces the conversation so far."""
+        parent = self._started if self._turn is None else self._turn
+        usage = self._with_cost(usage, model)
+        return self._add(events.Summarized, parent=parent, text=text, model=model, usage=usage)
+
+    def _with_cost(self, usage: UsageMetadata | None, model: str | None) -> UsageMetadata | None:
+        if self.cost_of is None or usage is None or usage.cost_usd is not None or model is None:
+            return usage
+        cost = self.cost_of(model, usage)
+        return usage if cost is None else replace(usage, cost_usd=round(cost, 10))
+
+    def delta(
+        self, part: DeltaKind, text: str, *, call_id: str | None = None, name: str | None = None
+    ) -> None:
+        """Record a part of an answer as it arrives; parts that follow quickly are joined.
+
+        It is written before listeners get it, so the trace has everything that was shown.
+        """
+        with self._lock:
+            key = (part, call_id, name)
+            if key != self._part_of:
+                self._flush_parts()
+                self._part_of = key
+            if text:
+                self._parts.append(text)
+            if self._elapsed() - self._parts_at >= _PARTS_SECONDS:
+                self._flush_parts()
+
+    def _flush_parts(self) -> None:
+        with self._lock:
+            if not self._parts:
+                return
+            text, self._parts = "".join(self._parts), []
+            self._parts_at = self._elapsed()
+            part, call_id, name = self._part_of
+            parent = self._started
+            facts = {"part": part, "text": text, "call_id": call_id, "name": name}
+            self._add(events.Delta, parent=parent, **facts)
 
     def turn(
         self,
@@ -119,8 +203,12 @@ class Recorder:
         model: str | None = None,
         usage: UsageMetadata | None = None,
         seconds: float | None = None,
+        stop_reason: str | None = None,
+        node: str | None = None,
     ) -> events.Turn:
-        """Record an answer of the model."""
+        """Record an answer of the model; `stop_reason` is why it ended."""
+        self._flush_parts()  # first, as the cost may take time
+        usage = self._with_cost(usage, model)
         with self._lock:
             self._turns += 1
             turn = self._add(
@@ -131,8 +219,11 @@ class Recorder:
                 model=model,
                 usage=usage,
                 seconds=seconds,
+                stop_reason=stop_reason,
+                node=node,
             )
             self._turn = turn.id
+            self._turn_of.update((call.id, turn.id) for call in message.tool_calls)
             return turn
 
     def tool_called(
@@ -143,17 +234,19 @@ class Recorder:
         *,
         server: str | None = None,
         tool: str | None = None,
+        node: str | None = None,
     ) -> events.ToolCalled:
         """Record a tool call before it is made; `name` is the model's, `tool` the server's."""
         with self._lock:
             call = self._add(
                 events.ToolCalled,
-                parent=self._turn,
+                parent=self._turn_of.get(call_id, self._turn),
                 call_id=call_id,
                 name=name,
                 server=server,
                 tool=tool,
                 arguments=dict(arguments),
+                node=node,
             )
             self._open[call_id] = call
             return call
@@ -211,6 +304,18 @@ class Recorder:
                 reason=reason,
                 delay_seconds=delay_seconds,
             )
+
+    def model_retry(
+        self, attempt: int, *, reason: str | None = None, delay_seconds: float | None = None
+    ) -> events.ModelRetried:
+        """Record that a request to the model is repeated, as attempt number `attempt`."""
+        return self._add(
+            events.ModelRetried,
+            parent=self._turn if self._turn is not None else self._started,
+            attempt=attempt,
+            reason=reason,
+            delay_seconds=delay_seconds,
+        )
 
     def heal(
         self, server: str, *, reason: str | None = None, seconds: float | None = None
@@ -281,11 +386,14 @@ class Recorder:
                 session_id=session_id,
                 actual_model=actual_model or trace.actual_model,
                 seconds=round(self._elapsed(), 6),
+                stop_reason=trace.stop_reason,
             )
             return self.trace
 
     def _add(self, kind: type[Kind], *, parent: int | None = None, **facts: Any) -> Kind:
         with self._lock:
+            if self._parts:
+                self._flush_parts()
             clock = self._clock
             event = kind(
                 run=self.run,

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from functools import reduce
 from operator import add
 from typing import Literal
 
 from plait.traces.events import (
+    Delta,
+    ModelRetried,
     RunEnded,
     RunFailed,
     RunStarted,
     Status,
+    Summarized,
     ToolCalled,
+    ToolDefined,
     ToolReturned,
     TraceEvent,
     Turn,
 )
 from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
-from plait.traces.messages.message import Message, Role, UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata, answered
 from plait.traces.raw import messages_to_raw_trace, with_note
 
 NO_RESPONSE = "[No final response extracted]"
@@ -35,6 +39,10 @@ class Trace:
     events: tuple[TraceEvent, ...]
     damaged: int = 0
     """Invalid lines of the file; a killed run may leave one."""
+    shared_definitions: Mapping[str, ToolDefined] = field(
+        default_factory=dict[str, ToolDefined], repr=False, compare=False
+    )
+    """Definitions of tools in the same file, by digest: each is stored once."""
 
     @property
     def started(self) -> RunStarted | None:
@@ -76,6 +84,13 @@ class Trace:
         return sum(isinstance(event, Turn) for event in self.events)
 
     @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped in its last answer, as the provider names it."""
+        turns = (event for event in reversed(self.events) if isinstance(event, Turn))
+        last = next(turns, None)
+        return last.stop_reason if last else (self.ended.stop_reason if self.ended else None)
+
+    @property
     def calls(self) -> list[tuple[ToolCalled, ToolReturned | None]]:
         """Each call with its result; `None` if there is none."""
         results = {event.parent: event for event in self.events if isinstance(event, ToolReturned)}
@@ -93,30 +108,74 @@ class Trace:
                 case Turn():
                     messages += _ordered(results, call_ids)
                     results = []
-                    messages.append(event.message)
+                    messages.append(_with_usage(event))
                     call_ids = [call.id for call in event.message.tool_calls]
                 case ToolReturned():
+                    # A later one is what the model read in its place.
+                    results = [one for one in results if one.call_id != event.call_id]
                     results.append(event)
                 case _:
                     pass
         return messages + _ordered(results, call_ids)
 
     @property
+    def trace_messages(self) -> list[Message]:
+        """The same as `messages`, under the name that results have."""
+        return self.messages
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The input of the run and its messages, to continue from."""
+        before = self.started.messages if self.started else ()
+        return answered([*before, *self.messages])
+
+    @property
+    def definitions(self) -> dict[str, ToolDefined]:
+        """The tools of the run as the model knew them, by `server/tool`, as far as recorded."""
+        digests: Mapping[str, str] = self.started.definitions if self.started else {}
+        known = {event.digest: event for event in self.events if isinstance(event, ToolDefined)}
+        known = {**self.shared_definitions, **known}
+        return {name: known[digest] for name, digest in digests.items() if digest in known}
+
+    @property
+    def partial_text(self) -> str:
+        """The text of an answer that was streamed and did not come to its end."""
+        parts: list[str] = []
+        for event in reversed(self.events):
+            match event:
+                case Turn() | ModelRetried():
+                    break
+                case Delta(part="text", text=text):
+                    parts.append(text)
+                case _:
+                    pass
+        return "".join(reversed(parts))
+
+    @property
     def usage(self) -> UsageMetadata:
         """The usage as reported at the end, else the sum of the turns."""
-        if self.ended:
-            return self.ended.usage
-        usages = [event.usage for event in self.events if isinstance(event, Turn) and event.usage]
-        return reduce(add, usages, UsageMetadata())
+        return self.ended.usage if self.ended else self.usage_so_far
+
+    @property
+    def usage_so_far(self) -> UsageMetadata:
+        """The sum over turns and summaries; without a cost, if that of one is not known."""
+        spent = [event for event in self.events if isinstance(event, Turn | Summarized)]
+        usages = [event.usage for event in spent if event.usage]
+        total = reduce(add, usages, UsageMetadata())
+        is_known = len(usages) == len(spent) and all(one.cost_usd is not None for one in usages)
+        return total if is_known else replace(total, cost_usd=None)
 
     @property
     def actual_model(self) -> str | None:
         """The model that answered last, as the provider names it."""
         if self.ended and self.ended.actual_model:
             return self.ended.actual_model
-        models = [event.model for event in self.events if isinstance(event, Turn) and event.model]
+        turns = [event for event in self.events if isinstance(event, Turn)]
+        models = [event.model for event in turns if event.model]
         started = self.started
-        return models[-1] if models else (started.model if started else None)
+        if models or not turns:
+            return models[-1] if models else None
+        return started.model if started else None
 
     @property
     def seconds(self) -> float:
@@ -132,6 +191,8 @@ class Trace:
 
     def response_for(self, status: Status) -> str:
         """Return the answer of a run with this status."""
+        if partial := self.partial_text:
+            return partial
         for event in reversed(self.events):
             match event:
                 case Turn(message=message) if message.role is Role.ASSISTANT and message.text:
@@ -154,6 +215,13 @@ class Trace:
             limit_reached=self.limit_reached,
             timeout_reached=self.timeout_reached,
         )
+
+
+def _with_usage(turn: Turn) -> Message:
+    """Return the message of a turn, with the usage of the turn."""
+    if turn.usage is None or turn.message.usage_metadata is not None:
+        return turn.message
+    return replace(turn.message, usage_metadata=turn.usage.to_dict())
 
 
 def _ordered(results: list[ToolReturned], call_ids: list[str]) -> list[Message]:

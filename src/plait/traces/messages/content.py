@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar
+
+from plait._support.unicode import well_formed_data
 
 
 class ContentType(StrEnum):
@@ -20,6 +22,7 @@ class ContentType(StrEnum):
     TOOL_USE = "tool_use"
     TOOL_RESULT = "tool_result"
     THINKING = "thinking"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,17 @@ class ThinkingContent:
     type: ClassVar[ContentType] = ContentType.THINKING
 
 
-Content = TextContent | ToolUseContent | ToolResultContent | ThinkingContent
+@dataclass(frozen=True, slots=True)
+class ImageContent:
+    """An image in a message of the user."""
+
+    data: str = field(repr=False)
+    """The bytes, in base64."""
+    mime_type: str
+    type: ClassVar[ContentType] = ContentType.IMAGE
+
+
+Content = TextContent | ToolUseContent | ToolResultContent | ThinkingContent | ImageContent
 """Any block."""
 
 
@@ -123,13 +136,21 @@ def _from_flat(data: Mapping[str, Any]) -> list[Content]:
     return blocks
 
 
+def well_formed_block(block: Content) -> Content:
+    """Return a block with texts that can be encoded; lone surrogates are replaced."""
+    values = {field.name: getattr(block, field.name) for field in fields(block)}
+    changed = well_formed_data(values)
+    return block if changed == values else replace(block, **changed)
+
+
 def _block_from_dict(data: Mapping[str, Any]) -> Content:
     kind = _BLOCKS[ContentType(data.get("type"))]
     return kind(**{field.name: data[field.name] for field in fields(kind) if field.name in data})
 
 
 _BLOCKS: Mapping[ContentType, type[Content]] = {
-    kind.type: kind for kind in (TextContent, ToolUseContent, ToolResultContent, ThinkingContent)
+    kind.type: kind
+    for kind in (TextContent, ToolUseContent, ToolResultContent, ThinkingContent, ImageContent)
 }
 
 

@@ -36,7 +36,10 @@ def message_from_any(value: object) -> Message:
         fields = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else data
         return _from_fields(str(data.get("type")), fields)
     kind = getattr(value, "type", None)
-    names = ("content", "tool_calls", "tool_call_id", "status", "usage_metadata")
+    names = (
+        *("content", "tool_calls", "tool_call_id", "status", "usage_metadata"),
+        "additional_kwargs",
+    )
     fields = {name: getattr(value, name, None) for name in names}
     return _from_fields(str(kind), fields)
 
@@ -52,6 +55,9 @@ def _from_fields(kind: str, fields: Mapping[str, Any]) -> Message:
     blocks = [
         block for part in _parts(fields.get("content")) if (block := _block(part)) is not None
     ]
+    extra = cast("Mapping[str, Any]", fields.get("additional_kwargs") or {})
+    if role is Role.ASSISTANT and (reasoning := extra.get("reasoning_content")):
+        blocks.insert(0, ThinkingContent(str(reasoning)))
     calls = cast("Sequence[Mapping[str, Any]]", fields.get("tool_calls") or ())
     blocks += [
         ToolUseContent(
@@ -81,7 +87,7 @@ def _block(part: Mapping[str, Any]) -> Content | None:
             return ThinkingContent(str(part.get("thinking", "")), part.get("signature"))
         case "reasoning":
             return ThinkingContent(str(part.get("reasoning", "")))
-        case "tool_use" | "tool_call":  # also in the calls of the message
+        case "tool_use" | "tool_call" | "input_json_delta":  # also in the calls of the message
             return None
         case "redacted_thinking":  # only encrypted data
             return None

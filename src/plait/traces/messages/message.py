@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self, cast
 
 from plait.traces.messages.content import (
     Content,
+    ImageContent,
     TextContent,
     ThinkingContent,
     ToolResultContent,
     ToolUseContent,
     content_from_dict,
     content_to_dict,
+    well_formed_block,
 )
 
 
@@ -72,7 +74,7 @@ class Message:
 
     role: Role
     content: list[Content]
-    usage_metadata: Mapping[str, Any] | None = None
+    usage_metadata: Mapping[str, Any] | None = field(default=None, compare=False)
     """The usage of the model for this message, if the provider reported it."""
 
     @classmethod
@@ -81,9 +83,9 @@ class Message:
         return cls(Role.SYSTEM, [TextContent(text)])
 
     @classmethod
-    def user(cls, text: str) -> Self:
-        """Create a user message."""
-        return cls(Role.USER, [TextContent(text)])
+    def user(cls, text: str, images: Sequence[ImageContent] = ()) -> Self:
+        """Create a user message, with images after the text."""
+        return cls(Role.USER, [TextContent(text), *images])
 
     @classmethod
     def assistant(cls, text: str = "", tool_calls: Sequence[ToolUseContent] | None = None) -> Self:
@@ -112,11 +114,21 @@ class Message:
         return [block for block in self.content if isinstance(block, ToolResultContent)]
 
     @property
+    def images(self) -> list[ImageContent]:
+        """The images in the message."""
+        return [block for block in self.content if isinstance(block, ImageContent)]
+
+    @property
     def thinking(self) -> str:
         """The thinking blocks, joined by line breaks."""
         return "\n".join(
             block.thinking for block in self.content if isinstance(block, ThinkingContent)
         )
+
+    def well_formed(self) -> Message:
+        """Return the message with texts that can be encoded; lone surrogates are replaced."""
+        blocks = [well_formed_block(block) for block in self.content]
+        return self if blocks == self.content else replace(self, content=blocks)
 
     def to_dict(self, block_index: int = 0) -> dict[str, Any]:
         """Convert the message to JSON; `block_index` is its index in a list of messages."""
@@ -171,6 +183,28 @@ def to_prompt_string(messages: Sequence[Message]) -> str:
 def extract_system_prompt(messages: Sequence[Message]) -> str | None:
     """Join the system messages with empty lines; `None` without any."""
     return "\n\n".join(_texts(messages, Role.SYSTEM)) or None
+
+
+def answered(messages: Iterable[Message]) -> list[Message]:
+    """Return a conversation to continue: without calls that have no result.
+
+    Providers reject such calls, which a run that was stopped may leave.
+    """
+    kept = list(messages)
+    results = {result.tool_use_id for message in kept for result in message.tool_results}
+    continued: list[Message] = []
+    for message in kept:
+        if all(call.id in results for call in message.tool_calls):
+            continued.append(message)
+            continue
+        blocks = [
+            block
+            for block in message.content
+            if not isinstance(block, ToolUseContent) or block.id in results
+        ]
+        if any(isinstance(block, TextContent | ToolUseContent) for block in blocks):
+            continued.append(replace(message, content=blocks))
+    return continued
 
 
 def without_prompts(messages: Iterable[Message]) -> list[Message]:

@@ -11,6 +11,7 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPe
 
 from plait._support.gather import resolve
 from plait.agents.agent_run import AgentRun, ToolAnswer
+from plait.agents.call_arguments import fault_of
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.client.calls.approval import ApprovalRequest, OnApproval
@@ -21,7 +22,10 @@ from plait.errors import PermissionDeniedError
 _CALL_ID: Final = "claudecode/toolUseId"
 """The metadata key with the id of the model's call."""
 
-_INCOMPLETE: Final = "This call was not made: the answer that requested it is incomplete."
+_INCOMPLETE: Final = (
+    "This call was not made: the answer that requested it is incomplete, so its arguments may be "
+    "incomplete too. Call again with shorter arguments, or in smaller steps."
+)
 
 _ENDED: Final = "This call was not made: the run has ended."
 
@@ -100,8 +104,15 @@ class Bridge:
 
     async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         self._turns.claim(call_id)
+        # As the model wrote them: the command line changes arguments that are not an object.
+        arguments = self._turns.arguments_of(call_id, arguments)
+        if (fault := fault_of(arguments)) is not None:
+            return self._run.reject_call(call_id, tool.run_tool.name, fault)
         approval = self._approval_of(call_id)
-        return await self._run.call(call_id, tool.run_tool.name, arguments, on_approval=approval)
+        name = tool.run_tool.name
+        answer = await self._run.call(call_id, name, arguments, on_approval=approval)
+        self._turns.sent[call_id] = answer.text
+        return answer
 
     async def _edited(
         self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]

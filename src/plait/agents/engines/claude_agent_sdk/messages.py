@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, cast
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -15,7 +15,10 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
+from plait._support.mappings import entries_of
+from plait._support.unicode import well_formed
 from plait.agents.anthropic_api import blocks_of, line_from_block
+from plait.agents.call_arguments import arguments_from
 from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent
 from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
@@ -42,6 +45,25 @@ def prompt_from_messages(messages: Sequence[Message]) -> str:
     return f"This is what was said before:\n\n{transcript}\n\n--- Now ---\n{question}"
 
 
+def query_from_messages(messages: Sequence[Message]) -> str | AsyncIterator[dict[str, Any]]:
+    """Write a conversation as the SDK takes it: one text, or a message with images."""
+    prompt = prompt_from_messages(messages)
+    images = [image for message in messages for image in message.images]
+    if not images:
+        return prompt
+    sources = (
+        {"type": "base64", "media_type": image.mime_type, "data": image.data} for image in images
+    )
+    blocks = [{"type": "image", "source": source} for source in sources]
+    content = [{"type": "text", "text": prompt}, *blocks]
+    message = {"type": "user", "message": {"role": "user", "content": content}}
+
+    async def one() -> AsyncIterator[dict[str, Any]]:
+        yield {**message, "parent_tool_use_id": None, "session_id": "default"}
+
+    return one()
+
+
 def content_from_block(
     block: ContentBlock, names: Mapping[str, str] | None = None
 ) -> list[Content]:
@@ -51,14 +73,20 @@ def content_from_block(
     """
     match block:
         case TextBlock():
-            return [TextContent(block.text)] if block.text else []
+            return [TextContent(well_formed(block.text))] if block.text else []
         case ThinkingBlock():
             return [ThinkingContent(block.thinking, block.signature or None)]
         case ToolUseBlock():
             name = (names or {}).get(block.name, block.name)
-            return [ToolUseContent(block.id, name, dict(block.input or {}))]
+            return [ToolUseContent(block.id, name, arguments_from(_written(block.input)))]
         case _:
             return []
+
+
+def _written(arguments: object) -> object:
+    """Return the arguments as the model wrote them, if the command line could not parse them."""
+    unparsed = entries_of(entries_of(arguments).get("__unparsedToolInput"))
+    return unparsed.get("raw", arguments)
 
 
 def messages_from_sdk(messages: Iterable[object]) -> list[Message]:

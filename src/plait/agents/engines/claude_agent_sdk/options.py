@@ -69,7 +69,7 @@ def options_for(
         "verbatim_prompts": True,
         "max_buffer_size": _LONGEST_LINE,
         **extra,
-        "max_turns": run.settings.max_turns,
+        "max_turns": run.turns_left,
         "tools": [],
         "mcp_servers": sdk_servers(local_tools, bridge.call),
         "strict_mcp_config": True,

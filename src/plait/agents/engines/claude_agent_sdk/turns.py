@@ -21,13 +21,14 @@ from claude_agent_sdk import (
 )
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.anthropic_api import TRUNCATED, UNFINISHED, truncated_call, usage_from_anthropic
+from plait.agents.anthropic_api import UNFINISHED, usage_from_anthropic
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
     content_from_block,
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
+from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
@@ -56,14 +57,28 @@ class Turns:
         self._requested_at = time.monotonic()
         self._requested: dict[str, ToolUseContent] = {}
         self._dropped: set[str] = set()
+        self._streamed_calls: dict[int, tuple[str, str]] = {}
+        """The calls of the open answer: id and name, by the index of their block."""
+        self._rejected: dict[str, ToolUseContent] = {}
+        """The calls of answers that were cut."""
         self._claimed: set[str] = set()
         self._called: set[str] = set()
+        self.sent: dict[str, str] = {}
+        """The results that this process returned, as texts, by call."""
         self._early: dict[str, ToolResultBlock] = {}
         """Results of calls before their answer is complete: the command line does not wait."""
         self._changed = asyncio.Event()
         self._is_closed = False
         self.is_over = False
         """Whether the last answer ends the run, though the command line would continue."""
+        self.is_spent = False
+        """Whether the run has used the tokens or the money that it may use."""
+        self.is_first = run.recorder.trace.turns == 0
+        """Whether these are the first turns of the run."""
+        self.broke_off = False
+        """Whether an answer has begun, and is not complete."""
+        self.retry_after: float | None = None
+        """The last pause of the command line before it repeated a request."""
 
     def handle(self, message: object) -> None:
         """Handle the next message of the SDK."""
@@ -72,6 +87,8 @@ class Turns:
                 self._run.session_id = message.data.get("session_id")
             case SystemMessage(subtype="status"):
                 self._requested_at = time.monotonic()
+            case SystemMessage(subtype="api_retry"):
+                self._retry(message.data)
             case StreamEvent(parent_tool_use_id=None):
                 self._stream(message.event)
             case AssistantMessage(parent_tool_use_id=None) if message.model != SYNTHETIC:
@@ -81,6 +98,24 @@ class Turns:
             case _:
                 pass
 
+    def _retry(self, data: Mapping[str, Any]) -> None:
+        """Record that the command line repeats a request, if there is time for it."""
+        self.broke_off = False
+        pause = (data.get("retry_delay_ms") or 0) / 1000
+        self.retry_after = pause
+        reason = f"{data.get('error_status') or ''} {data.get('error') or ''}".strip()
+        left = self._run.seconds_left()
+        if left is not None and pause >= left:
+            raise AgentExecutionError(
+                f"the provider failed ({reason}), and there is no time to try again",
+                status=data.get("error_status"),
+                retry_after=pause,
+                retryable=True,
+                retry="always",
+            )
+        attempt = int(data.get("attempt") or 1) + 1
+        self._run.recorder.model_retry(attempt, reason=reason, delay_seconds=pause)
+
     def close(self) -> None:
         """Release the calls that still wait for their turn."""
         self._is_closed = True
@@ -88,9 +123,12 @@ class Turns:
 
     async def is_recorded(self, call_id: str) -> bool:
         """Wait for the turn that requests a call; false if its answer is incomplete."""
-        while not (call_id in self._requested or call_id in self._dropped or self._is_closed):
+        while not (call_id in self._requested or self._is_unmade(call_id) or self._is_closed):
             await self._changed.wait()
         return call_id in self._requested
+
+    def _is_unmade(self, call_id: str) -> bool:
+        return call_id in self._dropped or call_id in self._rejected
 
     async def call_id_for(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """Wait for the turn that requests such a call, and that is not made yet."""
@@ -103,6 +141,11 @@ class Turns:
                 return None
             await self._changed.wait()
 
+    def arguments_of(self, call_id: str, received: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a call as the model wrote them, else those received."""
+        call = self._requested.get(call_id)
+        return received if call is None else call.input
+
     def claim(self, call_id: str) -> None:
         """Mark a call that this process makes and records."""
         self._claimed.add(call_id)
@@ -113,8 +156,18 @@ class Turns:
             case "message_start":
                 self._reject_incomplete()
                 start = event["message"]
+                self.broke_off = True
                 self._open = _Answer(start.get("id"), start.get("model"))
                 self._open.usage.update(start.get("usage") or {})
+                self._streamed_calls.clear()
+            case "content_block_start" if self._run.settings.stream:
+                block: Mapping[str, Any] = event["content_block"]
+                if block["type"] == "tool_use":
+                    name = str(block["name"])
+                    known = self._names.get(name, name)
+                    self._streamed_calls[event["index"]] = (str(block["id"]), known)
+            case "content_block_delta" if self._run.settings.stream:
+                self._record_part(event["index"], event["delta"])
             case "message_delta" if self._open is not None:
                 usage: Mapping[str, Any] = event.get("usage") or {}
                 known = {name: count for name, count in usage.items() if count is not None}
@@ -125,6 +178,19 @@ class Turns:
                     self._reject_incomplete()
                 else:
                     self._finish()
+            case _:
+                pass
+
+    def _record_part(self, index: int, delta: Mapping[str, Any]) -> None:
+        record = self._run.recorder.delta
+        match delta.get("type"):
+            case "text_delta":
+                record("text", delta["text"])
+            case "thinking_delta":
+                record("thinking", delta["thinking"])
+            case "input_json_delta" if index in self._streamed_calls:
+                call_id, name = self._streamed_calls[index]
+                record("call", delta["partial_json"], call_id=call_id, name=name)
             case _:
                 pass
 
@@ -142,30 +208,37 @@ class Turns:
 
     def _finish(self) -> None:
         answer, self._open = self._open, None
+        self.broke_off = False
         if answer is None or self.is_over:
             return
         calls = [part for part in answer.content if isinstance(part, ToolUseContent)]
-        is_truncated = answer.stop_reason in TRUNCATED
-        content = [part for part in answer.content if not (is_truncated and part in calls)]
+        kind = stop_kind(answer.stop_reason)
+        if kind == "refused":
+            self._dropped |= {call.id for call in calls}
+            answer.content = [part for part in answer.content if part not in calls]
+            calls = []
         self._run.recorder.turn(
-            Message(Role.ASSISTANT, content),
+            Message(Role.ASSISTANT, answer.content),
             model=answer.model,
             usage=usage_from_anthropic(answer.usage),
             seconds=round(time.monotonic() - self._requested_at, 6),
+            stop_reason=answer.stop_reason,
         )
         self._run.actual_model = answer.model
-        if is_truncated and calls:
-            raise AgentExecutionError(
-                truncated_call(str(answer.stop_reason), self._run.model_config.max_tokens)
-            )
-        for call in calls:
+        self.is_over = not calls and _would_continue(answer)
+        if calls and self._run.is_spent():
+            self.is_over = self.is_spent = True
+            self._dropped |= {call.id for call in calls}
+            calls = []
+        if kind == "truncated":
+            self._rejected |= {call.id: call for call in calls}
+        for call in calls if kind == "complete" else ():
             self._requested[call.id] = call
             if call.name not in self._local_tools:
                 self._record_call(call)
         for call in calls:
             if (block := self._early.pop(call.id, None)) is not None:
                 self._result(call, block)
-        self.is_over = not calls and _would_continue(answer)
         self._notify()
 
     def _reject_incomplete(self) -> None:
@@ -177,7 +250,9 @@ class Turns:
         has_content = self._open is not None and bool(self._open.content)
         self._drop()
         if has_content and not self.is_over:
-            raise AgentExecutionError("the answer of the model is incomplete: run it again")
+            self.broke_off = True
+            text = "the answer of the model is incomplete: run it again"
+            raise AgentExecutionError(text, retryable=True, retry="always")
 
     def _drop(self) -> None:
         """Forget the open answer, and release its calls."""
@@ -195,17 +270,28 @@ class Turns:
         for block in message.content:
             if not isinstance(block, ToolResultBlock):
                 continue
-            if (call := self._requested.get(block.tool_use_id)) is not None:
+            call = self._requested.get(block.tool_use_id) or self._rejected.get(block.tool_use_id)
+            if call is not None:
                 self._result(call, block)
             elif self._open is not None:
                 self._early[block.tool_use_id] = block
 
     def _result(self, call: ToolUseContent, block: ToolResultBlock) -> None:
+        text = text_from_result(block.content)
         if call.id in self._claimed:
+            if len(text) < len(self.sent.get(call.id, "")):
+                # The command line cut it: this is what the model reads.
+                notes = ("shortened by the command line",)
+                failed = bool(block.is_error)
+                self._run.recorder.tool_returned(
+                    call.id, text, is_error=failed, name=call.name, notes=notes
+                )
             return
         self._claimed.add(call.id)
+        if call.id in self._rejected:
+            self._run.reject_call(call.id, call.name, text)
+            return
         self._record_call(call)
-        text = text_from_result(block.content)
         self._run.recorder.tool_returned(call.id, text, is_error=bool(block.is_error))
 
     def _record_call(self, call: ToolUseContent) -> None:

@@ -1,1 +1,1 @@
-"""The engine on the tool runner of Anthropic's SDK."""
+"""The engine on Anthropic's Messages API."""

@@ -1,50 +1,52 @@
-"""The engine `claude_tool`: the tool runner of Anthropic's SDK."""
+"""The engine `claude_tool`: Anthropic's Messages API, through its SDK."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias, cast
-from urllib.parse import urlsplit
+from functools import partial
+from typing import Any, ClassVar, Final, cast
 
 import anthropic
 import httpx2
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-from anthropic.lib.tools import BetaAsyncStreamingToolRunner, BetaAsyncToolRunner
+from anthropic import AsyncAnthropic
 from anthropic.resources.beta.messages import AsyncMessages
-from anthropic.types.beta import BetaCacheControlEphemeralParam, BetaMessage, BetaToolUseBlock
+from anthropic.types.beta import BetaCacheControlEphemeralParam
 from typing_extensions import override
 
+from plait._support.causes import without_secrets
 from plait._support.gather import gather_or_cancel
 from plait._support.http import seconds_from_retry_after
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
-from plait.agents.agent_run import AgentRun
+from plait._support.unicode import well_formed_data
+from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.anthropic_api import (
     NO_KEY,
-    TRUNCATED,
     UNFINISHED,
     advice_for,
     anthropic_url,
-    truncated_call,
     usage_from_anthropic,
 )
+from plait.agents.call_arguments import arguments_from, fault_of
 from plait.agents.config import AgentMiddlewareConfig, ModelConfig
 from plait.agents.engines.claude_tool.messages import message_from_anthropic, messages_to_anthropic
-from plait.agents.engines.claude_tool.tools import FetchingTool, Results, definition_of, tool_result
+from plait.agents.engines.claude_tool.stream import message_from_stream
+from plait.agents.engines.claude_tool.tools import definition_of, tool_result
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.model_retry import CutAnswerError, is_transient, with_retries
+from plait.agents.provider_http import WrongPageError, model_client
+from plait.agents.stop_reasons import not_made, stop_kind
 from plait.errors import AgentExecutionError, ConfigError
-from plait.models.endpoints import certificates, is_loopback, origin_of
-from plait.traces.messages.content import ToolUseContent
-
-_Runner: TypeAlias = "BetaAsyncToolRunner[None] | BetaAsyncStreamingToolRunner[None]"
+from plait.models.endpoints import is_loopback, origin_of
 
 
 class ClaudeToolAgent(LiveAgent):
-    """Runs agents on Anthropic's tool runner, with calls through the toolbox."""
+    """Runs agents on Anthropic's API, with calls through the toolbox."""
 
     engine: ClassVar[str] = "claude_tool"
 
@@ -52,117 +54,98 @@ class ClaudeToolAgent(LiveAgent):
     async def drive(self, run: AgentRun) -> Ending:
         config = self.model_config
         endpoint = AnthropicEndpoint.of(config)
-        results: Results = {}
-        request = request_for(run, results, threads=endpoint.is_official)
-        try:
-            async with endpoint.client(config) as client:
-                return await _Conversation(run, client, request, results).run()
-        except FAILURES as error:
-            redact = run.redact.also(endpoint.secrets)
-            raise execution_error(
-                error, base_url=endpoint.base_url, config=config, redact=redact
-            ) from error
+        request = request_for(run)
+        async with endpoint.client(config) as client:
+            return await _Conversation(run, client, request, endpoint).run()
 
 
 class _Conversation:
     """The turns of one run, and the messages so far."""
 
     def __init__(
-        self, run: AgentRun, client: AsyncAnthropic, request: dict[str, Any], results: Results
+        self,
+        run: AgentRun,
+        client: AsyncAnthropic,
+        request: dict[str, Any],
+        endpoint: AnthropicEndpoint,
     ) -> None:
-        self._run, self._client = run, client
-        self._request, self._results = request, results
-        self._keeps_thread = request.get("thread") is not False
+        self._run = run
+        self._create = cast("Callable[..., Awaitable[Any]]", client.beta.messages.create)
+        self._request = request
+        self._failure_of = partial(
+            execution_error,
+            base_url=endpoint.base_url,
+            config=run.model_config,
+            redact=run.redact.also(endpoint.secrets),
+        )
         self._messages: list[Any] = list(messages_to_anthropic(run.messages))
-        self._turns_left = run.settings.max_turns
 
     async def run(self) -> Ending:
         """Run turns until the model answers, or the turn limit."""
-        ending: Ending | None = None
-        while ending is None:
-            ending = await self._run_turns()
-        return ending
+        for _ in range(self._run.settings.max_turns):
+            began = time.monotonic()
+            message = await with_retries(self._run, self._answer, self._failure_of)
+            calls = self._record(message, time.monotonic() - began)
+            stop: str = message["stop_reason"]
+            if not calls and stop not in UNFINISHED:
+                return "completed"
+            if self._run.is_spent():
+                break
+            if calls:
+                await self._call(calls, stop)
+        return "limit"
 
-    async def _run_turns(self) -> Ending | None:
-        """Run turns with one runner; `None` if another one must continue.
+    async def _answer(self) -> dict[str, Any]:
+        """Request an answer; as plain data, because the SDK's objects reject broken arguments."""
+        answer = await self._create(messages=self._messages, **self._request)
+        if not self._request["stream"]:
+            message: dict[str, Any] = answer.to_dict(warnings=False)
+        else:
+            async with contextlib.aclosing(aiter(answer)) as events:
+                on_part = self._run.recorder.delta if self._run.settings.stream else None
+                message = await message_from_stream(events, on_part)
+        if message.get("stop_reason") is None:
+            raise CutAnswerError("it ended without a reason to stop")
+        return well_formed_data(message)
 
-        A runner warns of an unknown tool, and answers with its own text. So another one continues
-        with our answer in the messages. It does, too, if the API stores no thread: a runner keeps
-        answers as pydantic models, and serialises all of them in each turn.
-        """
-        runner = self._runner()
-        try:
-            # Not `async for`: at a `return` it would leave the generator to the event loop.
-            while True:
-                began = time.monotonic()
-                item = await anext(runner, None)
-                if item is None:
-                    return "completed"
-                message = item if isinstance(item, BetaMessage) else await item.get_final_message()
-                self._turns_left -= 1
-                calls = self._record(message, time.monotonic() - began)
-                if not calls and message.stop_reason not in UNFINISHED:
-                    return "completed"
-                if calls:
-                    await self._answer(calls)
-                if not self._turns_left:
-                    return "limit"
-                is_unknown = any(call.name not in self._run.tools for call in calls)
-                if is_unknown or not self._keeps_thread:
-                    return None
-        finally:
-            await runner.close()
-
-    def _runner(self) -> _Runner:
-        make = cast("Callable[..., _Runner]", self._client.beta.messages.tool_runner)
-        runner = make(messages=list(self._messages), **self._request)
-        if not self._request["tools"]:
-            # Some endpoints reject an empty list of tools.
-            runner.set_messages_params(_without_tools)
-        return runner
-
-    def _record(self, message: BetaMessage, seconds: float) -> Sequence[BetaToolUseBlock]:
-        """Record an answer, and return the calls to make."""
-        stop = message.stop_reason
-        if stop is None:
-            raise AgentExecutionError("the answer of the model is incomplete: run it again")
-        requested = [block for block in message.content if isinstance(block, BetaToolUseBlock)]
-        calls = requested if stop == "tool_use" else []
+    def _record(self, message: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+        """Record an answer, and return the calls to answer."""
+        stop: str = message["stop_reason"]
+        content: list[dict[str, Any]] = message["content"]
+        has_calls = stop == "tool_use" or stop_kind(stop) == "truncated"
+        calls = [block for block in content if has_calls and block["type"] == "tool_use"]
+        if not calls:
+            content = [block for block in content if block["type"] != "tool_use"]
         for call in calls:
-            if not isinstance(call.input, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-                call.input = {}  # some endpoints send null for no arguments
-        answer = message_from_anthropic(message)
-        if not calls:  # the arguments of calls that are not made may be incomplete
-            answer.content[:] = [
-                block for block in answer.content if not isinstance(block, ToolUseContent)
-            ]
-        self._run.actual_model = message.model
+            call["input"] = arguments_from(call.get("input"))
+        self._run.actual_model = message.get("model")
         self._run.recorder.turn(
-            answer,
-            model=message.model,
-            usage=usage_from_anthropic(message.usage),
+            message_from_anthropic({**message, "content": content}),
+            model=message.get("model"),
+            usage=usage_from_anthropic(message.get("usage")),
             seconds=round(seconds, 6),
+            stop_reason=stop,
         )
-        if requested and stop in TRUNCATED:
-            raise AgentExecutionError(truncated_call(stop, self._request["max_tokens"]))
-        content = [block.to_dict() for block in message.content]
-        self._messages.append({"role": message.role, "content": content})
+        if content:
+            self._messages.append({"role": "assistant", "content": content})
         return calls
 
-    async def _answer(self, calls: Sequence[BetaToolUseBlock]) -> None:
-        """Make the calls of a turn in parallel."""
-        answers = await gather_or_cancel(
-            self._run.call(call.id, call.name, cast("dict[str, Any]", call.input)) for call in calls
-        )
-        ids = [call.id for call in calls]
+    async def _call(self, calls: Sequence[dict[str, Any]], stop: str) -> None:
+        """Make the calls of a turn in parallel; those of an answer that was cut are rejected."""
+        cut = None
+        if stop_kind(stop) == "truncated":
+            cut = not_made(stop, self._request["max_tokens"])
+
+        async def answer_to(call: dict[str, Any]) -> ToolAnswer:
+            call_id, name, arguments = call["id"], call["name"], call["input"]
+            if (fault := cut or fault_of(arguments)) is not None:
+                return self._run.reject_call(call_id, name, fault)
+            return await self._run.call(call_id, name, arguments)
+
+        answers = await gather_or_cancel(map(answer_to, calls))
+        ids = [call["id"] for call in calls]
         results = [tool_result(*pair) for pair in zip(ids, answers, strict=True)]
-        self._results.clear()
-        self._results.update(zip((id(call.input) for call in calls), results, strict=True))
         self._messages.append({"role": "user", "content": results})
-
-
-def _without_tools(params: Mapping[str, Any]) -> Any:
-    return {name: value for name, value in params.items() if name != "tools"}
 
 
 _UNSTREAMED_TOKENS: Final = 8192
@@ -172,17 +155,16 @@ SDK rejects such requests."""
 _RESERVED: Final = ("messages", "max_iterations", "run_tools_eagerly")
 """Arguments that the run sets itself."""
 
-_PARAMETERS: Final = frozenset(inspect.signature(AsyncMessages.tool_runner).parameters) - {"self"}
+_PARAMETERS: Final = frozenset(inspect.signature(AsyncMessages.create).parameters) - {"self"}
 
 _FIXED_TEMPERATURE: Final = ("claude-fable-5", "claude-sonnet-5-5")
 """The models that accept only their default temperature."""
 
 
-def request_for(run: AgentRun, results: Results, *, threads: bool) -> dict[str, Any]:
-    """Build the arguments of the tool runner; `extra_kwargs` of the model win.
+def request_for(run: AgentRun) -> dict[str, Any]:
+    """Build the arguments of `messages.create`; `extra_kwargs` of the model win.
 
-    `threads` says whether the endpoint can store the messages. Unknown names in `extra_kwargs` go
-    into the body of requests.
+    Unknown names in `extra_kwargs` go into the body of requests.
     """
     config = run.model_config
     extra = dict(config.extra_kwargs or {})
@@ -200,19 +182,16 @@ def request_for(run: AgentRun, results: Results, *, threads: bool) -> dict[str, 
     if definitions and cache_control and run.settings.extra.get("cache_tools") is not False:
         # All tools up to the marked one are cached.
         definitions[-1]["cache_control"] = cache_control
-    own_tools = [FetchingTool(definition, results) for definition in definitions]
-    request: dict[str, Any] = {
-        "model": config.model_name,
-        "max_tokens": config.max_tokens,
-        "tools": [*own_tools, *(extra.pop("tools", None) or ())],
-    }
+    request: dict[str, Any] = {"model": config.model_name, "max_tokens": config.max_tokens}
+    # Some endpoints reject an empty list of tools.
+    if tools := [*definitions, *(extra.pop("tools", None) or ())]:
+        request["tools"] = tools
     if run.system_prompt and run.system_prompt.strip():
         cached = {} if cache_control is None else {"cache_control": cache_control}
         request["system"] = [{"type": "text", "text": run.system_prompt, **cached}]
-    if not threads:
-        request["thread"] = False
     request |= extra
-    request.setdefault("stream", request["max_tokens"] > _UNSTREAMED_TOKENS)
+    is_long = request["max_tokens"] > _UNSTREAMED_TOKENS
+    request.setdefault("stream", is_long or run.settings.stream)
     return {**request, "extra_body": body} if body else request
 
 
@@ -264,58 +243,72 @@ class AnthropicEndpoint:
         )
 
     @property
-    def is_official(self) -> bool:
-        """Whether it is Anthropic's own API, which stores threads of messages."""
-        return urlsplit(self.base_url).hostname == urlsplit(OFFICIAL).hostname
-
-    @property
     def secrets(self) -> list[str]:
         """The credentials, for redaction."""
         return [secret for secret in (self.api_key, self.auth_token) if secret]
 
     def client(self, config: ModelConfig) -> AsyncAnthropic:
         """Create a client; the caller closes it."""
-        uses_proxies = not is_loopback(self.base_url)
         timeout = config.request_timeout
         client = AsyncAnthropic(
             api_key=self.api_key,
             auth_token=self.auth_token,
             base_url=self.base_url,
-            max_retries=config.max_retries,
-            http_client=DefaultAsyncHttpxClient(verify=certificates(), trust_env=uses_proxies),
+            max_retries=0,  # the run itself retries, also in the middle of an answer
+            http_client=model_client(self.base_url),
         )
         return client if timeout is None else client.with_options(timeout=timeout)
 
 
-FAILURES = (anthropic.APIError, httpx2.HTTPError)
-"""The exceptions of the SDK, also in the middle of an answer."""
+_STATUS_OF: Final = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+}
+"""The HTTP status of an error in the middle of a stream, which has begun with 200."""
 
 
 def execution_error(
     error: Exception, *, base_url: str, config: ModelConfig, redact: Redactor
 ) -> AgentExecutionError:
-    """Translate a failure of the API to an error with advice."""
-    where = origin_of(base_url)
+    """Translate a failure of the API to an error with advice, without secrets."""
+    failure = _translated(error, origin_of(base_url), config, redact)
+    failure.__cause__ = error
+    return cast("AgentExecutionError", without_secrets(failure, redact))
+
+
+def _translated(
+    error: Exception, where: str, config: ModelConfig, redact: Redactor
+) -> AgentExecutionError:
+    if isinstance(page := error.__cause__, WrongPageError):
+        return AgentExecutionError(f"{redact(str(page))} (anthropic_base_url)", status=page.status)
     if isinstance(error, anthropic.APIStatusError):
         fault = entries_of(entries_of(error.body).get("error"))
         reason = redact.excerpt(str(fault.get("message") or error.message))
         status = error.status_code
+        if status < 400:
+            status = _STATUS_OF.get(str(fault.get("type")), 500)
         is_temperature = status == 400 and "temperature" in reason
         advice = "set temperature=None" if is_temperature else advice_for(status, config)
         return AgentExecutionError(
             f"{where} answered {status}: {reason}; {advice}",
             status=status,
             retry_after=seconds_from_retry_after(error.response.headers.get("retry-after")),
+            retryable=is_transient(status),
+            retry="always" if is_transient(status) else "never",
         )
     if isinstance(error, anthropic.APITimeoutError):
         limit = config.request_timeout
         waited = "in time" if limit is None else f"in {limit:g} s"
-        return AgentExecutionError(
-            f"{where} did not answer {waited}: raise request_timeout, or look at the endpoint"
-        )
+        text = f"{where} did not answer {waited}: raise request_timeout, or look at the endpoint"
+        return AgentExecutionError(text, retryable=True, retry="always")
     cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
     reason = redact.excerpt(str(cause or error)) or type(cause or error).__name__
     if isinstance(error, anthropic.APIConnectionError):
-        advice = "check anthropic_base_url and the network"
-        return AgentExecutionError(f"{where} cannot be reached: {reason}; {advice}")
-    return AgentExecutionError(f"the answer of {where} is incomplete: {reason}; run it again")
+        text = f"{where} cannot be reached: {reason}; check anthropic_base_url and the network"
+        return AgentExecutionError(text, retryable=True, retry="always")
+    if isinstance(error, CutAnswerError | httpx2.HTTPError):
+        text = f"the answer of {where} is incomplete: {reason}; run it again"
+        return AgentExecutionError(text, retryable=True, retry="always")
+    return AgentExecutionError(f"claude_tool: {type(error).__name__}: {reason}")

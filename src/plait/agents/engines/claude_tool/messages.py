@@ -9,6 +9,7 @@ from typing import Any, cast
 from plait.agents.anthropic_api import blocks_of, field_of, line_from_block
 from plait.traces.messages.content import (
     Content,
+    ImageContent,
     TextContent,
     ThinkingContent,
     ToolResultContent,
@@ -58,6 +59,8 @@ def _block_params(block: Content) -> Iterator[dict[str, Any]]:
         case ThinkingContent():
             if block.signature:
                 yield {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case ImageContent():
+            yield image_param(block)
         case ToolUseContent():
             call_id = _legal_id(block.id)
             yield {"type": "tool_use", "id": call_id, "name": block.name, "input": {**block.input}}
@@ -66,6 +69,12 @@ def _block_params(block: Content) -> Iterator[dict[str, Any]]:
             content = {"content": block.content} if block.content.strip() else {}
             call_id = _legal_id(block.tool_use_id)
             yield {"type": "tool_result", "tool_use_id": call_id, **content, **failed}
+
+
+def image_param(image: ImageContent) -> dict[str, Any]:
+    """Convert an image for the API."""
+    source = {"type": "base64", "media_type": image.mime_type, "data": image.data}
+    return {"type": "image", "source": source}
 
 
 def _legal_id(call_id: str) -> str:
@@ -134,3 +143,10 @@ def _content(block: object) -> Content | None:
             return ToolUseContent(call_id, name, dict(arguments))
         case _:
             return None
+
+
+convert_to_anthropic = messages_to_anthropic
+"""The same, under another name."""
+
+convert_from_anthropic_message = message_from_anthropic
+"""The same, under another name."""

@@ -28,8 +28,9 @@ from plait.agents.engines.langchain.chat_models import (
     import_provider,
     provider_and_name,
 )
-from plait.agents.engines.langchain.messages import messages_to_langchain, usage_from_langchain
+from plait.agents.engines.langchain.messages import messages_to_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
+from plait.agents.engines.langchain.tokens import TokenHandler
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
 from plait.agents.engines.langchain.turns import Turns
 from plait.agents.live_agent import Ending, LiveAgent
@@ -73,9 +74,7 @@ class LangChainAgent(LiveAgent):
     async def drive(self, run: AgentRun) -> Ending:
         config = run.model_config
         try:
-            # Middleware retries itself; retries of both would multiply.
-            retries = config.max_retries if config.agent_middleware is None else 0
-            async with contextlib.aclosing(ChatModels(config, max_retries=retries)) as models:
+            async with contextlib.aclosing(ChatModels(config)) as models:
                 model = self._model or await asyncio.to_thread(models.make)
                 return await _converse(run, model, models)
         except (ModelCallLimitExceededError, ToolCallLimitExceededError):
@@ -107,6 +106,8 @@ async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> 
         "configurable": {**configurable, "thread_id": run.session_id},
         "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
     }
+    if run.settings.stream:
+        settings["callbacks"] = [TokenHandler(run.recorder)]
     step: object = {"messages": messages_to_langchain(run.messages)}
     while interrupts := await _advance(agent, step, settings):
         step = Command(resume=await _answers(run, interrupts))
@@ -161,10 +162,10 @@ async def _middleware(
         model,
         provider_and_name(config)[0],
         max_turns=run.settings.max_turns,
-        request_timeout=config.request_timeout,
+        retries_model=False,  # `Turns` does, within the deadline
         make_model=models.make,
         on_rejected=turns.on_rejected,
-        on_summary=lambda answer: turns.spent(usage_from_langchain(answer)),
+        on_summary=turns.on_summary,
     )
 
 

@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, cast
+from importlib.util import find_spec
+from typing import Any, TypeVar, cast
 
 import httpx2
 from langchain.chat_models import init_chat_model
-from langchain_core.exceptions import ModelConnectionError, ModelTimeoutError
+from langchain_core.exceptions import ModelAPIError, ModelConnectionError, ModelTimeoutError
 from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 from plait._support.causes import without_secrets
+from plait._support.http import seconds_from_retry_after
+from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait.agents.anthropic_api import anthropic_url
 from plait.agents.config import ModelConfig
+from plait.agents.engines.langchain.local_model import local_model
 from plait.agents.engines.langchain.scripted_model import scripted_model
+from plait.agents.model_retry import CutAnswerError, is_transient
+from plait.agents.provider_http import WrongPageError, model_client
 from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
 from plait.models.endpoints import (
     endpoint_fault,
     is_loopback,
     origin_of,
-    provider_client,
     with_version,
 )
 
@@ -62,11 +67,8 @@ def provider_and_name(config: ModelConfig, name: str | None = None) -> tuple[str
 def import_provider(config: ModelConfig) -> None:
     """Import the package of the provider, which may take seconds."""
     provider = provider_and_name(config)[0]
-    if provider == "local":
-        text = (
-            "plait does not run models in this process yet: serve the model at an endpoint on this "
-            "machine, such as Ollama, and set interface='openai_endpoint'"
-        )
+    if provider == "local" and find_spec("xllamacpp") is None:
+        text = "a local model needs a package: pip install 'plait[local]'"
         raise EngineUnavailableError(text, "local_model", "openai_endpoint")
     if provider in _PACKAGES:
         try:
@@ -104,9 +106,8 @@ class ChatModels:
     them, and fail in the next one.
     """
 
-    def __init__(self, config: ModelConfig, *, max_retries: int) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         self._config = config
-        self._max_retries = max_retries
         self._clients: list[httpx2.AsyncClient] = []
 
     def make(self, name: str | None = None) -> BaseChatModel:
@@ -114,12 +115,16 @@ class ChatModels:
         provider, model = provider_and_name(self._config, name)
         if provider == "scripted":
             return scripted_model(model)
+        if provider == "local":
+            return local_model(model)
         settings = self._settings(provider)
         if provider == "openai":
             settings.setdefault("stream_usage", True)
             if "http_async_client" not in settings:
                 settings["http_async_client"] = self._client(base_url_of(self._config))
         try:
+            if self._config.interface != "langchain":
+                return _endpoint_model(model, settings)
             init = cast("Callable[..., BaseChatModel]", init_chat_model)
             chat_model = init(model, model_provider=provider, **settings)
         except ImportError as error:
@@ -136,7 +141,7 @@ class ChatModels:
     def _settings(self, provider: str | None) -> dict[str, Any]:
         config = self._config
         settings: dict[str, Any] = {
-            "max_retries": self._max_retries,
+            "max_retries": 0,  # the run itself retries, also in the middle of an answer
             "timeout": config.request_timeout or _SDK_SECONDS,
         }
         if config.temperature is not None:
@@ -188,7 +193,7 @@ class ChatModels:
         return EngineUnavailableError(text, "missing_api_key")
 
     def _client(self, base_url: str | None) -> httpx2.AsyncClient:
-        self._clients.append(provider_client(base_url))
+        self._clients.append(model_client(base_url))
         return self._clients[-1]
 
     def _connect(self, model: BaseChatModel) -> None:
@@ -200,6 +205,12 @@ class ChatModels:
         vars(model)["_async_client"] = AsyncAnthropic(**settings, http_client=client)
 
 
+def _endpoint_model(name: str, settings: dict[str, Any]) -> BaseChatModel:
+    from plait.agents.engines.langchain.openai_model import EndpointChatModel  # noqa: PLC0415  # may not be installed
+
+    return EndpointChatModel(model=name, **settings)
+
+
 def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError:
     hint = f"langchain-{provider} is not installed: pip install 'plait[models]'"
     return EngineUnavailableError(hint if provider in _PACKAGES else str(error), "missing_package")
@@ -209,15 +220,88 @@ def failure_of_model(
     error: Exception, config: ModelConfig, redact: Redactor
 ) -> AgentExecutionError:
     """Create the redacted error that ends a run; raise it outside of the handler."""
+    if (page := _cause(error, WrongPageError)) is not None:
+        failure = AgentExecutionError(
+            f"{config.interface}: {redact(str(page))}", status=page.status
+        )
+        failure.__cause__ = error
+        without_secrets(failure, redact)
+        return failure
     excerpt = redact.excerpt(str(error) or type(error).__name__)
-    code = getattr(error, "status_code", None)
-    status = code if isinstance(code, int) else None
+    status = _status_of(error)
     advice = _advice(error, status, config)
     text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}"
-    failure = AgentExecutionError(text, status=status)
+    retryable = _is_retryable(error, status)
+    failure = AgentExecutionError(
+        text,
+        status=status,
+        retry_after=_retry_after(error),
+        retryable=retryable,
+        retry="always" if retryable else "never",
+    )
     failure.__cause__ = error
     without_secrets(failure, redact)
     return failure
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def _cause(error: BaseException, kind: type[E]) -> E | None:
+    """Return the first error of a kind in the chain of causes."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        if isinstance(current, kind):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
+
+
+_STATUSES: Mapping[str, int] = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+}
+"""The HTTP status of errors in the middle of a stream, which has begun with 200."""
+
+
+def _status_of(error: Exception) -> int | None:
+    code = getattr(error, "status_code", None)
+    if isinstance(code, int) and code >= 400:
+        return code
+    fault = _fault_of(error)
+    kinds = (str(fault.get(name)) for name in ("type", "code"))
+    return next((_STATUSES[kind] for kind in kinds if kind in _STATUSES), None)
+
+
+def _fault_of(error: Exception) -> Mapping[str, Any]:
+    """Return the body of an error of a provider."""
+    body = entries_of(getattr(error, "body", None) or getattr(error.__cause__, "body", None))
+    return entries_of(body.get("error")) or body
+
+
+def _is_retryable(error: Exception, status: int | None) -> bool:
+    if _fault_of(error).get("code") == "insufficient_quota":
+        return False
+    if status is not None:
+        return is_transient(status)
+    passing = (ModelConnectionError, ModelTimeoutError, ConnectionError, TimeoutError)
+    if isinstance(error, (*passing, httpx2.TransportError)):
+        return True
+    # Without a status, a provider reports that it failed while it answered.
+    return isinstance(error, ModelAPIError) or type(error).__name__ == "APIError"
+
+
+def _retry_after(error: Exception) -> float | None:
+    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+    headers = getattr(response, "headers", None)
+    return None if headers is None else seconds_from_retry_after(headers.get("retry-after"))
 
 
 def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:
@@ -236,6 +320,8 @@ def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:
             return f"{where} rejects the request"
         case None:
             pass
+    if isinstance(error, CutAnswerError | httpx2.RemoteProtocolError):
+        return f"the answer of {where} is incomplete: run it again"
     if isinstance(error, TimeoutError | ModelTimeoutError):
         return f"{where} did not answer in time: raise request_timeout"
     if isinstance(error, ConnectionError | ModelConnectionError):

@@ -15,6 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from plait._support.mappings import entries_of
 from plait.traces.messages.content import TextContent, ThinkingContent
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.message import Message, Role, UsageMetadata
@@ -47,7 +48,7 @@ def messages_to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
             case Role.SYSTEM:
                 converted.append(SystemMessage(message.text))
             case Role.USER:
-                converted.append(HumanMessage(message.text))
+                converted.append(_human_message(message))
             case Role.ASSISTANT:
                 names.update((call.id, call.name) for call in message.tool_calls)
                 converted.append(_ai_message(message))
@@ -90,6 +91,30 @@ def model_name_of(message: AIMessage) -> str | None:
     """Return the model that answered, as the provider names it."""
     metadata = message.response_metadata
     return metadata.get("model_name") or metadata.get("model")
+
+
+def _human_message(message: Message) -> HumanMessage:
+    if not message.images:
+        return HumanMessage(message.text)
+    images: list[str | dict[str, Any]] = [
+        {"type": "image", "base64": image.data, "mime_type": image.mime_type}
+        for image in message.images
+    ]
+    return HumanMessage(content=[{"type": "text", "text": message.text}, *images])
+
+
+_STOP_REASONS = ("stop_reason", "finish_reason", "stopReason", "done_reason")
+"""The names of the reason to stop in the metadata of providers."""
+
+
+def stop_reason_of(message: AIMessage) -> str | None:
+    """Return why the model stopped, as the provider names it."""
+    metadata = message.response_metadata
+    if metadata.get("status") == "incomplete":  # OpenAI's Responses API
+        details = entries_of(metadata.get("incomplete_details"))
+        return str(details.get("reason") or "incomplete")
+    reasons = (metadata.get(name) for name in _STOP_REASONS)
+    return next((str(reason) for reason in reasons if reason), None)
 
 
 def _ai_message(message: Message) -> AIMessage:

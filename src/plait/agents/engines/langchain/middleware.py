@@ -45,6 +45,7 @@ def build_agent_middleware(
     provider: str | None = None,
     *,
     max_turns: int | None = None,
+    retries_model: bool = True,
     request_timeout: float | None = None,
     make_model: Callable[[str], BaseChatModel] | None = None,
     on_rejected: OnRejected | None = None,
@@ -66,8 +67,10 @@ def build_agent_middleware(
             exit_behavior="continue" if limits.exit_behavior == "end" else "error",
             on_rejected=on_rejected,
         ),
-        ModelRetryMiddleware(**retry.model_dump(exclude={"on_failure"}), on_failure="error"),
     ]
+    if retries_model:
+        settings = retry.model_dump(exclude={"on_failure"})
+        stack.append(ModelRetryMiddleware(**settings, on_failure="error"))
     if request_timeout is not None:
         stack.append(RequestTimeout(request_timeout))
     stack.append(

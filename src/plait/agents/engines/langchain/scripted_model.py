@@ -185,6 +185,8 @@ def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
     for call, scripted in zip(calls, say.calls, strict=True):
         call["id"] = scripted.id or call["id"]
     message = AIMessage(content, tool_calls=calls)
+    if say.stop is not None:
+        message.response_metadata["finish_reason"] = say.stop
     if say.usage is not None:
         message.usage_metadata = _scripted_usage(say.usage, _usage(messages, message))
     return message

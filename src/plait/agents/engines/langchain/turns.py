@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -12,26 +13,30 @@ from typing import Any, TypeAlias
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall, ToolMessage
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from typing_extensions import override
 
-from plait._support.exception_groups import one_line
+from plait._support.unicode import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
+from plait.agents.call_arguments import INVALID, arguments_from, fault_of
+from plait.agents.engines.langchain.chat_models import failure_of_model
+from plait.agents.engines.langchain.messages import (
+    model_name_of,
+    stop_reason_of,
+    usage_from_langchain,
+)
 from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
+from plait.agents.model_retry import CutAnswerError, with_retries
+from plait.agents.stop_reasons import not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.message import UsageMetadata
 
 _CallModel: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 _ToolReply: TypeAlias = ToolMessage | Command[Any]
 _CallTool: TypeAlias = Callable[[ToolCallRequest], Awaitable[_ToolReply]]
-
-
-class CutAnswerError(ConnectionError):
-    """The answer of the model is incomplete."""
 
 
 class Turns(AgentMiddleware[Any, Any, Any]):
@@ -51,7 +56,8 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         self._max_turns = max_turns
         self._images = images
         self._turns = 0
-        self._invalid_arguments: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
+        """Why calls are not made, by their ids."""
         self._called: set[str] = set()
 
     @override
@@ -74,21 +80,44 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         began = time.monotonic()
-        return self._recorded(await handler(request), began)
+        response = await with_retries(
+            self._run,
+            lambda: self._answer(request, handler),
+            lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
+            passes=(GraphBubbleUp,),
+        )
+        response = self._recorded(response, began)
+        last = response.result[0]
+        if isinstance(last, AIMessage) and last.tool_calls and self._run.is_spent():
+            raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
+        return response
+
+    async def _answer(self, request: ModelRequest[Any], handler: _CallModel) -> ModelResponse[Any]:
+        """Request one answer, within the time for a request."""
+        seconds = self._run.model_config.request_timeout
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                response = await handler(request)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"no answer within {seconds:g} s") from error
+        if isinstance(first := response.result[0], AIMessage):
+            _check_end(first)
+        return response
 
     async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
         """Call a tool, and record the call; an unknown tool gets an answer too."""
         call = request.tool_call
         call_id = call["id"] or ""
-        invalid = self._invalid_arguments.pop(call_id, None)
-        if invalid is None and isinstance(request.tool, MCPTool):
+        rejected = self._rejected.pop(call_id, None)
+        if rejected is None and isinstance(request.tool, MCPTool):
             return await self._call_mcp_tool(call, request.tool.tool, handler(request))
-        if invalid is None:
+        if rejected is None:
             answer = await self._run.call(call_id, call["name"], call["args"])
         else:
-            text = f"the arguments are not a JSON object: {one_line(invalid)}"
-            answer = ToolAnswer.of_text(text, is_error=True)
-            self._record_rejected(call, answer.text)
+            answer = self._run.reject_call(call_id, call["name"], rejected)
         return message_from_answer(call, answer, images=self._images)
 
     async def _call_mcp_tool(
@@ -120,63 +149,74 @@ class Turns(AgentMiddleware[Any, Any, Any]):
 
     def on_rejected(self, call: ToolCall, message: ToolMessage) -> None:
         """Record a call that other middleware rejects."""
-        self._record_rejected(call, message.text)
+        self._run.reject_call(call["id"] or "", call["name"], message.text)
 
-    def spent(self, usage: UsageMetadata | None) -> None:
-        """Add the usage of a model."""
-        if usage is not None:
-            before = self._run.usage
-            self._run.usage = usage if before is None else before + usage
+    def on_summary(self, answer: AIMessage) -> None:
+        """Record a summary, and what it used."""
+        usage, model = usage_from_langchain(answer), model_name_of(answer)
+        self._run.recorder.summary(answer.text, model=model, usage=usage)
 
     def _recorded(self, response: ModelResponse[Any], began: float) -> ModelResponse[Any]:
         first, *rest = response.result
         if not isinstance(first, AIMessage):
             return response
         seconds = time.monotonic() - began
-        _check_end(first)
-        message = self._with_usable_calls(first)
+        stop = stop_reason_of(first)
+        message = self._with_usable_calls(_well_formed(first), stop)
         usage = usage_from_langchain(message)
         self._turns += 1
-        self.spent(usage)
         self._run.recorder.turn(
             replace(message_from_any(message), usage_metadata=None),
             model=model_name_of(message),
             usage=usage,
             seconds=round(seconds, 6),
+            stop_reason=stop,
         )
         return response if message is first else replace(response, result=[message, *rest])
 
-    def _with_usable_calls(self, message: AIMessage) -> AIMessage:
+    def _with_usable_calls(self, message: AIMessage, stop: str | None) -> AIMessage:
         """Return a message in which every call has a unique id and arguments.
 
-        The graph continues only after valid calls; so invalid arguments are kept aside, and
-        answered when the call is made.
+        The graph continues only after valid calls; so calls that are not made stay in the message,
+        and are answered in place of the tool. A refused answer has no calls.
         """
+        kind = stop_kind(stop)
+        requested = (*message.tool_calls, *message.invalid_tool_calls)
+        if kind == "refused":
+            requested = ()
         ids = [call["id"] for call in message.tool_calls]
-        if not message.invalid_tool_calls and all(ids) and len(set(ids)) == len(ids):
+        is_valid = not message.invalid_tool_calls and all(ids) and len(set(ids)) == len(ids)
+        is_valid = is_valid and not any(INVALID in call["args"] for call in message.tool_calls)
+        if is_valid and (kind == "complete" or not ids):
             return message
         calls: list[ToolCall] = []
         taken: set[str] = set()
-        for call in (*message.tool_calls, *message.invalid_tool_calls):
+        for call in requested:
             call_id = call["id"]
             if not call_id or call_id in taken:
                 call_id = f"call_{uuid.uuid4().hex[:24]}"
             taken.add(call_id)
             calls.append(self._usable(call, call_id))
+            if kind == "truncated":
+                self._rejected[call_id] = not_made(stop, self._run.model_config.max_tokens)
         return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
 
     def _usable(self, call: ToolCall | InvalidToolCall, call_id: str) -> ToolCall:
-        arguments = call["args"]
-        if not isinstance(arguments, dict):
-            self._invalid_arguments[call_id] = arguments or ""
-            arguments = {}
+        arguments = arguments_from(call["args"])
+        if (fault := fault_of(arguments)) is not None:
+            self._rejected[call_id] = fault
         return ToolCall(name=call["name"] or "", args=arguments, id=call_id, type="tool_call")
 
-    def _record_rejected(self, call: ToolCall, text: str) -> None:
-        """Record a call that is not made, and the error that answers it."""
-        call_id = call["id"] or ""
-        self._run.record_call(call_id, call["name"], call["args"])
-        self._run.recorder.tool_returned(call_id, text, is_error=True)
+
+def _well_formed(message: AIMessage) -> AIMessage:
+    """Return a message whose texts can be encoded in the next request."""
+    calls: list[ToolCall] = [
+        {**call, "args": well_formed_data(call["args"])} for call in message.tool_calls
+    ]
+    content = well_formed_data(message.content)
+    if content == message.content and calls == message.tool_calls:
+        return message
+    return message.model_copy(update={"content": content, "tool_calls": calls})
 
 
 def _check_end(message: AIMessage) -> None:
@@ -191,4 +231,4 @@ def _check_end(message: AIMessage) -> None:
         case _:
             complete = True
     if not complete:
-        raise CutAnswerError("the answer is incomplete")
+        raise CutAnswerError("it ended without a reason to stop")

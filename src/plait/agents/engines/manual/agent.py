@@ -19,9 +19,9 @@ from plait.agents.port import (
     AgentCapabilities,
     AgentResult,
     BaseAgent,
-    StaticTool,
     result_from_trace,
 )
+from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.file import read_traces
@@ -211,7 +211,7 @@ class ManualAgent(BaseAgent):
     async def arun(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:
@@ -253,9 +253,8 @@ def _record(
                 recorder.tool_called(call.id, call.name, call.input)
         for answer in message.tool_results:
             recorder.tool_returned(answer.tool_use_id, answer.content, is_error=answer.is_error)
-    stopped = "timeout" if result.timeout_reached else "completed"
     recorder.ended(
-        "limit" if result.limit_reached else stopped,
+        "failed" if result.status == "unfinished" else result.status,
         final_response=result.final_response,
         usage=result.usage,
         turns=result.turns,

@@ -1,0 +1,40 @@
+"""The arguments of a call as a model wrote them: repaired where that is certain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from plait._support.exception_groups import one_line
+from plait._support.unicode import well_formed_data
+
+INVALID: Final = "plait/invalid_arguments"
+"""The one argument of a call whose arguments are not an object: what the model wrote."""
+
+
+def arguments_from(value: object) -> dict[str, Any]:
+    """Return the arguments of a call, with texts that can be encoded.
+
+    Nothing and `null` are no arguments; JSON in a text, also twice, is parsed. What is not an
+    object then is the value of `INVALID`.
+    """
+    parsed = value
+    for _ in range(2):
+        if isinstance(parsed, str) and parsed.strip():
+            try:
+                parsed = json.loads(parsed)
+            except (ValueError, RecursionError):
+                break
+    if parsed is None or parsed == "":
+        return {}
+    if isinstance(parsed, Mapping):
+        return well_formed_data(dict(cast("Mapping[str, Any]", parsed)))
+    return well_formed_data({INVALID: value if isinstance(value, str) else json.dumps(value)})
+
+
+def fault_of(arguments: Mapping[str, Any]) -> str | None:
+    """Return the error text for arguments that are not an object; `None` if they are."""
+    if INVALID not in arguments:
+        return None
+    return f"the arguments are not a JSON object: {one_line(str(arguments[INVALID]))}"

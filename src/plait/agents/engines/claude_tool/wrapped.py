@@ -1,0 +1,125 @@
+"""Tools of servers and of the program for Anthropic's own tool runner, used by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as types
+from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
+from anthropic.types.beta import BetaToolParam
+from typing_extensions import override
+
+from plait.agents.agent_run import ToolAnswer
+from plait.agents.call_arguments import arguments_from
+from plait.agents.engines.claude_tool.tools import schema_for_claude, tool_result
+from plait.agents.program_tools import StaticTool, ToolLike
+from plait.client.toolbox import ServerHandle
+from plait.errors import PlaitError
+
+
+@dataclass(slots=True)
+class ToolResultCollector:
+    """Collects what wrapped tools returned, in order."""
+
+    results: list[tuple[str, str, bool]] = field(default_factory=list[tuple[str, str, bool]])
+    """Name, text, and whether it is an error."""
+
+    def add(self, name: str, text: str, is_error: bool) -> None:
+        """Add a result."""
+        self.results.append((name, text, is_error))
+
+    def drain(self) -> list[tuple[str, str, bool]]:
+        """Return the results so far, and forget them."""
+        drained, self.results = self.results, []
+        return drained
+
+
+class WrappedTool(BetaAsyncBuiltinFunctionTool):
+    """A tool for `client.beta.messages.tool_runner`."""
+
+    def __init__(
+        self,
+        definition: BetaToolParam,
+        source: ServerHandle | StaticTool,
+        wire_name: str,
+        collector: ToolResultCollector | None = None,
+    ) -> None:
+        self._definition = definition
+        self._source = source
+        self._wire_name = wire_name
+        self._collector = collector
+
+    @property
+    @override
+    def name(self) -> str:
+        """The name for the model."""
+        return self._definition["name"]
+
+    @override
+    def to_dict(self) -> BetaToolParam:
+        """Return the definition for the model."""
+        return self._definition
+
+    @override
+    async def call(self, input: object) -> BetaFunctionToolResultType:  # as the SDK calls it
+        """Call the tool.
+
+        Raises:
+            ToolError: The tool failed; the model reads the error.
+        """
+        answer = await self._answer(arguments_from(input))
+        if self._collector is not None:
+            self._collector.add(self.name, answer.text, answer.is_error)
+        content = tool_result("", answer).get("content", "")
+        if answer.is_error:
+            raise ToolError(content)
+        return content
+
+    async def _answer(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        if isinstance(self._source, StaticTool):
+            return ToolAnswer.of_result(await self._source.result(arguments))
+        try:
+            result = await self._source.call_tool(self._wire_name, dict(arguments))
+        except PlaitError as error:
+            return ToolAnswer.of_text(error.message, is_error=True)
+        return ToolAnswer.of_mcp(result)
+
+
+def wrap_mcp_tool(
+    session: ServerHandle,
+    tool: types.Tool,
+    collector: ToolResultCollector | None = None,
+    server_name: str = "server",
+) -> WrappedTool:
+    """Wrap a tool of a connected server for Anthropic's tool runner."""
+    description = tool.description or f"Tool from {server_name}"
+    schema = schema_for_claude(tool.input_schema)
+    definition: BetaToolParam = {
+        "name": tool.name,
+        "description": description,
+        "input_schema": schema,
+    }
+    return WrappedTool(definition, session, tool.name, collector)
+
+
+def wrap_static_tool(tool: ToolLike, collector: ToolResultCollector | None = None) -> WrappedTool:
+    """Wrap a tool of the program for Anthropic's tool runner."""
+    own = StaticTool.of(tool)
+    definition: BetaToolParam = {
+        "name": own.name,
+        "description": own.description,
+        "input_schema": schema_for_claude(own.input_schema),
+    }
+    return WrappedTool(definition, own, own.name, collector)
+
+
+def apply_cache_control_to_tool(
+    tool: WrappedTool | BetaToolParam, ttl: str | None = None
+) -> BetaToolParam:
+    """Return the definition of a tool with the mark for Anthropic's cache."""
+    definition = tool.to_dict() if isinstance(tool, WrappedTool) else tool
+    mark: dict[str, Any] = {"type": "ephemeral", **({} if ttl is None else {"ttl": ttl})}
+    marked: Any = {**definition, "cache_control": mark}
+    return marked

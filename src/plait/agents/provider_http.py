@@ -1,0 +1,94 @@
+"""The HTTP client for the API of a model: pages that are no answers, and arguments of calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import httpx2
+
+from plait._support.mappings import entries_of
+from plait._support.unicode import well_formed_data
+from plait.agents.call_arguments import arguments_from
+from plait.models.endpoints import provider_client
+
+
+class WrongPageError(Exception):
+    """A web page answered in place of an API."""
+
+    def __init__(self, url: str, status: int) -> None:
+        """Take the URL, without query and credentials, and the HTTP status."""
+        super().__init__(
+            f"{url} answered {status} with a web page (HTML), not with the API of a model: check "
+            "the base URL"
+        )
+        self.url = url
+        self.status = status
+
+
+def model_client(base_url: str | None) -> httpx2.AsyncClient:
+    """Create the client for one provider; the caller closes it."""
+    client = provider_client(base_url)
+    client.event_hooks = {"response": [_check_page, _repair_calls]}
+    return client
+
+
+async def _check_page(response: httpx2.Response) -> None:
+    if _media_type(response) in ("text/html", "application/xhtml+xml"):
+        raise _wrong_page(response)
+
+
+def _wrong_page(response: httpx2.Response) -> WrongPageError:
+    url = response.request.url.copy_with(query=None, userinfo=b"")
+    return WrongPageError(str(url), response.status_code)
+
+
+async def _repair_calls(response: httpx2.Response) -> None:
+    """Repair the arguments of calls in a complete answer: the SDKs reject what is not an object."""
+    if response.status_code != 200 or _media_type(response) != "application/json":
+        return
+    content = await response.aread()
+    try:
+        body = json.loads(content)
+    except ValueError:
+        if content.lstrip().startswith(b"<"):  # a page with the wrong type
+            raise _wrong_page(response) from None
+        return
+    if not isinstance(body, dict):
+        return
+    repaired = well_formed_data(cast("dict[str, Any]", body))
+    changed = repaired != body
+    for block in _blocks(repaired, "content"):
+        if block.get("type") == "tool_use" and not isinstance(block.get("input"), dict):
+            block["input"], changed = arguments_from(block.get("input")), True
+    for choice in _blocks(repaired, "choices"):
+        for call in _blocks(entries_of(choice.get("message")), "tool_calls"):
+            function = cast("dict[str, Any]", entries_of(call.get("function")))
+            if function and _is_wrapped(function.get("arguments")):
+                function["arguments"] = json.dumps(arguments_from(function["arguments"]))
+                changed = True
+    if changed:
+        vars(response)["_content"] = json.dumps(repaired).encode()
+
+
+def _is_wrapped(arguments: object) -> bool:
+    """Check whether arguments are JSON, but not an object; broken JSON is left as it is."""
+    if not isinstance(arguments, str):
+        return True
+    try:
+        return not isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
+
+
+def _blocks(body: object, name: str) -> Iterator[dict[str, Any]]:
+    items = entries_of(body).get(name)
+    if isinstance(items, list):
+        for item in cast("list[object]", items):
+            if isinstance(item, dict):
+                yield cast("dict[str, Any]", item)
+
+
+def _media_type(response: httpx2.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
