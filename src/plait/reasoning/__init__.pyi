@@ -19,11 +19,14 @@ from plait.reasoning.serving.http import build_app as build_app
 from plait.reasoning.serving.http import http_options_from_text as http_options_from_text
 from plait.reasoning.serving.http import listener_for as listener_for
 from plait.reasoning.serving.http import serve_http as serve_http
+from plait.reasoning.serving.http import tokens_from_text as tokens_from_text
+from plait.reasoning.serving.http_connections import ConnectionLimits as ConnectionLimits
 from plait.reasoning.serving.server import build_server as build_server
 from plait.reasoning.serving.server import serve_stdio as serve_stdio
 from plait.reasoning.serving.service import Service as Service
 from plait.reasoning.serving.service import database_for as database_for
 from plait.reasoning.serving.service import open_service as open_service
+from plait.reasoning.serving.service import open_sibling as open_sibling
 from plait.reasoning.storage.engine import Database as Database
 from plait.reasoning.storage.engine import database_from_text as database_from_text
 from plait.reasoning.storage.port import ConflictError as ConflictError

@@ -8,10 +8,12 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from plait.errors import RefusedError
+from plait._support.suggestions import nearest_names
+from plait.errors import RefusedError, UnknownIdError
 from plait.reasoning.fields import Id, Params
 
 ParamsT = TypeVar("ParamsT", bound=Params)
+UnknownIdT = TypeVar("UnknownIdT", bound=UnknownIdError)
 
 _MAX_PROBLEMS = 5
 
@@ -102,7 +104,10 @@ def _reason(kind: type[Params], problem: ErrorDetails) -> str:
             label = name.replace("_", " ").capitalize() if not name.isdigit() else "Text"
             return f"{label} cannot be empty"
         case "extra_forbidden":
-            known = ", ".join(kind.model_fields) if len(problem["loc"]) == 1 else ""
+            # Extensions are listed only where one was meant: the list is part of the contract.
+            meant = set(nearest_names(name, kind.EXTENSIONS))
+            names = [one for one in kind.model_fields if one not in kind.EXTENSIONS - meant]
+            known = ", ".join(names) if len(problem["loc"]) == 1 else ""
             return "is not a known argument" + (f"; there are: {known}" if known else "")
         case "literal_error":
             expected = problem.get("ctx", {}).get("expected", "another value")
@@ -114,6 +119,12 @@ def _reason(kind: type[Params], problem: ErrorDetails) -> str:
 def invalid_argument(field: str, reason: str) -> RefusedError:
     """Return the error for an invalid argument."""
     return RefusedError(f"Validation failed: {field} - {reason}")
+
+
+def unknown_id(kind: type[UnknownIdT], text: str, key: str, field: str | None = None) -> UnknownIdT:
+    """Return the error for an id that does not exist; `field` is the argument that holds it."""
+    where = "Session error: " if field is None else f"Validation failed: {field} - "
+    return kind(f"{where}{text}", key=key)
 
 
 def session_error(reason: str) -> RefusedError:

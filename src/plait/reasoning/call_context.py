@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -10,16 +12,18 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from plait._support.redact import Redactor
-from plait.errors import PlaitError
-from plait.reasoning.arguments import input_needed, session_error
+from plait.errors import BranchNotFoundError, PlaitError, SessionNotFoundError
+from plait.reasoning.arguments import input_needed, session_error, unknown_id
 from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.langbase import PIPE_SETTINGS, PipeNames
-from plait.reasoning.backends.port import Completer, OnProgress, Prompt
+from plait.reasoning.backends.port import Completer, OnProgress, Prompt, fields
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart
 from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Branch, Changes, Invocation, Session, now
+from plait.reasoning.values import Branch, Changes, Invocation, Session, new_id, now
+
+logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
@@ -50,6 +54,10 @@ class CallContext:
     limits: GotLimits = field(default_factory=GotLimits)
     pipes: PipeNames = field(default_factory=PipeNames)
     report: OnProgress = ignore
+    include_snapshots: bool = True
+    """Whether results show the states of checkpoints unless a call says otherwise."""
+    is_compact: bool = False
+    """Whether the compact profile calls: new sessions have short ids, steps say where they are."""
     invocations: list[Invocation] = field(default_factory=list[Invocation])
     """The requests that this call sent to models."""
 
@@ -57,6 +65,10 @@ class CallContext:
     def is_host(self) -> bool:
         """Whether there is no model and the caller writes the thoughts."""
         return self.completer.name == "host"
+
+    def shows_snapshot(self, requested: bool | None) -> bool:
+        """Return whether the result shows the state of a checkpoint."""
+        return self.include_snapshots if requested is None else requested
 
     async def ask(
         self,
@@ -108,6 +120,16 @@ class CallContext:
             output_tokens=completion.output_tokens,
         )
         self._record(invocation, started)
+        facts: dict[str, object] = {
+            "tool": self.tool,
+            "backend": self.completer.name,
+            "pipe": prompt.pipe,
+            "model": completion.model,
+            "ms": self.invocations[-1].latency_ms,
+            "input_tokens": completion.input_tokens,
+            "output_tokens": completion.output_tokens,
+        }
+        logger.info("%(tool)s: %(backend)s answered in %(ms)d ms", facts, extra=fields(facts))
         return reply
 
     def _record(self, invocation: Invocation, started: float) -> None:
@@ -117,15 +139,19 @@ class CallContext:
     async def new_or_open_session(self, key: str | None, mode: str) -> Session:
         """Return the session with this id, which must not be concluded, or a new one."""
         if key is None:
-            return Session(mode=mode)
+            return Session(id=self.new_session_id(), mode=mode)
         session = await self.store.get_session(key)
         return _not_concluded(session) if session else Session(id=key, mode=mode)
+
+    def new_session_id(self) -> str:
+        """Return the id of a new session; one that is taken already is a conflict."""
+        return secrets.token_hex(4) if self.is_compact else new_id()
 
     async def existing_session(self, key: str) -> Session:
         """Return the session with this id, which must exist."""
         session = await self.store.get_session(key)
         if session is None:
-            raise session_error(f"Session not found: {key}")
+            raise unknown_id(SessionNotFoundError, f"Session not found: {key}", key)
         return session
 
     async def open_session(self, key: str) -> Session:
@@ -136,9 +162,9 @@ class CallContext:
         """Return the branch with this id, which must belong to the session."""
         branch = await self.store.get_branch(key)
         if branch is None:
-            raise session_error(f"Branch not found: {key}")
+            raise unknown_id(BranchNotFoundError, f"Branch not found: {key}", key)
         if branch.session_id != session.id:
-            raise session_error("Branch does not belong to this session")
+            raise unknown_id(BranchNotFoundError, "Branch does not belong to this session", key)
         return branch
 
 

@@ -3,108 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from html import escape
 from typing import Final, Literal, TypeAlias
 
-from plait.reasoning import values
-from plait.reasoning.storage.port import Storage
-from plait.reasoning.values import Thought
+from plait._support.sanitize import escaped
+from plait.reasoning.diagram import Diagram, DiagramNode, diagram_of, label_of, notes_of
+from plait.reasoning.document import SessionDocument, read_document
+from plait.reasoning.drawing import svg_of
+from plait.reasoning.prompts import shortened
+from plait.reasoning.values import Branch, Thought
 
+_ACTIVE_MARKDOWN = re.compile(r"[\\`<&\[\]!]")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDocument:
-    """A session with everything in it, abandoned thoughts and nodes included."""
-
-    session: values.Session
-    thoughts: Sequence[values.Thought]
-    branches: Sequence[values.Branch]
-    cross_refs: Sequence[values.CrossRef]
-    checkpoints: Sequence[values.Checkpoint]
-    graphs: Sequence[values.Graph]
-    nodes: Sequence[values.GraphNode]
-    edges: Sequence[values.GraphEdge]
-
-
-async def read_document(store: Storage, session: values.Session) -> SessionDocument:
-    """Read a whole session."""
-    key = session.id
-    return SessionDocument(
-        session=session,
-        thoughts=await store.get_session_thoughts(key, abandoned=True),
-        branches=await store.get_session_branches(key),
-        cross_refs=await store.get_session_cross_refs(key),
-        checkpoints=await store.get_session_checkpoints(key),
-        graphs=await store.get_session_graphs(key),
-        nodes=await store.get_session_graph_nodes(key, abandoned=True),
-        edges=await store.get_session_edges(key, abandoned=True),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagramNode:
-    """A node of a diagram."""
-
-    key: str
-    text: str
-    kind: str
-    score: float | None = None
-    faded: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagram:
-    """Nodes, and arrows between them."""
-
-    nodes: Sequence[DiagramNode]
-    arrows: Sequence[tuple[str, str, str]]
-    """Source, target and label."""
-
-
-def diagram_of(document: SessionDocument) -> Diagram:
-    """Return a session as a diagram: thoughts by parent, graphs by edge."""
-    states = {branch.id: branch.state for branch in document.branches}
-    nodes = [
-        DiagramNode(
-            key=thought.id,
-            text=thought.content,
-            kind=thought.mode,
-            score=thought.confidence,
-            faded=thought.abandoned_by is not None
-            or states.get(thought.branch_id or "") == "abandoned",
-        )
-        for thought in document.thoughts
-    ]
-    nodes += [
-        DiagramNode(
-            key=node.id,
-            text=node.content,
-            kind=node.node_type,
-            score=node.score,
-            faded=node.abandoned_by is not None,
-        )
-        for node in document.nodes
-    ]
-    known = {node.key for node in nodes}
-    arrows: list[tuple[str, str, str]] = []
-    last: values.Thought | None = None
-    for thought in document.thoughts:
-        if thought.parent_id is not None:
-            arrows.append((thought.parent_id, thought.id, ""))
-        elif last is not None and thought.mode == last.mode == "linear":
-            arrows.append((last.id, thought.id, "then"))
-        last = thought
-    arrows += [(edge.from_node, edge.to_node, edge.edge_type) for edge in document.edges]
-    return Diagram(nodes=nodes, arrows=[arrow for arrow in arrows if {arrow[0], arrow[1]} <= known])
-
-
-def label_of(node: DiagramNode, width: int = 60) -> str:
-    """Return the label of a node."""
-    folded = " ".join(node.text.split())
-    cut = folded if len(folded) <= width else folded[: width - 1] + "…"
-    return cut if node.score is None else f"{cut} ({node.score:.2f})"
-
+__all__ = ["EXPORTERS", "Exported", "Format", "SessionDocument", "read_document"]
 
 Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 
@@ -125,7 +38,7 @@ def _json(document: SessionDocument) -> Exported:
 def _markdown(document: SessionDocument) -> Exported:
     session = document.session
     lines = [
-        f"# Reasoning session {session.id}",
+        f"# Reasoning session {_inline(session.id)}",
         "",
         f"{session.mode}, {session.status}, from {session.created_at} to {session.updated_at}.",
     ]
@@ -136,10 +49,12 @@ def _markdown(document: SessionDocument) -> Exported:
     lines += _thoughts("Thoughts", live) + _thoughts("Left behind", left)
     if document.branches:
         lines += ["", "## Branches", ""]
-        lines += [
-            f"- {_inline(branch.name)}: {branch.state}, confidence {branch.confidence:.2f}"
-            for branch in document.branches
-        ]
+        names = {branch.id: branch.name for branch in document.branches}
+        lines += [_branch_line(branch, names, document) for branch in document.branches]
+        for ref in document.cross_refs:
+            source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
+            why = f": {_inline(ref.reason)}" if ref.reason else ""
+            lines.append(f"- {_inline(source)} {ref.ref_type} {_inline(target)}{why}")
     for graph in document.graphs:
         nodes = [node for node in document.nodes if node.graph_id == graph.id]
         lines += ["", f"## Graph {graph.id}", ""]
@@ -149,6 +64,7 @@ def _markdown(document: SessionDocument) -> Exported:
             faded = ", left behind" if node.abandoned_by else ""
             place = f"{node.node_type}, depth {node.depth}{score}{faded}"
             lines.append(f"- {_inline(node.content)} ({place})")
+            lines += [f"  - {_inline(note)}" for note in notes_of(node.metadata)]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
 
 
@@ -159,28 +75,52 @@ def _thoughts(title: str, thoughts: list[Thought]) -> list[str]:
     for thought in thoughts:
         place = f"### {thought.position}. {thought.mode}, confidence {thought.confidence:.2f}"
         lines += ["", place, "", _quoted(thought.content)]
+        notes = [f"- {_inline(note)}" for note in notes_of(thought.metadata)]
+        lines += ["", *notes] if notes else []
     return lines
 
 
+def _branch_line(branch: Branch, names: Mapping[str, str], document: SessionDocument) -> str:
+    above = names.get(branch.parent_branch_id or "")
+    place = f", below {_inline(above)}" if above else ""
+    mark = ", followed now" if branch.id == document.session.active_branch_id else ""
+    state = f"{branch.state}, confidence {branch.confidence:.2f}{place}{mark}"
+    return f"- {_inline(branch.name)}: {state}"
+
+
 def _quoted(text: str) -> str:
-    return "\n".join(f"> {line}" for line in text.splitlines())
+    return "\n".join(f"> {_markdown_text(line)}" for line in text.splitlines())
 
 
 def _inline(text: str) -> str:
-    return " ".join(text.split())
+    return _markdown_text(" ".join(text.split()))
+
+
+def _markdown_text(text: str) -> str:
+    """Escape what would be an image, a link, HTML or code; the text itself is shown."""
+    return _ACTIVE_MARKDOWN.sub(r"\\\g<0>", escaped(text))
 
 
 def _mermaid(document: SessionDocument) -> Exported:
     diagram = diagram_of(document)
     names = _names(diagram)
     lines = ["flowchart TD"]
-    lines += [f'    {names[node.key]}["{_mermaid_text(label_of(node))}"]' for node in diagram.nodes]
-    for source, target, word in diagram.arrows:
-        label = f"|{word}|" if word else ""
-        lines.append(f"    {names[source]} -->{label} {names[target]}")
-    faded = [names[node.key] for node in diagram.nodes if node.faded]
-    if faded:
-        lines += ["    classDef faded opacity:0.4", f"    class {','.join(faded)} faded"]
+    for node in diagram.nodes:
+        label = "<br/>".join(map(_mermaid_text, _label_lines(node)))
+        lines.append(f'    {names[node.key]}["{label}"]')
+    for arrow in diagram.arrows:
+        label = f'|"{_mermaid_text(shortened(arrow.label, 60))}"|' if arrow.label else ""
+        line = "-.->" if arrow.is_reference else "-->"
+        lines.append(f"    {names[arrow.source]} {line}{label} {names[arrow.target]}")
+    faded = [node for node in diagram.nodes if node.faded]
+    active = [node for node in diagram.nodes if node.is_active]
+    for style, look, nodes in (
+        ("faded", "opacity:0.4", faded),
+        ("active", "stroke-width:3px", active),
+    ):
+        marked = [names[node.key] for node in nodes]
+        if marked:
+            lines += [f"    classDef {style} {look}", f"    class {','.join(marked)} {style}"]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.mermaid")
 
 
@@ -193,18 +133,29 @@ def _dot(document: SessionDocument) -> Exported:
     names = _names(diagram)
     lines = ["digraph reasoning {", "    node [shape=box];"]
     for node in diagram.nodes:
-        style = ", style=dashed" if node.faded else ""
-        lines.append(f"    {names[node.key]} [label={_dot_text(label_of(node))}{style}];")
-    for source, target, word in diagram.arrows:
-        label = f" [label={_dot_text(word)}]" if word else ""
-        lines.append(f"    {names[source]} -> {names[target]}{label};")
+        style = ", style=dashed" if node.faded else ", penwidth=2" if node.is_active else ""
+        label = "\\n".join(map(_dot_escaped, _label_lines(node)))
+        lines.append(f'    {names[node.key]} [label="{label}"{style}];')
+    for arrow in diagram.arrows:
+        facts = [f'label="{_dot_escaped(shortened(arrow.label, 60))}"'] if arrow.label else []
+        # A reference is no step, so it does not move nodes to other ranks.
+        facts += ["style=dotted", "constraint=false"] if arrow.is_reference else []
+        notes = f" [{', '.join(facts)}]" if facts else ""
+        lines.append(f"    {names[arrow.source]} -> {names[arrow.target]}{notes};")
     lines.append("}")
     return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.graphviz")
 
 
-def _dot_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _dot_escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _label_lines(node: DiagramNode) -> list[str]:
+    """Return the text of a node, its branch, and what was said about it."""
+    branch = [shortened(node.branch, 40)] if node.branch else []
+    note = [shortened(node.note, 80)] if node.note else []
+    kind = ["conclusion:"] if node.kind == "conclusion" else []
+    return [*kind, *branch, label_of(node), *note]
 
 
 def _svg(document: SessionDocument) -> Exported:
@@ -223,67 +174,3 @@ EXPORTERS: Final[Mapping[str, Callable[[SessionDocument], Exported]]] = {
     "svg": _svg,
 }
 """The function for each format."""
-
-
-_WIDTH, _HEIGHT = 260, 44
-_GAP_X, _GAP_Y = 20, 46
-
-
-def svg_of(diagram: Diagram) -> str:
-    """Draw nodes in rows, and arrows from row to row."""
-    rows = _rows(diagram)
-    columns: dict[int, int] = {}
-    places: dict[str, tuple[int, int]] = {}
-    for node in diagram.nodes:
-        row = rows[node.key]
-        column = columns.get(row, 0)
-        columns[row] = column + 1
-        places[node.key] = (
-            _GAP_X + column * (_WIDTH + _GAP_X),
-            _GAP_Y // 2 + row * (_HEIGHT + _GAP_Y),
-        )
-    width = _GAP_X + max(columns.values(), default=1) * (_WIDTH + _GAP_X)
-    height = (max(columns, default=0) + 1) * (_HEIGHT + _GAP_Y)
-    lines = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
-        ),
-        (
-            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
-            'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
-        ),
-    ]
-    for source, target, word in diagram.arrows:
-        (x1, y1), (x2, y2) = places[source], places[target]
-        x1, x2, y1 = x1 + _WIDTH // 2, x2 + _WIDTH // 2, y1 + _HEIGHT
-        lines.append(
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#667" marker-end="url(#tip)">'
-            f"<title>{escape(word)}</title></line>"
-        )
-    for node in diagram.nodes:
-        x, y = places[node.key]
-        faded = ' opacity="0.4"' if node.faded else ""
-        lines.append(
-            f'<g{faded}><title>{escape(node.text)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" '
-            f'height="{_HEIGHT}" rx="6" fill="#eef" stroke="#667"/>'
-            f'<text x="{x + 8}" y="{y + 18}" fill="#667">{escape(node.kind)}</text>'
-            f'<text x="{x + 8}" y="{y + 34}">{escape(label_of(node, 32))}</text></g>'
-        )
-    lines.append("</svg>")
-    return "\n".join(lines) + "\n"
-
-
-def _rows(diagram: Diagram) -> dict[str, int]:
-    """Put each node below everything that leads to it."""
-    rows = {node.key: 0 for node in diagram.nodes}
-    # Arrows lead from earlier nodes to later ones, so few rounds suffice.
-    for _ in rows:
-        moved = False
-        for source, target, _word in diagram.arrows:
-            if rows[target] <= rows[source]:
-                rows[target] = rows[source] + 1
-                moved = True
-        if not moved:
-            break
-    return rows

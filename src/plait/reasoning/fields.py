@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,9 @@ class Params(BaseModel):
     """The arguments of a tool, or an object inside them."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    EXTENSIONS: ClassVar[frozenset[str]] = frozenset()
+    """Arguments beyond the contract of the original server."""
 
     @model_validator(mode="before")
     @classmethod

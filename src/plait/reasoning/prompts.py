@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import Thought
 
 
@@ -125,15 +124,6 @@ BUDGET_TOKENS = 4000
 """The most tokens of a session in a prompt, four bytes each."""
 
 
-async def recent_context(
-    store: Storage, session_id: str, *, most: int = MOST_THOUGHTS, budget: int = BUDGET_TOKENS
-) -> list[Thought]:
-    """Return the first thought, which states the topic, and the last ones."""
-    recent = await store.get_recent_thoughts(session_id, most)
-    first = await store.get_first_thought(session_id)
-    return within_budget(first, recent, most=most, budget=budget)
-
-
 def within_budget(
     first: Thought | None, recent: Sequence[Thought], *, most: int, budget: int
 ) -> list[Thought]:
@@ -160,6 +150,16 @@ def truncated(text: str, budget: int = BUDGET_TOKENS) -> str:
     return text if estimated_tokens(text) <= budget else text[: budget * 2] + " […]"
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the beginning of a text in one line of at most so many characters."""
+    folded = " ".join(text.split())
+    return folded if len(folded) <= most else folded[: most - 1] + "…"
+
+
 def as_lines(thoughts: Sequence[Thought]) -> str:
-    """Return thoughts as a list of lines."""
-    return "\n".join(f"- {truncated(thought.content)}" for thought in thoughts)
+    """Return thoughts as a list of lines; a revised one says so."""
+    return "\n".join(
+        f"- {'(revised later) ' if (thought.metadata or {}).get('revised_by') else ''}"
+        f"{truncated(thought.content)}"
+        for thought in thoughts
+    )

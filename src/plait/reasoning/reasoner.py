@@ -20,8 +20,9 @@ from plait.reasoning.backends.port import Completer, Completion, OnProgress, Pro
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, ignore
 from plait.reasoning.fields import Params
-from plait.reasoning.registry import TOOLS, Tool
+from plait.reasoning.registry import TOOLS, UNLISTED, Tool
 from plait.reasoning.results import Result, ResultPart
+from plait.reasoning.short_ids import with_long_ids
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.values import Changes, Invocation
 
@@ -62,12 +63,14 @@ class Reasoner:
         *,
         limits: GotLimits | None = None,
         pipes: PipeNames | None = None,
+        include_snapshots: bool = True,
         on_change: OnChange = ignore,
     ) -> None:
         self.store = store
         self.completer = completer
         self._limits = limits or GotLimits()
         self._pipes = pipes or PipeNames()
+        self._include_snapshots = include_snapshots
         self._on_change = on_change
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         """The locks of sessions that have calls."""
@@ -79,14 +82,17 @@ class Reasoner:
         *,
         completer: Completer | None = None,
         report: OnProgress = ignore,
+        is_compact: bool = False,
     ) -> ResultPart:
         """Run a tool, write its changes, and return its result.
+
+        `is_compact` is for calls of the compact profile, which shows results in its own form.
 
         Raises:
             RefusedError: The call is invalid; nothing was changed.
             BackendError, ReplyError: The model gave no usable reply; nothing was changed.
         """
-        tool = TOOLS.get(name)
+        tool = TOOLS.get(name) or UNLISTED.get(name)
         if tool is None:
             raise RefusedError(f"Unknown tool: {name}")
         params, adjusted = read_arguments(tool.params, arguments)
@@ -96,9 +102,12 @@ class Reasoner:
             completer=_CachingCompleter(completer or self.completer),
             limits=self._limits,
             pipes=self._pipes,
+            include_snapshots=self._include_snapshots,
+            is_compact=is_compact,
             report=report,
         )
         key = await self._session_of(params)
+        params = await with_long_ids(params, key, self.store)
         # A new session has no other calls to wait for.
         lock = self._locks.setdefault(key, asyncio.Lock()) if key else nullcontext()
         async with lock:
@@ -178,5 +187,11 @@ def _completed(
     if not isinstance(result, Result):
         return result
     changed = {**adjusted, **(result.adjusted or {})}
-    update = {"backend": call.completer.name, "adjusted": changed or None}
+    moves = [
+        move.model_copy(update={"supply": lacking})
+        if (lacking := TOOLS[move.tool].lacks(move.arguments, is_host=call.is_host))
+        else move
+        for move in result.next
+    ]
+    update = {"backend": call.completer.name, "next": moves, "adjusted": changed or None}
     return result.model_copy(update=update)

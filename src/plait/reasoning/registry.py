@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Final, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from plait.reasoning.call_context import Run
 from plait.reasoning.fields import Params
@@ -19,6 +19,7 @@ from plait.reasoning.modes import (
     reflection,
     sessions,
     tree,
+    where,
 )
 from plait.reasoning.results import ResultPart
 
@@ -32,6 +33,8 @@ class Tool:
     _: KW_ONLY
     uses_model: bool = False
     """Whether it may send a request to a model."""
+    writes: str | None = None
+    """The argument with which the caller replaces the model."""
     read_only: bool = False
     destructive: bool = False
     """Whether it deletes something."""
@@ -48,6 +51,16 @@ class Tool:
         """The description that a model reads."""
         return " ".join((self.run.__doc__ or "").split())
 
+    def lacks(self, arguments: Mapping[str, Any], *, is_host: bool) -> list[str]:
+        """Return the arguments that a caller must still add."""
+        fields = self.params.model_fields
+        lacking = [name for name, field in fields.items() if field.is_required()]
+        if is_host and self.writes is not None:
+            lacking.append(self.writes)
+        if is_host and "synthesis" in fields:
+            lacking.append("synthesis")
+        return [name for name in lacking if name not in arguments]
+
     @cached_property
     def params(self) -> type[Params]:
         """The model of its arguments."""
@@ -61,22 +74,22 @@ class Tool:
 
 _TOOLS: Final = (
     Tool(linear.linear, "Linear reasoning", uses_model=True),
-    Tool(tree.tree, "Branch out", uses_model=True),
+    Tool(tree.tree, "Branch out", uses_model=True, writes="branches"),
     Tool(tree.tree_focus, "Follow a branch", idempotent=True),
     Tool(tree.tree_list, "List branches", read_only=True),
     Tool(tree.tree_complete, "End a branch", idempotent=True),
-    Tool(divergent.divergent, "Other points of view", uses_model=True),
-    Tool(reflection.reflection, "Reflect", uses_model=True),
+    Tool(divergent.divergent, "Other points of view", uses_model=True, writes="perspectives"),
+    Tool(reflection.reflection, "Reflect", uses_model=True, writes="reflection"),
     Tool(reflection.reflection_evaluate, "Evaluate a session", read_only=True),
-    Tool(checkpoints.backtrack, "Backtrack", uses_model=True),
+    Tool(checkpoints.backtrack, "Backtrack", uses_model=True, writes="thought"),
     Tool(checkpoints.checkpoint_create, "Make a checkpoint"),
     Tool(checkpoints.checkpoint_list, "List checkpoints", read_only=True),
     Tool(auto.auto, "Choose a mode", uses_model=True),
     Tool(got_graph.got_init, "Begin a graph"),
-    Tool(got_growth.got_generate, "Continue a node", uses_model=True),
-    Tool(got_growth.got_score, "Judge a node", uses_model=True),
-    Tool(got_growth.got_aggregate, "Join nodes", uses_model=True),
-    Tool(got_growth.got_refine, "Refine a node", uses_model=True),
+    Tool(got_growth.got_generate, "Continue a node", uses_model=True, writes="continuations"),
+    Tool(got_growth.got_score, "Judge a node", uses_model=True, writes="scores"),
+    Tool(got_growth.got_aggregate, "Join nodes", uses_model=True, writes="aggregation"),
+    Tool(got_growth.got_refine, "Refine a node", uses_model=True, writes="refinement"),
     Tool(got_graph.got_prune, "Prune the graph", destructive=True, idempotent=True),
     Tool(got_graph.got_finalize, "Draw conclusions"),
     Tool(got_graph.got_state, "Show the graph", read_only=True),
@@ -91,3 +104,8 @@ _TOOLS: Final = (
 )
 
 TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in _TOOLS}
+
+_WHERE: Final = Tool(where.session_where, "Where am I", read_only=True)
+
+UNLISTED: Final[Mapping[str, Tool]] = {_WHERE.name: _WHERE}
+"""Tools that only the compact profile offers."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,6 +32,9 @@ class Move(ResultPart):
     tool: str
     arguments: dict[str, Any] = Field(description="Arguments to start from.")
     why: str
+    supply: list[str] | None = Field(default=None, description="Arguments that you have to add.")
+
+    OMIT_IF_NONE = frozenset({"supply"})
 
 
 def move(tool: str, why: str, session_id: str | None = None, /, **arguments: Any) -> Move:
@@ -67,11 +71,26 @@ class ListResult(ResultPart):
 
 def result_data(result: ResultPart) -> dict[str, Any]:
     """Return a result as plain data."""
-    data = result.model_dump(mode="json")
-    omitted = {"adjusted", *result.OMIT_IF_NONE}
+    data: dict[str, Any] = _plain(result)
     # Fields that every result has come last.
     names = sorted(data, key=lambda name: name in Result.model_fields)
-    return {name: data[name] for name in names if data[name] is not None or name not in omitted}
+    return {name: data[name] for name in names if data[name] is not None or name != "adjusted"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, ResultPart):
+        return {
+            name: _plain(item)
+            for name, item in value
+            if item is not None or name not in value.OMIT_IF_NONE
+        }
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def result_text(result: ResultPart) -> str:

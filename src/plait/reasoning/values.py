@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 BranchState = Literal["active", "completed", "abandoned"]
 SessionStatus = Literal["open", "concluded"]
@@ -127,6 +127,8 @@ class Checkpoint(Value):
     description: str | None = None
     snapshot: Json
     created_at: str = field(default_factory=now)
+    position: int | None = field(default=None, compare=False)
+    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,8 @@ class Graph(Value):
     problem: str | None = None
     config: Json
     created_at: str = field(default_factory=now)
+    position: int | None = field(default=None, compare=False)
+    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +227,16 @@ class Changes:
     invocations: tuple[Invocation, ...] = ()
     removed_nodes: tuple[str, ...] = ()
     """Ids of nodes to delete, with their edges."""
+
+
+LETTERS: Final[Mapping[str, type[Value]]] = {
+    "t": Thought,
+    "b": Branch,
+    "n": GraphNode,
+    "c": Checkpoint,
+    "g": Graph,
+}
+"""The first letter of a short id, such as `t12`; the number is the position in the session."""
 
 
 _INTERNAL = frozenset({"position", "abandoned_by"})

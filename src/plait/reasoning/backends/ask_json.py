@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from functools import cache
+from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,6 +26,9 @@ _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?(?P<inside>.*)```", re.DOTA
 _MAX_PROBLEMS = 5
 """Enough for a model to correct its answer."""
 
+_MAX_STRING = 400
+_MAX_ITEMS = 5
+
 _MAX_EXCERPT = 2000
 """How much of an invalid answer is sent back to the model, in characters."""
 
@@ -37,6 +41,7 @@ async def ask_json(
     Code fences around it are removed. An invalid answer is sent back to the model once, with its
     problems. The returned completion counts the tokens of both rounds.
     """
+    prompt = replace(prompt, schema=schema_of(reply_type))
     first = await completer.complete(prompt)
     try:
         return reply_from_text(first.text, reply_type), first
@@ -58,6 +63,31 @@ async def ask_json(
             f"{completer.name} gave no usable answer for {prompt.pipe!r}, asked twice: "
             f"{problem}; it said: {excerpt}"
         ) from None
+
+
+@cache
+def schema_of(reply_type: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a reply, without the metadata that a small model would fill at length.
+
+    Strings are bounded, so that a model that repeats itself ends.
+    """
+
+    def bounded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [bounded(item) for item in cast("list[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        schema = {key: bounded(item) for key, item in cast("dict[str, Any]", value).items()}
+        if isinstance(schema.get("properties"), dict):
+            schema["properties"].pop("metadata", None)
+            schema["required"] = [*schema["properties"]]
+        if schema.get("type") == "string":
+            schema["maxLength"] = _MAX_STRING
+        if schema.get("type") == "array":
+            schema.setdefault("maxItems", _MAX_ITEMS)
+        return schema
+
+    return bounded(reply_type.model_json_schema())
 
 
 def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from plait.errors import BackendError, ConfigError
-from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama
+from plait.models.endpoints import (
+    OPENAI_URL,
+    Endpoint,
+    find_ollama,
+    ollama_url,
+    origin_of,
+)
 from plait.models.providers import (
     ANTHROPIC,
     OPENAI,
@@ -16,6 +22,7 @@ from plait.models.providers import (
     find_model,
     installed_packages,
 )
+from plait.models.weights import WEIGHTS, models_folder, usable_weights, weights_named
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langbase import LangbaseCompleter, pipes_of
 from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
@@ -30,6 +37,9 @@ from plait.reasoning.backends.settings import (
 
 T = TypeVar("T")
 
+_LOCAL_TIMEOUT_SECONDS = 600.0
+"""A model on a busy core writes a few tokens a second."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableModels:
@@ -39,6 +49,8 @@ class AvailableModels:
     """An endpoint that is not configured, such as a running Ollama."""
     packages: frozenset[str] = frozenset()
     """The installed packages of providers."""
+    local: str | None = None
+    """The model whose weights are on this machine, if it can run here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,9 @@ def choose(
     model, notes = find_model(_clues(settings, available))
     if model is not None:
         return _choice(model, notes)
+    if available.local is not None:
+        reason = f"the weights of {available.local} are on this machine"
+        return BackendChoice(backend="local", reason=reason, model=available.local, notes=notes)
     if sampling:
         return BackendChoice(backend="sampling", reason="the client offers sampling", notes=notes)
     return BackendChoice(backend="host", reason="no model is configured", notes=notes)
@@ -78,17 +93,19 @@ def choose(
 
 async def detect_models(settings: ReasoningSettings) -> AvailableModels:
     """Detect the models of this machine; Ollama is contacted only if it could be chosen."""
-    available = AvailableModels(packages=installed_packages())
+    weights = usable_weights() if settings.detect_local else None
+    local = weights.name if weights else None
+    available = AvailableModels(packages=installed_packages(), local=local)
     preference = settings.preference
     if preference == BackendPreference():
-        needed = choose(settings, available).backend == "host"
+        needed = choose(settings, available).backend in ("host", "local")
     else:
         configured = preference.base_url or _openai_endpoint(settings)
         needed = preference.backend == "openai" and not configured
     if not (needed and settings.detect_ollama):
         return available
     endpoint = await find_ollama(settings.ollama_host)
-    return AvailableModels(endpoint=endpoint, packages=available.packages)
+    return replace(available, endpoint=endpoint)
 
 
 def _clues(settings: ReasoningSettings, available: AvailableModels) -> Clues:
@@ -141,7 +158,11 @@ def _preferred(
             if sampling is False:
                 raise BackendError("the client does not offer sampling", backend="sampling")
         case "local":
-            raise ConfigError("no local model is available")
+            model = preference.model or available.local or next(iter(WEIGHTS))
+            if not weights_named(model).is_in(models_folder()):
+                raise ConfigError(
+                    f"the local model {model} is not on this machine: plait model fetch {model}"
+                )
         case "scripted":
             _require(preference.script, "the scripted backend needs a file with replies")
         case "host":
@@ -210,6 +231,7 @@ def completer_for(
             return OpenAICompatibleCompleter(
                 choice.base_url or "",
                 model=choice.model,
+                name=_endpoint_name(choice.base_url or "", settings),
                 key=key_for_endpoint(choice, settings),
                 retry=retry,
             )
@@ -220,9 +242,24 @@ def completer_for(
         case "host":
             return HostCompleter()
         case "local":
-            raise ConfigError("no local model is available")
+            return _local(choice, settings)
         case _:
             assert_never(choice.backend)
+
+
+def _local(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
+    # Only this backend starts processes.
+    from plait.reasoning.backends.local import LocalCompleter  # noqa: PLC0415
+
+    weights = weights_named(choice.model or "")
+    retry = settings.retry_policy(_LOCAL_TIMEOUT_SECONDS)
+    return LocalCompleter(weights.path_in(models_folder()), model=weights.name, retry=retry)
+
+
+def _endpoint_name(base_url: str, settings: ReasoningSettings) -> str:
+    """Return what an endpoint is, for results and errors."""
+    is_ollama = origin_of(base_url) == ollama_url(settings.ollama_host)
+    return "ollama" if is_ollama else "openai"
 
 
 def _langchain(choice: BackendChoice, settings: ReasoningSettings, retry: RetryPolicy) -> Completer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import random
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,7 +19,9 @@ from plait._support.http import HttpReply, send_request, with_retries
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError
 from plait.models.endpoints import is_loopback, origin_of
-from plait.reasoning.backends.port import Completer, Completion
+from plait.reasoning.backends.port import Completer, Completion, fields
+
+logger = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """A provider that asks for a longer pause is not tried again: the caller would time out first."""
@@ -75,9 +80,23 @@ class HttpCompleter(Completer):
         self, path: str, body: Mapping[str, Any] | None = None, *, allowed: Collection[int] = ()
     ) -> JsonReply:
         """Post an object, or get one; a status in `allowed` is returned like a success."""
+        count = itertools.count(1)
 
         async def attempt() -> JsonReply:
-            return self._read(await self._attempt(path, body), allowed)
+            facts: dict[str, object] = {"backend": self.name, "path": path, "attempt": next(count)}
+            logger.debug(
+                "request of attempt %(attempt)d to %(backend)s", facts, extra=fields(facts)
+            )
+            began = time.monotonic()
+            try:
+                reply = self._read(await self._attempt(path, body), allowed)
+            except BackendError as error:
+                facts |= {"status": error.status, "error": str(error)}
+                logger.warning("attempt %(attempt)d failed: %(error)s", facts, extra=fields(facts))
+                raise
+            facts |= {"status": reply.status, "ms": round((time.monotonic() - began) * 1000)}
+            logger.debug("response %(status)d in %(ms)d ms", facts, extra=fields(facts))
+            return reply
 
         return await with_retries(
             attempt,

@@ -21,6 +21,8 @@ class RequestSettings:
     """The request settings that an endpoint supports; all of them until it rejects one."""
 
     json_mode: bool = True
+    by_schema: bool = False
+    """Whether the JSON mode is sent the schema of the reply."""
     temperature: bool = True
     length_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
@@ -43,15 +45,25 @@ class RequestSettings:
 class OpenAICompatibleCompleter(HttpCompleter):
     """Completes prompts at one endpoint; without a model name, with its first model.
 
+    `name` is what the endpoint is: `openai`, or `ollama`.
     `options` are those of `HttpCompleter`.
     """
 
     name = "openai"
 
-    def __init__(self, base_url: str, *, model: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        name: str = "openai",
+        by_schema: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(with_version(base_url), **options)
+        self.name = name
         self._model = model
-        self._settings = RequestSettings()
+        self._settings = RequestSettings(by_schema=by_schema)
 
     def describe(self) -> str:
         """Return the model and the endpoint."""
@@ -102,6 +114,9 @@ def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str
         body["temperature"] = prompt.temperature
     if settings.json_mode and prompt.json:
         body["response_format"] = {"type": "json_object"}
+        if settings.by_schema and prompt.schema is not None:
+            shape = {"name": "reply", "schema": prompt.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": shape}
     return body
 
 

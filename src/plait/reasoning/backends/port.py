@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from plait.errors import HostHasNoModelError
 
@@ -23,6 +23,8 @@ class Prompt:
     max_tokens: int
     json: bool = True
     """Whether a JSON object must come back."""
+    schema: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """The schema of that object, for backends that can hold a model to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,11 @@ class Completer(Protocol):
 
     async def aclose(self) -> None:
         """Close connections; safe to repeat. By default, do nothing."""
+
+
+def fields(facts: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    """Return facts for a log record, which the JSON log shows as fields of their own."""
+    return {"fields": facts}
 
 
 Sample: TypeAlias = Callable[[Prompt], Awaitable[Completion]]

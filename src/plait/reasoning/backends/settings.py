@@ -19,6 +19,9 @@ from plait.reasoning.backends.langbase import BASE_URL, PipeNames
 BackendName: TypeAlias = Literal[
     "langbase", "model", "openai", "sampling", "local", "host", "scripted"
 ]
+Profile: TypeAlias = Literal["full", "compact"]
+"""Which tools the server offers."""
+
 LogLevel: TypeAlias = Literal["trace", "debug", "info", "warn", "error"]
 LogFormat: TypeAlias = Literal["pretty", "json"]
 
@@ -75,6 +78,8 @@ class ReasoningSettings:
     """`OLLAMA_HOST`."""
     detect_ollama: bool = True
     """Whether an Ollama that is not configured may be used; `PLAIT_NO_OLLAMA` forbids it."""
+    detect_local: bool = True
+    """Whether a local model that is not configured may be used; `PLAIT_NO_LOCAL` forbids it."""
     timeout_seconds: float | None = None
     """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -84,8 +89,13 @@ class ReasoningSettings:
     database: str | None = field(default=None, repr=False)
     """`DATABASE_PATH`: a file, or a URL that may contain a password; `None` is the default file."""
     database_connections: int = 5
+    profile: Profile = "full"
+    include_snapshots: bool = True
+    """Whether results show the states of checkpoints unless a call says otherwise."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "pretty"
+    notes: tuple[str, ...] = ()
+    """What came from the `.env` file, by name, and what of it was not used."""
 
     def retry_policy(self, default_timeout_seconds: float) -> RetryPolicy:
         """Return the retry policy, with the timeout that is set or else the default."""
@@ -109,6 +119,7 @@ class _Variables(BaseModel):
     OPENAI_BASE_URL: str | None = None
     OLLAMA_HOST: str | None = None
     PLAIT_NO_OLLAMA: str = "0"
+    PLAIT_NO_LOCAL: str = "0"
     REQUEST_TIMEOUT_MS: Annotated[int, Field(ge=1, le=_DAY_MS)] | None = None
     MAX_RETRIES: int = Field(default=3, ge=0, le=20)
     RETRY_DELAY_MS: int = Field(default=1000, ge=0, le=_DAY_MS)
@@ -118,6 +129,8 @@ class _Variables(BaseModel):
     GOT_PRUNE_THRESHOLD: float = Field(default=0.3, ge=0, le=1)
     DATABASE_PATH: str | None = None
     DATABASE_MAX_CONNECTIONS: int = Field(default=5, ge=1, le=1000)
+    PLAIT_REASONING_PROFILE: Annotated[Profile, BeforeValidator(str.lower)] = "full"
+    PLAIT_REASONING_SNAPSHOTS: Literal["0", "1"] = "1"
     LOG_LEVEL: Annotated[LogLevel, BeforeValidator(str.lower)] = "info"
     LOG_FORMAT: Annotated[LogFormat, BeforeValidator(str.lower)] = "pretty"
 
@@ -135,7 +148,8 @@ def read_settings(
     Raises:
         ConfigError: A value is invalid; the text names the variable and does not quote the value.
     """
-    values = {**_dotenv(dotenv), **environ}
+    from_file, notes = _without_redirects(_dotenv(dotenv), environ, dotenv)
+    values = {**from_file, **environ}
     for name, value in asdict(preference or BackendPreference()).items():
         variable = "PLAIT_REASONING_API_KEY" if name == "key" else f"PLAIT_REASONING_{name.upper()}"
         values[variable] = value or values.get(variable, "")
@@ -159,6 +173,7 @@ def read_settings(
         openai_url=variables.OPENAI_BASE_URL and variables.OPENAI_BASE_URL.rstrip("/"),
         ollama_host=variables.OLLAMA_HOST,
         detect_ollama=variables.PLAIT_NO_OLLAMA == "0",
+        detect_local=variables.PLAIT_NO_LOCAL == "0",
         timeout_seconds=variables.REQUEST_TIMEOUT_MS and variables.REQUEST_TIMEOUT_MS / 1000,
         retry=RetryPolicy(
             max_retries=variables.MAX_RETRIES, first_delay_seconds=variables.RETRY_DELAY_MS / 1000
@@ -172,8 +187,11 @@ def read_settings(
         ),
         database=variables.DATABASE_PATH,
         database_connections=variables.DATABASE_MAX_CONNECTIONS,
+        profile=variables.PLAIT_REASONING_PROFILE,
+        include_snapshots=variables.PLAIT_REASONING_SNAPSHOTS == "1",
         log_level=variables.LOG_LEVEL,
         log_format=variables.LOG_FORMAT,
+        notes=notes,
     )
 
 
@@ -231,6 +249,40 @@ def _pipe_names(values: Mapping[str, str]) -> PipeNames:
         if name := values.get(f"PIPE_{mode.upper()}", shared):
             names = replace(names, **{mode: name})
     return names
+
+
+_KEY_OF_URL: Final = {
+    "LANGBASE_BASE_URL": "LANGBASE_API_KEY",
+    "OPENAI_BASE_URL": "OPENAI_API_KEY",
+    "ANTHROPIC_BASE_URL": "ANTHROPIC_API_KEY",
+    "PLAIT_REASONING_BASE_URL": "PLAIT_REASONING_API_KEY",
+}
+"""The key that is sent to each address."""
+
+
+def _without_redirects(
+    found: Mapping[str, str], environ: Mapping[str, str], path: Path | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Drop addresses to which a key from elsewhere would be sent; return notes about the file.
+
+    The file may have come with a cloned repository.
+    """
+    known = {
+        name: value
+        for name, value in found.items()
+        if (name in _Variables.model_fields or name in _KEY_OF_URL or name.startswith("PIPE_"))
+        and not environ.get(name, "").strip()
+    }
+    stolen = [name for name in known if environ.get(_KEY_OF_URL.get(name, ""), "").strip()]
+    kept = {name: value for name, value in known.items() if name not in stolen}
+    notes = [f"{path} sets {', '.join(kept)}"] if kept else []
+    for name in stolen:
+        key = _KEY_OF_URL[name]
+        notes.append(
+            f"{name} in {path} is ignored, because {key} is not from there: "
+            f"set {name} in the environment, or {key} in {path}"
+        )
+    return kept, tuple(notes)
 
 
 def _dotenv(path: Path | None) -> dict[str, str]:

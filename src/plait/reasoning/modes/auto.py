@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -46,6 +47,16 @@ _KEYWORDS: Final = (
     ),
 )
 """Keywords; the mode with its confidence, complexity and rationale; and the alternative."""
+
+_NAMES: Final[Mapping[str, str]] = {
+    "linear": "linear",
+    "tree": "tree",
+    "divergent": "divergent",
+    "reflection": "reflection",
+    "got": "got",
+    "graph": "got",
+}
+"""Words of a hint that name a mode."""
 
 _FIRST_STEPS: Mapping[str, tuple[Run, type[Params]]] = {
     "linear": (linear, LinearParams),
@@ -131,11 +142,13 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
 
 async def _recommended(params: AutoParams, call: CallContext) -> AutoResult:
     content = params.content
+    if call.is_host and (hinted := _hinted(params.hints)) is not None:
+        return hinted
     if len(content.encode()) < _SHORT_BYTES:
         why = "The task is short: one step after the other suffices."
         return _result("linear", 0.9, 0.2, why, [])
     for words, route, alternative in _KEYWORDS:
-        if any(word in content.lower() for word in words):
+        if _has_word(content, words):
             return _result(*route, [alternative])
     if call.is_host:
         complexity, why = params.complexity, "By the complexity you gave."
@@ -156,6 +169,24 @@ async def _recommended(params: AutoParams, call: CallContext) -> AutoResult:
     result = _result(mode, reply.confidence, reply.complexity, reply.rationale, fitting)
     invalid = {"fallback_used": True, "original_invalid_mode": reply.recommended_mode}
     return result if known else result.model_copy(update=invalid)
+
+
+def _hinted(hints: Sequence[str]) -> AutoResult | None:
+    """Return the mode that hints name or suggest."""
+    text = " ".join(hints)
+    for word, mode in _NAMES.items():
+        if _has_word(text, (word,)):
+            return _result(mode, 0.9, 0.5, f"Your hint names {word}.", [])
+    for words, route, alternative in _KEYWORDS:
+        if _has_word(text, words):
+            return _result(*route, [alternative])
+    return None
+
+
+def _has_word(text: str, words: Sequence[str]) -> bool:
+    """Return whether a text has one of the words, also as a plural or in the past."""
+    pattern = "|".join(map(re.escape, words))
+    return re.search(rf"\b(?:{pattern})(?:s|d|ed|es)?\b", text, re.IGNORECASE) is not None
 
 
 def _result(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pydantic import Field
 
+from plait.errors import CheckpointNotFoundError
 from plait.reasoning import values
-from plait.reasoning.arguments import SessionParams, invalid_argument
+from plait.reasoning.arguments import SessionParams, invalid_argument, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import BacktrackReply
@@ -31,8 +32,27 @@ _PARTS: Final[Mapping[str, type[_Part]]] = {
 class CheckpointParams(SessionParams):
     """Arguments of `reasoning_checkpoint_create`."""
 
+    EXTENSIONS = frozenset({"include_snapshot"})
+
     name: Text = Field(description="A name to recognise it by.")
     description: AnyText | None = None
+    include_snapshot: bool | None = optional("False leaves the state out of the result.")
+
+
+class CheckpointsParams(SessionParams):
+    """Arguments of `reasoning_checkpoint_list`."""
+
+    EXTENSIONS = frozenset({"include_snapshot"})
+
+    include_snapshot: bool | None = optional("False leaves the states out of the result.")
+
+
+class CheckpointSize(ResultPart):
+    """How much a checkpoint holds."""
+
+    thoughts: int
+    branches: int
+    nodes: int
 
 
 class CheckpointInfo(ResultPart):
@@ -43,8 +63,24 @@ class CheckpointInfo(ResultPart):
     branch_id: str | None
     name: str
     description: str | None
-    snapshot: dict[str, Any] = Field(description="The state that was kept.")
+    snapshot: dict[str, Any] | None = Field(default=None, description="The state that was kept.")
+    size: CheckpointSize | None = Field(
+        default=None, description="How much it holds, where the state is left out."
+    )
     created_at: str
+
+    OMIT_IF_NONE = frozenset({"snapshot", "size"})
+
+    @classmethod
+    def with_state(cls, source: Checkpoint, *, shown: bool, **fields: Any) -> Self:
+        """Return a checkpoint with its state, or with the size of it."""
+        if shown:
+            return cls.of(source, size=None, **fields)
+        state = {**source.snapshot, **source.snapshot.get("graph", {})}
+        size = CheckpointSize(
+            **{name: len(state.get(name, ())) for name in CheckpointSize.model_fields}
+        )
+        return cls.of(source, snapshot=None, size=size, **fields)
 
 
 class CheckpointResult(CheckpointInfo, Result):
@@ -73,14 +109,17 @@ async def checkpoint_create(
         move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
     ]
     changes = Changes(session=touched(session), checkpoints=(checkpoint,))
-    return Outcome(CheckpointResult.of(checkpoint, next=steps), changes)
+    shown = call.shows_snapshot(params.include_snapshot)
+    return Outcome(CheckpointResult.with_state(checkpoint, shown=shown, next=steps), changes)
 
 
-async def checkpoint_list(params: SessionParams, call: CallContext) -> Outcome[CheckpointList]:
+async def checkpoint_list(params: CheckpointsParams, call: CallContext) -> Outcome[CheckpointList]:
     """List the checkpoints of a session, newest first."""
     session = await call.existing_session(params.session_id)
     stored = await call.store.get_session_checkpoints(session.id)
-    return Outcome(CheckpointList(checkpoints=[*map(CheckpointInfo.of, stored)]))
+    shown = call.shows_snapshot(params.include_snapshot)
+    listed = [CheckpointInfo.with_state(one, shown=shown) for one in stored]
+    return Outcome(CheckpointList(checkpoints=listed))
 
 
 async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
@@ -135,7 +174,9 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
     """  # noqa: D205 - a model reads the sentence as it is
     checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
     if checkpoint is None:
-        raise invalid_argument("checkpoint_id", f"Checkpoint not found: {params.checkpoint_id}")
+        key = params.checkpoint_id
+        text = f"Checkpoint not found: {key}"
+        raise unknown_id(CheckpointNotFoundError, text, key, "checkpoint_id")
     if params.session_id is not None and params.session_id != checkpoint.session_id:
         raise invalid_argument("session_id", "Session ID does not match checkpoint")
     session = await call.open_session(checkpoint.session_id)
@@ -176,8 +217,14 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
 def _last_on_branch(checkpoint: Checkpoint) -> str | None:
     """Return the thought after which the new direction starts."""
     thoughts: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
-    ids = [thought["id"] for thought in thoughts if thought["branch_id"] == checkpoint.branch_id]
-    return ids[-1] if ids else None
+    branches: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("branches", ())
+    above = {branch["id"]: branch["parent_branch_id"] for branch in branches}
+    branch_id = checkpoint.branch_id
+    while True:
+        ids = [thought["id"] for thought in thoughts if thought["branch_id"] == branch_id]
+        if ids or branch_id is None:
+            return ids[-1] if ids else None
+        branch_id = above.get(branch_id)
 
 
 async def _first_step(

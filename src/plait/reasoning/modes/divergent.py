@@ -10,7 +10,8 @@ from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
-from plait.reasoning.prompts import PROMPTS, as_lines, recent_context
+from plait.reasoning.paths import Place, context_at, current_place, place_on
+from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Session, Thought
 
@@ -77,11 +78,16 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
     """  # noqa: D205 - a model reads the sentence as it is
     session = await call.new_or_open_session(params.session_id, "divergent")
     if params.branch_id is not None:
-        await call.branch_of(session, params.branch_id)
-    reply = await _perspectives(params, call, session)
-    views = reply.perspectives[: params.num_perspectives]
-    new = partial(Thought, session_id=session.id, mode="divergent", branch_id=params.branch_id)
-    main = new(content=params.content, confidence=params.confidence)
+        branch = await call.branch_of(session, params.branch_id)
+        place = await place_on(call.store, session, branch)
+    else:
+        place = await current_place(call.store, session)
+    reply = await _perspectives(params, call, session, place)
+    # All of the caller's own; a model may answer with more than it was asked for.
+    own = params.perspectives is not None
+    views = reply.perspectives if own else reply.perspectives[: params.num_perspectives]
+    new = partial(Thought, session_id=session.id, mode="divergent", branch_id=place.branch_id)
+    main = new(content=params.content, confidence=params.confidence, parent_id=place.tip_id)
     thoughts = [
         new(
             content=view.thought,
@@ -115,7 +121,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         total_novelty_score=sum(view.novelty for view in views) / len(views),
         most_viable_perspective=best,
         most_novel_perspective=max(range(len(views)), key=lambda index: views[index].novelty),
-        branch_id=params.branch_id,
+        branch_id=place.branch_id,
         next=[
             move("tree", "work out the most viable view", session.id, content=views[best].thought),
             move(
@@ -127,7 +133,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
 
 
 async def _perspectives(
-    params: DivergentParams, call: CallContext, session: Session
+    params: DivergentParams, call: CallContext, session: Session, place: Place
 ) -> DivergentReply:
     if params.perspectives is not None:
         if not 2 <= len(params.perspectives) <= 5:
@@ -136,8 +142,7 @@ async def _perspectives(
             raise invalid_argument("synthesis", "Synthesis is required with your own perspectives")
         own = [PerspectiveReply(**view.model_dump()) for view in params.perspectives]
         return DivergentReply(perspectives=own, synthesis=params.synthesis or "")
-    thoughts = await recent_context(call.store, session.id, most=_MAX_CONTEXT)
-    context = f"Context:\n{as_lines(thoughts)}\n\n" if thoughts else ""
+    context = await context_at(call.store, session, place, title="Context", most=_MAX_CONTEXT)
     rules = _CHALLENGE if params.challenge_assumptions else ""
     rules += _REBEL if params.force_rebellion else ""
     return await call.ask(

@@ -8,11 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from plait.reasoning.arguments import invalid_argument, session_error
+from plait.errors import GraphNotFoundError, NodeNotFoundError
+from plait.reasoning.arguments import invalid_argument, session_error, unknown_id
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import prunable
+from plait.reasoning.prompts import shortened
 from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
 
@@ -104,8 +106,29 @@ class FinalizeResult(SessionResult):
     conclusions: list[ConclusionInfo]
 
 
+class StateParams(GraphParams):
+    """Arguments of `reasoning_got_state`."""
+
+    EXTENSIONS = frozenset({"include_content"})
+
+    include_content: bool | None = optional("True shows the texts of nodes, cut.")
+
+
+class NodeInfo(ResultPart):
+    """A node, with the beginning of its text."""
+
+    node_id: str
+    content: str
+    node_type: str
+    score: float | None
+    depth: int
+    is_active: bool
+
+
 class StateResult(SessionResult):
     """The state of a graph."""
+
+    OMIT_IF_NONE = frozenset({"problem", "nodes"})
 
     graph_id: str
     total_nodes: int
@@ -116,6 +139,26 @@ class StateResult(SessionResult):
     root_node_ids: list[str]
     active_node_ids: list[str]
     terminal_node_ids: list[str]
+    problem: str | None = None
+    nodes: list[NodeInfo] | None = None
+
+
+_MOST_NODES = 50
+"""How many nodes a state shows, the best first."""
+
+_MOST_CONTENT = 200
+"""How many characters of a node a state shows."""
+
+
+def node_infos(nodes: Sequence[GraphNode]) -> list[NodeInfo]:
+    """Return nodes with the beginnings of their texts: conclusions, active ones, then others."""
+    order = sorted(
+        nodes, key=lambda one: (not one.is_terminal, not one.is_active, -(one.score or 0))
+    )
+    return [
+        NodeInfo.of(node, node_id=node.id, content=shortened(node.content, _MOST_CONTENT))
+        for node in order[:_MOST_NODES]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +176,7 @@ class OpenGraph:
         for node in self.nodes:
             if node.id == key:
                 return node
-        raise invalid_argument(field, f"Node not found in this graph: {key}")
+        raise unknown_id(NodeNotFoundError, f"Node not found in this graph: {key}", key, field)
 
     def new_node(self, content: str, **fields: Any) -> GraphNode:
         """Return a new node of this graph."""
@@ -160,9 +203,11 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
     if params.graph_id is not None:
         graph = await call.store.get_graph(params.graph_id)
         if graph is None:
-            raise invalid_argument("graph_id", f"Graph not found: {params.graph_id}")
+            key = params.graph_id
+            raise unknown_id(GraphNotFoundError, f"Graph not found: {key}", key, "graph_id")
         if params.session_id not in (None, graph.session_id):
-            raise invalid_argument("graph_id", "Graph does not belong to this session")
+            text = "Graph does not belong to this session"
+            raise unknown_id(GraphNotFoundError, text, graph.id, "graph_id")
     elif params.session_id is not None:
         await call.existing_session(params.session_id)
         graph = await call.store.get_latest_graph(params.session_id)
@@ -183,24 +228,42 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
 
 
 def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
-    """Suggest the next calls for a graph that has these nodes."""
-    ids = {"session_id": opened.session.id, "graph_id": opened.graph.id}
+    """Suggest the next calls for a graph that has these nodes; none of them would be refused."""
+    session = opened.session
+    if session.status == "concluded":
+        return [move("session_reopen", "to go on with it", session.id)]
+    ids = {"session_id": session.id, "graph_id": opened.graph.id}
     limits = opened.limits
     active = [node for node in nodes if node.is_active]
-    scored = sorted(active, key=lambda node: node.score or 0, reverse=True)
+    ranked = sorted(active, key=lambda node: node.score or 0, reverse=True)
+    growing = [node for node in ranked if node.depth < limits.max_depth]
+    has_room = len(nodes) < limits.max_nodes
     moves: list[Move] = []
     if bare := next((node for node in active if node.score is None and not node.is_root), None):
         moves.append(move("got_score", "it has no score yet", **ids, node_id=bare.id))
-    if scored and scored[0].depth < limits.max_depth and len(nodes) < limits.max_nodes:
-        best = scored[0]
+    if growing and has_room:
+        best = growing[0]
         why = f"the best active node{f' has a score of {best.score:.2f}' if best.score else ''}"
         moves.append(move("got_generate", why, **ids, node_id=best.id))
-    if len(scored) > 1:
-        pair = [node.id for node in scored[:2]]
+    if len(growing) > 1 and has_room:
+        pair = [node.id for node in growing[:2]]
         moves.append(move("got_aggregate", "join the two best", **ids, node_ids=pair))
-    if any((node.score or 0) >= 0.8 for node in scored) or not moves:
+    scored = [node for node in active if node.score is not None]
+    if scored and (not moves or max(node.score or 0 for node in scored) >= 0.8):
         moves.append(move("got_finalize", "draw conclusions", **ids))
-    return moves
+    return moves or [_without_frontier(opened, nodes)]
+
+
+def _without_frontier(opened: OpenGraph, nodes: Sequence[GraphNode]) -> Move:
+    """Suggest a call for a graph in which nothing is active, or nothing can be added."""
+    session, limits = opened.session, opened.limits
+    open_ends = [node for node in nodes if node.depth < limits.max_depth and not node.is_terminal]
+    is_concluded = any(node.is_terminal for node in nodes)
+    if is_concluded or not open_ends or len(nodes) >= limits.max_nodes:
+        return move("session_conclude", "close the session with what was found", session.id)
+    best = max(open_ends, key=lambda node: node.score or 0)
+    why = "no node is active; this is the best to go on from"
+    return move("got_generate", why, session.id, graph_id=opened.graph.id, node_id=best.id)
 
 
 async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
@@ -275,7 +338,7 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
     return Outcome(result, Changes(session=touched(opened.session), nodes=(*ended,)))
 
 
-async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResult]:
+async def got_state(params: StateParams, call: CallContext) -> Outcome[StateResult]:
     """Tell how a graph stands: its nodes, edges, depth and frontier."""
     opened = await graph_for(params, call, reading=True)
     active = opened.active()
@@ -295,6 +358,8 @@ async def got_state(params: GraphParams, call: CallContext) -> Outcome[StateResu
         root_node_ids=[node.id for node in opened.nodes if node.is_root],
         active_node_ids=[node.id for node in active],
         terminal_node_ids=[node.id for node in ends],
+        problem=opened.graph.problem if params.include_content else None,
+        nodes=node_infos(opened.nodes) if params.include_content else None,
         next=next_in(opened, opened.nodes),
     )
     return Outcome(result)

@@ -240,7 +240,13 @@ async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResu
         '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
         f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
     )
-    scored = replace(node, score=reply.overall_score)
+    judgement = reply.model_dump(include={"breakdown", "is_terminal_candidate", "rationale"})
+    judgement["breakdown"].pop("metadata")
+    scored = replace(
+        node,
+        score=reply.overall_score,
+        metadata={**(node.metadata or {}), "judgement": judgement},
+    )
     result = ScoreResult.of(
         reply,
         session_id=opened.session.id,
@@ -275,7 +281,11 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
         f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{thoughts})',
     )
     aggregated = opened.new_node(
-        reply.aggregated_thought, node_type="aggregation", score=reply.confidence, depth=deepest + 1
+        reply.aggregated_thought,
+        node_type="aggregation",
+        score=reply.confidence,
+        depth=deepest + 1,
+        metadata=reply.model_dump(include={"synthesis_approach", "conflicts_resolved"}),
     )
     used = [replace(node, is_active=False) for node in sources]
     result = AggregateResult.of(
@@ -306,7 +316,13 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
         f'"quality_delta": -1.0–1.0}} (of the thought "{truncated(node.content, 100)}")',
     )
     refined = opened.new_node(
-        reply.refined_thought, node_type="refinement", score=reply.confidence, depth=node.depth
+        reply.refined_thought,
+        node_type="refinement",
+        score=reply.confidence,
+        depth=node.depth,
+        metadata=reply.model_dump(
+            include={"improvements_made", "aspects_unchanged", "quality_delta"}
+        ),
     )
     used = replace(node, is_active=False)
     result = RefineResult.of(

@@ -10,10 +10,12 @@ from itertools import pairwise
 
 from pydantic import Field
 
-from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
+from plait.errors import ThoughtNotFoundError
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
+from plait.reasoning.paths import Place, current_place, place_on
 from plait.reasoning.prompts import PROMPTS, truncated
 from plait.reasoning.results import Move, ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
@@ -91,9 +93,9 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
     key = params.session_id or (original.session_id if original else None)
     session = await call.new_or_open_session(key, "reflection")
     if original is not None and original.session_id != session.id:
-        raise invalid_argument("thought_id", "Thought does not belong to this session")
-    if params.branch_id is not None:
-        await call.branch_of(session, params.branch_id)
+        text = "Thought does not belong to this session"
+        raise unknown_id(ThoughtNotFoundError, text, original.id, "thought_id")
+    place = await _place(params, call, session, original)
     text = original.content if original else params.content or ""
     finding = await _examine(params, call, session, original, text)
     reply = finding.reply
@@ -104,12 +106,18 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         session_id=session.id,
         confidence=reply.confidence,
         mode="reflection",
-        branch_id=params.branch_id,
+        branch_id=place.branch_id,
     )
+    examined = {"examined": text} if original is None else {}
     analysis = new(
         content=reply.analysis,
-        parent_id=original_id,
-        metadata={**lists, "quality_score": reply.quality, "iterations": finding.rounds},
+        parent_id=original_id or place.tip_id,
+        metadata={
+            **lists,
+            "quality_score": reply.quality,
+            "iterations": finding.rounds,
+            **examined,
+        },
     )
     improved = None
     if finding.improved is not None:
@@ -127,11 +135,24 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         improved_thought=ImprovedThought.of(improved, thought_id=improved.id) if improved else None,
         iterations_performed=finding.rounds,
         quality_improved=finding.best > (original.confidence if original else 0.5),
-        branch_id=params.branch_id,
+        branch_id=place.branch_id,
         next=_next_moves(session, reply, improved, params.quality_threshold),
     )
     thoughts = (analysis, improved) if improved else (analysis,)
     return Outcome(result, Changes(session=touched(session), thoughts=thoughts))
+
+
+async def _place(
+    params: ReflectionParams, call: CallContext, session: Session, original: Thought | None
+) -> Place:
+    """Return where the findings go: the branch that is named, else that of the thought."""
+    if params.branch_id is not None:
+        branch = await call.branch_of(session, params.branch_id)
+        return await place_on(call.store, session, branch)
+    if original is None:
+        return await current_place(call.store, session)
+    branch = await call.store.get_branch(original.branch_id) if original.branch_id else None
+    return Place(branch=branch, tip=original)
 
 
 async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
@@ -139,7 +160,8 @@ async def _original(params: ReflectionParams, call: CallContext) -> Thought | No
         return None
     thought = await call.store.get_thought(params.thought_id)
     if thought is None:
-        raise invalid_argument("thought_id", f"Thought not found: {params.thought_id}")
+        key = params.thought_id
+        raise unknown_id(ThoughtNotFoundError, f"Thought not found: {key}", key, "thought_id")
     return thought
 
 
@@ -236,6 +258,8 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
     coherence = coherence_of(thoughts)
     weakest = min(thoughts, key=lambda thought: thought.confidence)
     text, step = _advice(average, coherence, weakest)
+    if session.status == "concluded":
+        step = move("session_reopen", "to go on with it", session.id)
     result = EvaluateResult(
         session_id=session.id,
         total_thoughts=len(thoughts),

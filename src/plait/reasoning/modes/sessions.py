@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
+from plait.errors import ThoughtNotFoundError
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.export import EXPORTERS, Exported, Format, read_document
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
+from plait.reasoning.modes.got_graph import node_infos
+from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move, result_data
 from plait.reasoning.storage.port import SessionLine, Storage
-from plait.reasoning.values import Branch, Changes, Session, ValueT, new_id, now, public_data
+from plait.reasoning.values import Branch, Changes, Json, Session, ValueT, new_id, now, public_data
 
 
 class SessionsParams(Params):
@@ -49,6 +51,9 @@ class GetParams(SessionParams):
 
     limit: Integer = clamped(1, 1000, "How many thoughts to read.", default=50)
     offset: Integer = clamped(0, 1_000_000, "How many thoughts to skip.", default=0)
+    max_content: Integer = clamped(
+        40, 100_000, "How many characters of each text to show.", default=1000
+    )
 
 
 class GetResult(SessionResult):
@@ -171,20 +176,34 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
         session,
         session_id=session.id,
         total_thoughts=await store.count_session_thoughts(session.id),
-        thoughts=[public_data(value) for value in page],
+        thoughts=[
+            {**public_data(value), "content": _cut(value.content, params.max_content)}
+            for value in page
+        ],
         branches=[public_data(value) for value in await store.get_session_branches(session.id)],
         checkpoints=[
             {"id": value.id, "name": value.name, "created_at": value.created_at}
             for value in await store.get_session_checkpoints(session.id)
         ],
         graphs=[
-            {"graph_id": value.id, "problem": value.problem, "config": value.config}
+            {
+                "graph_id": value.id,
+                "problem": value.problem,
+                "config": value.config,
+                "nodes": [
+                    result_data(info) for info in node_infos(await store.get_graph_nodes(value.id))
+                ],
+            }
             for value in await store.get_session_graphs(session.id)
         ],
-        tokens=await _tokens(call, session),
+        tokens=await token_use(call, session),
         next=[_go_on(session)],
     )
     return Outcome(result)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _go_on(session: Session) -> Move:
@@ -192,7 +211,8 @@ def _go_on(session: Session) -> Move:
     return move(tool, "to go on with it", session.id)
 
 
-async def _tokens(call: CallContext, session: Session) -> dict[str, int]:
+async def token_use(call: CallContext, session: Session) -> dict[str, int]:
+    """Return the requests and tokens that a session has cost."""
     usages = await call.store.get_usage(session_id=session.id)
     requests = [usage for usage in usages if usage.pipe_name is not None]
     return {
@@ -243,7 +263,8 @@ async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkRes
     session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
-    changes = await _fork(call.store, session, key=params.new_session_id)
+    key = params.new_session_id or call.new_session_id()
+    changes = await _fork(call.store, session, key=key)
     copy = changes.session
     if copy is None:
         raise session_error(f"Session not found: {session.id}")
@@ -267,14 +288,13 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
     for index, key in enumerate(params.thought_ids):
         thought = await call.store.get_thought(key)
         if thought is None or thought.session_id != session.id:
-            raise invalid_argument(
-                f"thought_ids[{index}]", f"Thought not found in this session: {key}"
-            )
+            text = f"Thought not found in this session: {key}"
+            raise unknown_id(ThoughtNotFoundError, text, key, f"thought_ids[{index}]")
     conclusion = {
         "text": params.conclusion,
         "confidence": params.confidence,
         "thought_ids": params.thought_ids,
-        "tokens": await _tokens(call, session),
+        "tokens": await token_use(call, session),
         "concluded_at": now(),
     }
     closed = replace(touched(session), status="concluded", conclusion=conclusion)
@@ -307,6 +327,14 @@ class _NewIds(dict[str, str]):
         self[key] = new_id()
         return self[key]
 
+    def in_metadata(self, metadata: Json | None) -> Json | None:
+        """Return metadata with the new ids of the thoughts that it refers to."""
+        links = {"revises", "revised_by", "original_thought_id"}
+        return metadata and {
+            name: self[value] if name in links and value else value
+            for name, value in metadata.items()
+        }
+
     def copies(self, values: Iterable[ValueT], *references: str, **fields: Any) -> list[ValueT]:
         """Copy values with new ids, also in the fields that refer to others."""
         return [
@@ -320,12 +348,12 @@ class _NewIds(dict[str, str]):
         ]
 
 
-async def _fork(store: Storage, session: Session, *, key: str | None) -> Changes:
+async def _fork(store: Storage, session: Session, *, key: str) -> Changes:
     """Return the changes that copy a session; checkpoints and abandoned parts are not copied."""
     ids = _NewIds()
     active = session.active_branch_id
     copy = Session(
-        id=key or new_id(),
+        id=key,
         mode=session.mode,
         metadata={**(session.metadata or {}), "forked_from": session.id, "forked_at": now()},
         active_branch_id=active and ids[active],
@@ -333,7 +361,14 @@ async def _fork(store: Storage, session: Session, *, key: str | None) -> Changes
     own = {"session_id": copy.id, "position": None}
     thoughts = await store.get_session_thoughts(session.id)
     kept = {thought.id for thought in thoughts}
-    rooted = [one if one.parent_id in kept else replace(one, parent_id=None) for one in thoughts]
+    rooted = [
+        replace(
+            one,
+            parent_id=one.parent_id if one.parent_id in kept else None,
+            metadata=ids.in_metadata(one.metadata),
+        )
+        for one in thoughts
+    ]
     branches = _parents_first(await store.get_session_branches(session.id))
     refs = await store.get_session_cross_refs(session.id)
     graphs = await store.get_session_graphs(session.id)

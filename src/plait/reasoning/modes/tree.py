@@ -9,13 +9,15 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from plait.errors import BranchNotFoundError
 from plait.reasoning import values
-from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
+from plait.reasoning.arguments import SessionParams, invalid_argument, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
-from plait.reasoning.prompts import PROMPTS, as_lines, recent_context
+from plait.reasoning.paths import Place, context_at, current_place, place_on
+from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
 
@@ -91,8 +93,11 @@ class FocusParams(SessionParams):
 class CompleteParams(Params):
     """Arguments of `reasoning_tree_complete`."""
 
+    EXTENSIONS = frozenset({"session_id"})
+
     branch_id: Id
     completed: bool = Field(default=True, description="False marks it as abandoned.")
+    session_id: Id | None = optional("The session; needed with a short id.")
 
 
 class BranchInfo(ResultPart):
@@ -126,15 +131,21 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     Use it when there is more than one way.
     """
     session = await call.new_or_open_session(params.session_id, "tree")
-    branch, is_new = await _branch_for(call, session, params.branch_id)
+    branch, tip, is_new = await _branch_for(call, session, params.branch_id)
     refs = await _cross_refs(call, session, branch, params.cross_refs)
-    reply = await _branches(params, call, session)
-    ways = reply.branches[: params.num_branches]
+    reply = await _branches(params, call, session, Place(branch=branch, tip=tip))
+    # All of the caller's own; a model may answer with more than it was asked for.
+    ways = reply.branches if params.branches else reply.branches[: params.num_branches]
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
         best = max(range(len(ways)), key=lambda index: ways[index].confidence)
     new = partial(Thought, session_id=session.id, mode="tree")
-    thought = new(content=params.content, confidence=params.confidence, branch_id=branch.id)
+    thought = new(
+        content=params.content,
+        confidence=params.confidence,
+        parent_id=tip.id if tip else None,
+        branch_id=branch.id,
+    )
     children = [_child(branch, index, way, best=index == best) for index, way in enumerate(ways)]
     steps = [
         new(
@@ -163,6 +174,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
                 "checkpoint_create",
                 "before you follow one way, to be able to come back",
                 session.id,
+                name="before the first way",
             ),
         ],
     )
@@ -175,17 +187,20 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     return Outcome(result, changes)
 
 
-async def _branch_for(call: CallContext, session: Session, key: str | None) -> tuple[Branch, bool]:
-    """Return the branch of the thought, and whether it is new."""
+async def _branch_for(
+    call: CallContext, session: Session, key: str | None
+) -> tuple[Branch, Thought | None, bool]:
+    """Return the branch of the thought, what the thought follows, and whether the branch is new."""
     if key is not None:
         parent = await call.branch_of(session, key)
         name = f"Branch from {parent.id[:8]}"
-        return Branch(session_id=session.id, name=name, parent_branch_id=parent.id), True
-    if session.active_branch_id is not None:
-        active = await call.store.get_branch(session.active_branch_id)
-        if active is not None:
-            return active, False
-    return Branch(session_id=session.id, name="Root"), True
+        branch = Branch(session_id=session.id, name=name, parent_branch_id=parent.id)
+        return branch, (await place_on(call.store, session, parent)).tip, True
+    place = await current_place(call.store, session)
+    if place.branch is not None:
+        return place.branch, place.tip, False
+    # The first branch begins a tree of its own.
+    return Branch(session_id=session.id, name="Root"), None, True
 
 
 async def _cross_refs(
@@ -216,7 +231,9 @@ async def _cross_refs(
     return refs
 
 
-async def _branches(params: TreeParams, call: CallContext, session: Session) -> TreeReply:
+async def _branches(
+    params: TreeParams, call: CallContext, session: Session, place: Place
+) -> TreeReply:
     if params.branches is not None:
         if not 2 <= len(params.branches) <= 4:
             raise invalid_argument("branches", "Between 2 and 4 branches are needed")
@@ -224,9 +241,9 @@ async def _branches(params: TreeParams, call: CallContext, session: Session) -> 
             last = len(params.branches) - 1
             raise invalid_argument("recommended_branch", f"Must be an index from 0 to {last}")
         ways = [BranchReply(**branch.model_dump()) for branch in params.branches]
-        return TreeReply(branches=ways[:4], recommended_branch=params.recommended_branch)
-    thoughts = await recent_context(call.store, session.id)
-    context = f"Earlier thoughts:\n{as_lines(thoughts)}\n\n" if thoughts else ""
+        return TreeReply(branches=ways, recommended_branch=params.recommended_branch)
+    where = place if place.tip else await current_place(call.store, session)
+    context = await context_at(call.store, session, where, title="Earlier thoughts")
     count = f"{params.num_branches} distinct paths"
     return await call.ask(
         "tree",
@@ -275,10 +292,15 @@ async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchRe
     session = await call.open_session(params.session_id)
     branch = await call.branch_of(session, params.branch_id)
     steps = [
+        move("linear", "take the next step on this way", session.id),
         move("tree", "branch out from here", session.id),
         move("tree_complete", "when this way has ended", branch_id=branch.id),
     ]
     changes = Changes(session=replace(touched(session), active_branch_id=branch.id))
+    if branch.state != "active":
+        # To go on with a branch that was ended is to open it again.
+        branch = replace(branch, state="active", updated_at=now())
+        changes = replace(changes, branches=(branch,))
     return Outcome(BranchResult.of(branch, next=steps), changes)
 
 
@@ -291,10 +313,12 @@ async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchL
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
     """Mark a branch as completed, or as abandoned."""
-    branch = await call.store.get_branch(params.branch_id)
+    key = params.branch_id
+    branch = await call.store.get_branch(key)
     if branch is None:
-        raise session_error(f"Branch not found: {params.branch_id}")
-    session = await call.open_session(branch.session_id)
+        raise unknown_id(BranchNotFoundError, f"Branch not found: {key}", key)
+    session = await call.open_session(params.session_id or branch.session_id)
+    branch = await call.branch_of(session, key)
     ended = replace(
         branch, state="completed" if params.completed else "abandoned", updated_at=now()
     )

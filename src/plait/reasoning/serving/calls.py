@@ -28,6 +28,9 @@ from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError, RefusedError
 from plait.reasoning.backends.choose import choose
 from plait.reasoning.backends.port import Completer, Completion, Prompt, SamplingCompleter
+from plait.reasoning.backends.settings import Profile
+from plait.reasoning.compact.results import compact_data, compact_json
+from plait.reasoning.compact.tools import COMPACT_TOOLS, CompactTool, compact_text, routed
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.service import Service
@@ -38,8 +41,10 @@ logger = logging.getLogger(__name__)
 
 
 @cache
-def listed_tools() -> tuple[types.Tool, ...]:
-    """Return the MCP description of every tool."""
+def listed_tools(profile: Profile) -> tuple[types.Tool, ...]:
+    """Return the MCP description of every tool of a profile."""
+    if profile == "compact":
+        return tuple(map(_compact_tool, COMPACT_TOOLS.values()))
     return tuple(
         types.Tool(
             name=tool.name,
@@ -59,17 +64,48 @@ def listed_tools() -> tuple[types.Tool, ...]:
     )
 
 
+def _compact_tool(tool: CompactTool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.schema,
+        annotations=types.ToolAnnotations(destructive_hint=tool.is_destructive),
+    )
+
+
 async def list_tools(
-    _ctx: object, _params: types.PaginatedRequestParams | None
+    service: Service, _ctx: object, _params: types.PaginatedRequestParams | None
 ) -> types.ListToolsResult:
     """List the tools."""
-    return types.ListToolsResult(tools=[*listed_tools()])
+    return types.ListToolsResult(tools=[*listed_tools(service.settings.profile)])
 
 
 async def call_tool(
     service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Run a tool; a failure becomes an error result with a text that a model can act on."""
+    if service.settings.profile == "full":
+        return await _call_full(service, ctx, params)
+    name = params.name
+    try:
+        tool = COMPACT_TOOLS.get(name)
+        if tool is None:
+            raise RefusedError(f"Unknown tool: {name}")
+        call = routed(tool, params.arguments)
+    except RefusedError as error:
+        return _failed(str(error))
+    update = {"name": call.name, "arguments": call.arguments}
+    result = await _call_full(service, ctx, params.model_copy(update=update))
+    if isinstance(result, types.CallToolResult) and result.is_error:
+        (block,) = result.content
+        return _failed(compact_text(cast("types.TextContent", block).text))
+    return result
+
+
+async def _call_full(
+    service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    is_compact = service.settings.profile == "compact"
     counter = itertools.count(1)
 
     async def report(message: str) -> None:
@@ -82,6 +118,7 @@ async def call_tool(
             params.arguments,
             completer=_completer(service, sampler, params.name),
             report=report,
+            is_compact=is_compact,
         )
     except SamplingNeededError as needed:
         return needed.result
@@ -91,9 +128,15 @@ async def call_tool(
         logger.warning("%s failed: %s", params.name, error)
         return _failed(str(error))
     except SQLAlchemyError as error:
-        logger.exception("the database failed during %s", params.name)
-        return _failed(f"The database failed: {Redactor().excerpt(str(error.args[0]))}")
+        reason = Redactor().excerpt(str(error.args[0]))
+        logger.error("the database failed during %s: %s", params.name, reason)
+        logger.debug("the database failed", exc_info=error)
+        return _failed(f"The database failed: {reason}")
     await sampler.finish(service.store)
+    if is_compact:
+        data = await compact_data(params.name, result, service.store)
+        brief = types.TextContent(text=compact_json(data))
+        return types.CallToolResult(content=[brief], structured_content=data)
     text = types.TextContent(text=result_text(result))
     return types.CallToolResult(content=[text], structured_content=result_data(result))
 

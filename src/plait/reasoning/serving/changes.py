@@ -7,10 +7,11 @@ process; it is polled once a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import mcp_types as types
@@ -36,7 +37,7 @@ CHANNEL = "plait_reasoning"
 
 def session_uri(session_id: str) -> str:
     """Return the resource URI of a session."""
-    return f"reasoning://sessions/{session_id}"
+    return f"reasoning://sessions/{quote(session_id, safe='')}"
 
 
 class ChangeBus(InMemorySubscriptionBus):
@@ -45,6 +46,8 @@ class ChangeBus(InMemorySubscriptionBus):
     def __init__(self, store: SqlStorage) -> None:
         super().__init__()
         self._store = store
+        schema = store.database.schema
+        self._channel = f"{CHANNEL}_{schema}" if schema else CHANNEL
         self._pushed: dict[str, ServerSession] = {}
 
     async def push(
@@ -67,7 +70,7 @@ class ChangeBus(InMemorySubscriptionBus):
         if not self._store.database.is_sqlite:
             async with self._store.engine.connect() as connection:
                 note = text("SELECT pg_notify(:channel, :session)")
-                await connection.execute(note, {"channel": CHANNEL, "session": session_id})
+                await connection.execute(note, {"channel": self._channel, "session": session_id})
                 await connection.commit()
 
     async def _notify(self, session_id: str) -> None:
@@ -81,28 +84,37 @@ class ChangeBus(InMemorySubscriptionBus):
     async def watching(self) -> AsyncGenerator[None]:
         """Watch for changes by other processes while the block runs."""
         watch = self._watch_file if self._store.database.is_sqlite else self._watch_channel
+        ended = anyio.Event()
         async with anyio.create_task_group() as group:
-            await group.start(watch)
-            yield
-            group.cancel_scope.cancel()
+            await group.start(watch, ended)
+            try:
+                yield
+            finally:
+                ended.set()
 
-    async def _watch_file(self, *, task_status: TaskStatus[None]) -> None:
+    async def _watch_file(self, ended: anyio.Event, *, task_status: TaskStatus[None]) -> None:
         async with self._store.engine.connect() as connection:
             known, checked_at = await _version(connection), datetime.now(UTC)
             task_status.started()
             while True:
-                await asyncio.sleep(POLL_SECONDS)
-                version, since = await _version(connection), checked_at - _OVERLAP
-                if version == known:
-                    continue
-                known, checked_at = version, datetime.now(UTC)
-                recent = sessions.c.updated_at >= since.isoformat(timespec="microseconds")
-                changed = (await connection.scalars(select(sessions.c.id).where(recent))).all()
-                await connection.rollback()
+                with anyio.move_on_after(POLL_SECONDS):
+                    await ended.wait()
+                if ended.is_set():
+                    return
+                changed: Sequence[str] = ()
+                # A query that is cancelled leaves a thread behind that keeps the process alive.
+                with anyio.CancelScope(shield=True):
+                    version, since = await _version(connection), checked_at - _OVERLAP
+                    if version != known:
+                        known, checked_at = version, datetime.now(UTC)
+                        recent = sessions.c.updated_at >= since.isoformat(timespec="microseconds")
+                        ids = select(sessions.c.id).where(recent)
+                        changed = (await connection.scalars(ids)).all()
+                        await connection.rollback()
                 for session_id in changed:
                     await self._notify(session_id)
 
-    async def _watch_channel(self, *, task_status: TaskStatus[None]) -> None:
+    async def _watch_channel(self, ended: anyio.Event, *, task_status: TaskStatus[None]) -> None:
         session_ids: asyncio.Queue[str] = asyncio.Queue()
 
         def on_notification(_connection: object, _pid: int, _channel: str, payload: str) -> None:
@@ -113,14 +125,20 @@ class ChangeBus(InMemorySubscriptionBus):
             driver = raw.driver_connection
             if driver is None:
                 raise RuntimeError("the pool has lost its connection")
-            await driver.add_listener(CHANNEL, on_notification)
+            await driver.add_listener(self._channel, on_notification)
             task_status.started()
             try:
-                while True:
-                    await self._notify(await session_ids.get())
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._forward, session_ids)
+                    await ended.wait()
+                    group.cancel_scope.cancel()
             finally:
                 with suppress(Exception), anyio.CancelScope(shield=True):
-                    await driver.remove_listener(CHANNEL, on_notification)
+                    await driver.remove_listener(self._channel, on_notification)
+
+    async def _forward(self, session_ids: asyncio.Queue[str]) -> None:
+        while True:
+            await self._notify(await session_ids.get())
 
 
 async def _version(connection: AsyncConnection) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hmac
+import re
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from sqlalchemy import text
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -18,8 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from plait._version import __version__
 from plait.errors import ConfigError
 from plait.models.endpoints import is_loopback
+from plait.reasoning.serving.http_connections import ConnectionLimits, uvicorn_options
 from plait.reasoning.serving.server import build_server
-from plait.reasoning.serving.service import Service
+from plait.reasoning.serving.service import Service, open_sibling
 
 PATH = "/mcp"
 HEALTH = "/health"
@@ -35,13 +39,43 @@ class HttpOptions:
     port: int = 8765
     token: str | None = field(default=None, repr=False)
     """The bearer token that every request must have."""
+    tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The bearer tokens of callers, by name; each caller has sessions of its own."""
     allowed_hosts: Sequence[str] = ()
     """Host names of the server, if it is reached from other machines."""
     max_body_bytes: int = MAX_BODY_BYTES
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+_CALLER = re.compile(r"[a-z0-9_-]{1,32}")
+
+
+def tokens_from_text(text: str) -> dict[str, str]:
+    """Read `NAME=TOKEN`, several of them with commas or spaces between.
+
+    Raises:
+        ConfigError: It is something else; the text quotes no token.
+    """
+    tokens: dict[str, str] = {}
+    for entry in re.split(r"[,\s]+", text.strip()):
+        name, _, token = entry.partition("=")
+        if not _CALLER.fullmatch(name) or not token:
+            raise ConfigError(
+                "PLAIT_REASONING_TOKENS is NAME=TOKEN, with commas between; a name has small "
+                "letters, digits, - and _"
+            )
+        if name in tokens or token in tokens.values():
+            raise ConfigError(f"PLAIT_REASONING_TOKENS has the name or the token of {name} twice")
+        tokens[name] = token
+    return tokens
 
 
 def http_options_from_text(
-    address: str, *, token: str | None = None, allowed_hosts: Sequence[str] = ()
+    address: str,
+    *,
+    token: str | None = None,
+    tokens: Mapping[str, str] | None = None,
+    allowed_hosts: Sequence[str] = (),
 ) -> HttpOptions:
     """Read `HOST:PORT`, `:PORT` or `PORT`.
 
@@ -53,7 +87,7 @@ def http_options_from_text(
     if not port.isdecimal() or not 0 <= int(port) <= 65535:
         raise ConfigError(f"{address!r} is no address to listen on: write HOST:PORT")
     if not is_loopback(f"//{_in_url(host)}"):
-        if token is None:
+        if token is None and not tokens:
             raise ConfigError(
                 f"{host} can be reached by others: set PLAIT_REASONING_TOKEN, the bearer token "
                 "that clients must send"
@@ -62,16 +96,33 @@ def http_options_from_text(
             raise ConfigError(
                 f"{host} can be reached by others: say with --allowed-host under which names"
             )
-    return HttpOptions(host=host, port=int(port), token=token, allowed_hosts=allowed_hosts)
+    return HttpOptions(
+        host=host, port=int(port), token=token, tokens=tokens or {}, allowed_hosts=allowed_hosts
+    )
 
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def build_app(service: Service, options: HttpOptions) -> ASGIApp:
-    """Return the ASGI application: the MCP endpoint and a health check."""
+def build_app(
+    service: Service, options: HttpOptions, callers: Mapping[str, Service] | None = None
+) -> ASGIApp:
+    """Return the ASGI application: the MCP endpoint and a health check.
 
+    `callers` has a service for each name in `options.tokens`; see `open_sibling`.
+    """
+    app = _app_for(service, options)
+    if not options.token and not options.tokens:
+        return app
+    services = callers or {}
+    apps = {token: _app_for(services[name], options) for name, token in options.tokens.items()}
+    if options.token:
+        apps[options.token] = app
+    return _ByToken(app, apps)
+
+
+def _app_for(service: Service, options: HttpOptions) -> Starlette:
     async def health(_request: Request) -> Response:
         try:
             async with service.store.engine.connect() as connection:
@@ -82,7 +133,7 @@ def build_app(service: Service, options: HttpOptions) -> ASGIApp:
             {"status": "ok", "version": __version__, "backend": service.choice.backend}
         )
 
-    app = build_server(service).streamable_http_app(
+    return build_server(service).streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
         max_request_body_size=options.max_body_bytes,
@@ -90,7 +141,6 @@ def build_app(service: Service, options: HttpOptions) -> ASGIApp:
         host=options.host,
         custom_starlette_routes=[Route(HEALTH, health)],
     )
-    return _RequireToken(app, options.token) if options.token else app
 
 
 def _security(options: HttpOptions) -> TransportSecuritySettings:
@@ -102,23 +152,34 @@ def _security(options: HttpOptions) -> TransportSecuritySettings:
     )
 
 
-class _RequireToken:
-    """Rejects requests without the token, except health checks."""
+class _ByToken:
+    """Passes a request to the application of its token; health checks need none."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
+    def __init__(self, default: Starlette, apps: Mapping[str, Starlette]) -> None:
+        self._default = default
+        self._apps = [(f"Bearer {token}".encode(), app) for token, app in apps.items()]
+        self._all = Starlette(lifespan=self._running)
+
+    @asynccontextmanager
+    async def _running(self, _app: object) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            for app in {self._default, *(app for _, app in self._apps)}:
+                await stack.enter_async_context(app.router.lifespan_context(app))
+            yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] != HEALTH:
-            header = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(header, self._expected):
-                response = JSONResponse(
-                    {"error": "unauthorized"}, 401, {"WWW-Authenticate": "Bearer"}
-                )
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._all(scope, receive, send)
+            return
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        # Compared with every token, so that the time says nothing about them.
+        found = [app for expected, app in self._apps if hmac.compare_digest(header, expected)]
+        app: ASGIApp = JSONResponse({"error": "unauthorized"}, 401, {"WWW-Authenticate": "Bearer"})
+        if found:
+            app = found[0]
+        elif scope["path"] == HEALTH:
+            app = self._default
+        await app(scope, receive, send)
 
 
 def listener_for(options: HttpOptions) -> socket.socket:
@@ -143,11 +204,18 @@ def mcp_url(listener: socket.socket) -> str:
 
 async def serve_http(service: Service, options: HttpOptions, listener: socket.socket) -> None:
     """Serve until a signal arrives; running requests get a few seconds to finish."""
-    config = uvicorn.Config(
-        build_app(service, options),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
-    async with service.changes.watching():
+    async with AsyncExitStack() as stack:
+        callers: dict[str, Service] = {}
+        for name in options.tokens:
+            sibling = open_sibling(service, service.database.for_caller(name))
+            callers[name] = await stack.enter_async_context(sibling)
+        for one in (service, *callers.values()):
+            await stack.enter_async_context(one.changes.watching())
+        config = uvicorn.Config(
+            build_app(service, options, callers),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            **uvicorn_options(options.limits),
+        )
         await uvicorn.Server(config).serve(sockets=[listener])

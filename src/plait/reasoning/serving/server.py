@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 import anyio
 import mcp_types as types
@@ -16,16 +17,17 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait._version import __version__
+from plait.reasoning.compact.tools import compact_text
 from plait.reasoning.export import EXPORTERS, read_document
 from plait.reasoning.serving import calls
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
+from plait.reasoning.serving.stdio import stdio_streams
 
 NAME = "plait-reasoning"
 Context = ServerRequestContext[Any, Any]
@@ -38,7 +40,8 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
     With `one_client` there is a single lasting connection: only then can a client of the older
     protocol era subscribe to resources.
     """
-    schemas = {tool.name: tool.input_schema for tool in calls.listed_tools()}
+    listed = calls.listed_tools(service.settings.profile)
+    schemas = {tool.name: tool.input_schema for tool in listed}
     server = Server[Any](
         NAME,
         version=__version__,
@@ -46,7 +49,7 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
         instructions=_instructions(service),
         cache_hints={"tools/list": CacheHint(ttl_ms=_HOUR_MS, scope="public")},
         get_tool_input_schema=schemas.get,
-        on_list_tools=calls.list_tools,
+        on_list_tools=partial(calls.list_tools, service),
         on_call_tool=partial(calls.call_tool, service),
         on_list_resources=partial(list_resources, service),
         on_list_resource_templates=list_templates,
@@ -55,7 +58,7 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
         on_unsubscribe_resource=service.changes.stop_pushing if one_client else None,
         on_subscriptions_listen=ListenHandler(service.changes),
         on_list_prompts=list_prompts,
-        on_get_prompt=get_prompt,
+        on_get_prompt=partial(get_prompt, service),
         on_completion=partial(_complete, service),
     )
     # The key is in the store, so every server of it can continue a call that another one started.
@@ -69,7 +72,7 @@ async def serve_stdio(service: Service) -> None:
     server = build_server(service, one_client=True)
     async with anyio.create_task_group() as group:
         group.start_soon(_exit_on_signal, service)
-        async with service.changes.watching(), stdio_server() as (read, write):
+        async with service.changes.watching(), stdio_streams() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         group.cancel_scope.cancel()
 
@@ -91,12 +94,13 @@ def _instructions(service: Service) -> str:
         if service.choice.backend == "host"
         else "A model of the server writes the thoughts."
     )
-    return (
+    text = (
         f"Structured reasoning that is kept (backend: {service.choice.backend}). {writer} "
         "Keep to one session_id for one problem, and follow `next` in the results. "
         "Use it for problems that need several steps; plain questions do not need it. "
         "End with reasoning_session_conclude."
     )
+    return compact_text(text) if service.settings.profile == "compact" else text
 
 
 async def _complete(
@@ -175,7 +179,7 @@ async def read_resource(
 ) -> types.ReadResourceResult:
     """Read a session as a document; without a format, as JSON."""
     match = _URI.fullmatch(params.uri)
-    session = await service.store.get_session(match["key"]) if match else None
+    session = await service.store.get_session(unquote(match["key"])) if match else None
     exporter = EXPORTERS.get(match["format"] or "json") if match else None
     if session is None or exporter is None:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -262,7 +266,9 @@ async def list_prompts(
     )
 
 
-async def get_prompt(_ctx: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+async def get_prompt(
+    service: Service, _ctx: object, params: types.GetPromptRequestParams
+) -> types.GetPromptResult:
     """Return a prompt with its arguments filled in."""
     guide = _GUIDES.get(params.name)
     if guide is None:
@@ -273,6 +279,8 @@ async def get_prompt(_ctx: object, params: types.GetPromptRequestParams) -> type
         raise MCPError(types.INVALID_PARAMS, "The argument problem is required")
     session = arguments.get("session_id", "").strip()
     continuation = f"\n\nGo on with the session {session}." if session else ""
-    content = types.TextContent(text=f"{guide.text}{continuation}\n\n{problem}")
+    is_compact = service.settings.profile == "compact"
+    advice = compact_text(guide.text) if is_compact else guide.text
+    content = types.TextContent(text=f"{advice}{continuation}\n\n{problem}")
     message = types.PromptMessage(role="user", content=content)
     return types.GetPromptResult(description=guide.description, messages=[message])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +57,10 @@ class Service:
         detail = self.choice.reason
         if self.choice.backend != "sampling":
             detail = f"{self.reasoner.completer.describe()}; {detail}"
-        backend = f"{self.choice.backend} ({detail})"
+        name = self.choice.backend
+        if name == "openai":
+            name = self.reasoner.completer.name
+        backend = f"{name} ({detail})"
         return f"plait reasoning: backend {backend}, database {self.database}"
 
 
@@ -63,6 +68,40 @@ def database_for(option: str | None, settings: ReasoningSettings) -> Database:
     """Return the database of the option, of the settings, or the default one."""
     text = option or settings.database or str(Path(DEFAULT_DATABASE).expanduser())
     return database_from_text(text)
+
+
+@asynccontextmanager
+async def open_sibling(service: Service, database: Database) -> AsyncGenerator[Service]:
+    """Open a service with the same backend, and a store of its own."""
+    settings = service.settings
+    store = SqlStorage(database, connections=settings.database_connections)
+    try:
+        await store.open()
+        changes = ChangeBus(store)
+        reasoner = _reasoner_for(settings, store, service.reasoner.completer, changes)
+        yield replace(
+            service,
+            database=database,
+            store=store,
+            reasoner=reasoner,
+            changes=changes,
+            state_key=await store.server_key("request-state"),
+        )
+    finally:
+        await store.aclose()
+
+
+def _reasoner_for(
+    settings: ReasoningSettings, store: SqlStorage, completer: Completer, changes: ChangeBus
+) -> Reasoner:
+    return Reasoner(
+        store,
+        completer,
+        limits=settings.got,
+        pipes=settings.pipes,
+        include_snapshots=settings.include_snapshots,
+        on_change=changes.session_changed,
+    )
 
 
 @asynccontextmanager
@@ -89,13 +128,7 @@ async def open_service(
         await completer.open()
         try:
             changes = ChangeBus(store)
-            reasoner = Reasoner(
-                store,
-                completer,
-                limits=settings.got,
-                pipes=settings.pipes,
-                on_change=changes.session_changed,
-            )
+            reasoner = _reasoner_for(settings, store, completer, changes)
             yield Service(
                 settings=settings,
                 database=database,
@@ -110,6 +143,13 @@ async def open_service(
             await completer.aclose()
     finally:
         await store.aclose()
+
+
+def end_process_within(seconds: float) -> None:
+    """End this process after a time, even if a thread of it never ends."""
+    timer = threading.Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 _LEVELS: Final[dict[LogLevel, int]] = {
@@ -132,11 +172,16 @@ class _Pretty(logging.Formatter):
 
 class _Json(_Pretty):
     def format(self, record: logging.LogRecord) -> str:
-        fields = {
+        fields: dict[str, object] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._redact(record.getMessage()),
+        }
+        facts: Mapping[str, object] = getattr(record, "fields", {})
+        fields |= {
+            name: self._redact(value) if isinstance(value, str) else value
+            for name, value in facts.items()
         }
         if record.exc_info:
             fields["exception"] = self._redact(self.formatException(record.exc_info))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.schema import CreateSchema
 
 from plait.errors import ConfigError
 
@@ -26,6 +28,16 @@ class Database:
     """A database to open."""
 
     url: URL
+    schema: str | None = None
+    """The schema of a PostgreSQL database; `None` is its default one."""
+
+    def for_caller(self, name: str) -> Database:
+        """Return the database that holds the sessions of one caller, and of no other."""
+        if not self.is_sqlite:
+            return replace(self, schema=f"plait_{name}")
+        path = Path(str(self.url.database))
+        own = path.with_name(f"{path.stem}-{name}{path.suffix}")
+        return Database(self.url.set(database=str(own)))
 
     @property
     def is_sqlite(self) -> bool:
@@ -35,7 +47,8 @@ class Database:
     def __str__(self) -> str:
         if self.is_sqlite:
             return str(self.url.database)
-        return self.url.render_as_string(hide_password=True)
+        text = self.url.render_as_string(hide_password=True)
+        return f"{text} (schema {self.schema})" if self.schema else text
 
 
 def database_from_text(text: str) -> Database:
@@ -54,7 +67,9 @@ def database_from_text(text: str) -> Database:
         case "sqlite" if url.database and url.database != ":memory:":
             return Database(url.set(drivername="sqlite+aiosqlite"))
         case "postgresql" | "postgres":
-            return Database(url.set(drivername="postgresql+asyncpg"))
+            schema = url.query.get("schema")
+            plain = url.difference_update_query(["schema"]).set(drivername="postgresql+asyncpg")
+            return Database(plain, schema if isinstance(schema, str) else None)
         case "sqlite":
             raise ConfigError("the database must be a file: sessions outlive the server")
         case other:
@@ -64,13 +79,21 @@ def database_from_text(text: str) -> Database:
 def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
     """Create the connection pool; a new SQLite file is readable for its owner only."""
     if not database.is_sqlite:
+        settings = {"search_path": f'"{database.schema}"'} if database.schema else {}
         try:
-            return create_async_engine(database.url, pool_size=connections, pool_pre_ping=True)
+            return create_async_engine(
+                database.url,
+                pool_size=connections,
+                pool_pre_ping=True,
+                connect_args={"server_settings": settings},
+            )
         except ModuleNotFoundError as error:
             raise ConfigError(
                 "PostgreSQL needs a package that is not installed: pip install 'plait[postgres]'"
             ) from error
     path = Path(str(database.url.database))
+    if path.exists() and not os.access(path, os.W_OK):
+        return _read_only(path, connections)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Before SQLite does: it copies the mode to its journal files.
@@ -83,6 +106,15 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
     event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
+
+
+def _read_only(path: Path, connections: int) -> AsyncEngine:
+    """Create the connection pool of a file that cannot be written."""
+    # Without the files of its journal, nothing else may be reading or writing it.
+    journal = path.with_name(path.name + "-wal")
+    mode = "mode=ro" if journal.exists() else "mode=ro&immutable=1"
+    address = f"sqlite+aiosqlite:///file:{quote(str(path.absolute()))}?{mode}&uri=true"
+    return create_async_engine(address, pool_size=connections)
 
 
 def _configure(connection: Any, _record: object) -> None:
@@ -103,11 +135,20 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Every version of the tables, oldest first."""
 
 _LOCK = 0x706C616974
 """The number of the PostgreSQL advisory lock of migrations."""
+
+
+async def create_schema(engine: AsyncEngine, schema: str) -> None:
+    """Create a schema of a PostgreSQL database, unless it is there."""
+    async with engine.begin() as connection:
+        await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        known = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
+        if await connection.scalar(known, {"schema": schema}) is None:
+            await connection.execute(CreateSchema(schema))
 
 
 async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str | None, str]:
@@ -115,6 +156,11 @@ async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str |
     writer = engine.execution_options(**{WRITES: True})
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
+    if version != to and _is_read_only(engine):
+        raise ConfigError(
+            f"the database has version {version} and cannot be written: "
+            "run plait reasoning migrate where it can"
+        )
     if version != to:
         async with writer.begin() as connection:
             if engine.dialect.name == "postgresql":
@@ -128,6 +174,10 @@ async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str |
             if version != to:
                 await connection.run_sync(_upgrade, to)
     return version, to
+
+
+def _is_read_only(engine: AsyncEngine) -> bool:
+    return "mode=ro" in (engine.url.database or "") or engine.url.query.get("mode") == "ro"
 
 
 def _version(connection: Connection) -> str | None:

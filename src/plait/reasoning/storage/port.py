@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,7 +82,7 @@ class Storage(Protocol):
         newest: bool = False,
         limit: int | None = None,
         offset: int | None = None,
-        **where: str,
+        **where: str | int | None,
     ) -> Sequence[ValueT]:
         """Return the values of a kind with these fields, in order of creation or newest first.
 
@@ -160,12 +160,15 @@ class Storage(Protocol):
         self, thought: values.Thought, limit: int
     ) -> Sequence[values.Thought]:
         """Return at most `limit` ancestors of a thought, oldest first."""
-        chain: list[values.Thought] = []
-        parent_id = thought.parent_id
-        while parent_id and len(chain) < limit and (parent := await self.get_thought(parent_id)):
-            chain.insert(0, parent)
-            parent_id = parent.parent_id
-        return chain
+        ...
+
+    async def get_best_thoughts(self, session_id: str, limit: int) -> Sequence[values.Thought]:
+        """Return the thoughts of highest confidence, except on abandoned branches."""
+        ...
+
+    async def get_short_ids(self, keys: Collection[str]) -> Mapping[str, str]:
+        """Return short ids such as `t12` by the long ids of the values that have one."""
+        ...
 
     async def search_thoughts(
         self, text: str, *, session_id: str | None = None, limit: int = 20

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
@@ -19,8 +19,10 @@ from sqlalchemy import (
     cast,
     delete,
     func,
+    literal,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -32,7 +34,13 @@ from plait.errors import ConfigError
 from plait.reasoning import values
 from plait.reasoning.graphs import closes_cycle
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import WRITES, Database, make_engine, migrate
+from plait.reasoning.storage.engine import (
+    WRITES,
+    Database,
+    create_schema,
+    make_engine,
+    migrate,
+)
 from plait.reasoning.storage.port import ConflictError, SessionLine, Storage, Usage
 from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought, Value, ValueT
 
@@ -55,6 +63,10 @@ _NAMES: Mapping[type[Value], Sequence[str]] = {
     kind: tuple(field.name for field in fields(kind)) for kind in TABLES
 }
 
+_POSITIONED = (Branch, Thought, GraphNode, values.Checkpoint, values.Graph)
+
+_LETTERS: Mapping[str, Table] = {letter: TABLES[kind] for letter, kind in values.LETTERS.items()}
+
 _ROWS = [field.name for field in fields(Changes) if field.name not in {"session", "removed_nodes"}]
 """The fields of `Changes` that hold rows, referenced rows first."""
 
@@ -74,7 +86,9 @@ async def _write_changes(connection: AsyncConnection, changes: Changes) -> None:
     """Write every row, referenced rows first."""
     if changes.session is not None:
         await _write_session(connection, changes.session)
-    positioned = (*changes.branches, *changes.thoughts, *changes.nodes)
+    positioned = [
+        row for name in _ROWS for row in getattr(changes, name) if isinstance(row, _POSITIONED)
+    ]
     await _lock_sessions(connection, {value.session_id for value in positioned})
     for name in _ROWS:
         rows: Sequence[Value] = getattr(changes, name)
@@ -116,7 +130,7 @@ async def _with_positions(connection: AsyncConnection, rows: Sequence[Value]) ->
     next_positions: dict[str, int] = {}
     placed: list[Value] = []
     for row in rows:
-        if not isinstance(row, Branch | Thought | GraphNode) or row.position is not None:
+        if not isinstance(row, _POSITIONED) or row.position is not None:
             placed.append(row)
             continue
         if row.session_id not in next_positions:
@@ -131,7 +145,7 @@ async def _with_positions(connection: AsyncConnection, rows: Sequence[Value]) ->
 def _upsert(table: Table, dialect: str) -> Insert:
     statement = _insert_into(table, dialect)
     new = {
-        column.name: statement.excluded[column.name]
+        column.key: statement.excluded[column.key]
         for column in table.columns
         # A position never changes.
         if column.name not in {"id", "position"}
@@ -163,6 +177,8 @@ class SqlStorage(Storage):
 
     async def open(self) -> None:
         try:
+            if self.database.schema is not None:
+                await create_schema(self.engine, self.database.schema)
             await migrate(self.engine)
         except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
@@ -222,6 +238,41 @@ class SqlStorage(Storage):
         live = _select(values.Thought, abandoned=False, session_id=session_id).order_by(None)
         async with self.engine.connect() as connection:
             return int(await connection.scalar(live.with_only_columns(func.count())) or 0)
+
+    async def get_thought_chain(self, thought: values.Thought, limit: int) -> list[values.Thought]:
+        steps = (
+            select(_thoughts.c.id, _thoughts.c.parent_id, literal(1).label("distance"))
+            .where(_thoughts.c.id == thought.parent_id)
+            .cte("steps", recursive=True)
+        )
+        further = select(_thoughts.c.id, _thoughts.c.parent_id, steps.c.distance + 1)
+        steps = steps.union_all(
+            further.where(_thoughts.c.id == steps.c.parent_id, steps.c.distance < limit)
+        )
+        chain = select(_thoughts).join(steps, steps.c.id == _thoughts.c.id)
+        return await self.read_all(values.Thought, chain.order_by(steps.c.distance.desc()))
+
+    async def get_best_thoughts(self, session_id: str, limit: int) -> list[values.Thought]:
+        left = select(_branches.c.id).where(
+            _branches.c.session_id == session_id, _branches.c.state == "abandoned"
+        )
+        live = select(_thoughts).where(
+            _thoughts.c.session_id == session_id,
+            _thoughts.c.abandoned_by.is_(None),
+            or_(_thoughts.c.branch_id.is_(None), _thoughts.c.branch_id.not_in(left)),
+        )
+        best = live.order_by(_thoughts.c.confidence.desc(), _thoughts.c.position.desc())
+        return await self.read_all(values.Thought, best.limit(limit))
+
+    async def get_short_ids(self, keys: Collection[str]) -> dict[str, str]:
+        parts = [
+            select(table.c.id, literal(letter).label("letter"), table.c.position).where(
+                table.c.id.in_(keys)
+            )
+            for letter, table in _LETTERS.items()
+        ]
+        rows = await self._read_rows(union_all(*parts)) if keys else ()
+        return {row["id"]: f"{row['letter']}{row['position']}" for row in rows}
 
     async def search_thoughts(
         self, text: str, *, session_id: str | None = None, limit: int = 20
@@ -310,7 +361,11 @@ class SqlStorage(Storage):
 
 
 def _select(
-    kind: type[values.Value], *, abandoned: bool = True, newest: bool = False, **where: str
+    kind: type[values.Value],
+    *,
+    abandoned: bool = True,
+    newest: bool = False,
+    **where: str | int | None,
 ) -> Select[Any]:
     """Select rows by columns, in order of creation or the newest first."""
     table = TABLES[kind]

@@ -1,7 +1,7 @@
 """The tables, as the latest migration leaves them.
 
-What is younger than its table names the version that added it. Migrations create columns and
-indexes from here, so a released one never changes.
+What is younger than its table names the version that added it, and a renamed column its first name.
+Migrations create columns and indexes from here, so a released one never changes.
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ def _since(
     return items
 
 
+def _renamed(first_name: str, column: sa.Column[Any]) -> sa.Column[Any]:
+    """Return a column that migrations create under its first name, which fields still have."""
+    column.info["first_name"] = column.key = first_name
+    return column
+
+
 def _table(name: str, *items: sa.Column[Any] | sa.Index) -> sa.Table:
     return sa.Table(name, metadata, _key(), *items)
 
@@ -84,7 +90,7 @@ branches = _table(
     "branches",
     _owner("session_id", "sessions.id", index=False),
     _required("name", sa.Text),
-    _reference("parent_branch_id", "branches.id"),
+    _renamed("parent_branch_id", _reference("parent_id", "branches.id")),
     _required("priority", sa.Float, "1.0"),
     _required("confidence", sa.Float, "0.8"),
     _required("state", default="active", index=True),
@@ -124,8 +130,8 @@ thoughts = _table(
 
 cross_refs = _table(
     "cross_refs",
-    _owner("from_branch_id", "branches.id"),
-    _owner("to_branch_id", "branches.id"),
+    _renamed("from_branch_id", _owner("from_branch", "branches.id")),
+    _renamed("to_branch_id", _owner("to_branch", "branches.id")),
     _required("ref_type"),
     sa.Column("reason", sa.Text),
     _required("strength", sa.Float, "1.0"),
@@ -140,14 +146,15 @@ checkpoints = _table(
     sa.Column("description", sa.Text),
     _required("snapshot", DATA),
     _required("created_at", index=True),
+    *_since("0006", _required("position", sa.Integer, "0")),
 )
 
 state_snapshots = _table(
     "state_snapshots",
     _owner("session_id", "sessions.id"),
     _required("snapshot_type", index=True),
-    _required("state_data", DATA),
-    _reference("parent_snapshot_id", "state_snapshots.id"),
+    _renamed("state_data", _required("data", DATA)),
+    _renamed("parent_snapshot_id", _reference("parent_id", "state_snapshots.id")),
     _required("created_at"),
     sa.Column("description", sa.Text),
 )
@@ -159,6 +166,7 @@ graphs = _table(
     _required("config", DATA),
     _required("created_at"),
     *_since("0004", sa.Index("ix_graphs_session", "session_id", "created_at")),
+    *_since("0006", _required("position", sa.Integer, "0")),
 )
 
 graph_nodes = _table(

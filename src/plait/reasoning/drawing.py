@@ -1,0 +1,213 @@
+"""Draws a diagram as SVG: nodes in layers, and arrows that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from plait._support.sanitize import escaped
+from plait.reasoning.diagram import Diagram, DiagramNode, label_of
+from plait.reasoning.prompts import shortened
+
+Point: TypeAlias = tuple[float, float]
+
+SCREEN_WIDTH: Final = 1200
+"""A wider picture is shown smaller."""
+
+_WIDTH, _HEIGHT = 250, 60
+_GAP_X, _GAP_Y = 24, 44
+_COLUMN, _ROW = _WIDTH + _GAP_X, _HEIGHT + _GAP_Y
+_MARGIN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns and rows of nodes, and those through which arrows pass."""
+
+    nodes: Mapping[int, Point]
+    bends: Mapping[tuple[int, int], Sequence[Point]]
+    """By source and target; only an arrow across other rows has any."""
+
+
+def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
+    """Lay out nodes that are numbered from 0; parts without a connection stand side by side."""
+    own = sorted(set(arrows))
+    try:
+        # Its wheel may not be there for a platform; then a plain layout does.
+        from fast_sugiyama import from_edges  # noqa: PLC0415
+    except ImportError:
+        return _side_by_side([_plain(part, own) for part in _parts(count, own)])
+    parts: list[Layout] = []
+    if own:
+        for positions, _width, height, edges in from_edges(
+            own, vertex_spacing=1.0, dummy_vertices=True
+        ):
+            places = {int(key): (float(x), float(height - y)) for key, (x, y) in positions}
+            pieces = [(int(source), int(target)) for source, target in edges or ()]
+            parts.append(_traced(places, pieces, count))
+    connected = {number for arrow in own for number in arrow}
+    alone = [number for number in range(count) if number not in connected]
+    return _side_by_side([*parts, *(Layout(nodes={one: (0, 0)}, bends={}) for one in alone)])
+
+
+def _traced(places: Mapping[int, Point], pieces: Sequence[tuple[int, int]], count: int) -> Layout:
+    """Join the pieces of arrows that the layout cut at invisible nodes, numbered from `count`."""
+    following = dict(pieces)
+    bends: dict[tuple[int, int], list[Point]] = {}
+    for start, target in pieces:
+        if start >= count:
+            continue
+        points: list[Point] = []
+        end = target
+        while end >= count:
+            points.append(places[end])
+            end = following[end]
+        bends[start, end] = points
+    nodes = {number: place for number, place in places.items() if number < count}
+    return Layout(nodes=nodes, bends=bends)
+
+
+def _parts(count: int, arrows: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Return the connected parts, each in order."""
+    group = list(range(count))
+    for source, target in arrows:
+        old, new = group[target], group[source]
+        if old != new:
+            group = [new if one == old else one for one in group]
+    return [[n for n in range(count) if group[n] == one] for one in dict.fromkeys(group)]
+
+
+def _plain(part: Sequence[int], arrows: Sequence[tuple[int, int]]) -> Layout:
+    """Put each node below everything that leads to it, with a free column for long arrows."""
+    own = [arrow for arrow in arrows if arrow[0] in part]
+    rows = dict.fromkeys(part, 0)
+    for _ in part:
+        for source, target in own:
+            rows[target] = max(rows[target], rows[source] + 1)
+    used: dict[int, float] = {}
+    nodes: dict[int, Point] = {}
+    bends: dict[tuple[int, int], list[Point]] = {}
+
+    def take(row: int, wanted: float) -> Point:
+        column = max(used.get(row, 0.0), wanted)
+        used[row] = column + 1
+        return column, row
+
+    for number in sorted(part, key=lambda one: rows[one]):
+        above = [nodes[source][0] for source, target in own if target == number]
+        nodes[number] = take(rows[number], min(above, default=0.0))
+        for source, target in own:
+            if source == number:
+                between = range(rows[source] + 1, rows[target])
+                bends[source, target] = [take(row, nodes[number][0]) for row in between]
+    return Layout(nodes=nodes, bends=bends)
+
+
+def _side_by_side(parts: Sequence[Layout]) -> Layout:
+    """Place parts in rows that are not wider than a screen, if they need not be."""
+    nodes: dict[int, Point] = {}
+    bends: dict[tuple[int, int], list[Point]] = {}
+    left = top = height = 0.0
+    for part in sorted(parts, key=lambda one: min(one.nodes, default=0)):
+        points = [*part.nodes.values(), *(p for bend in part.bends.values() for p in bend)]
+        x0, y0 = min(x for x, _ in points), min(y for _, y in points)
+        wide, high = max(x for x, _ in points) - x0 + 1, max(y for _, y in points) - y0 + 1
+        if left and (left + wide) * _COLUMN > SCREEN_WIDTH:
+            left, top, height = 0.0, top + height, 0.0
+        dx, dy = left - x0, top - y0
+        nodes |= {number: (x + dx, y + dy) for number, (x, y) in part.nodes.items()}
+        bends |= {arrow: [(x + dx, y + dy) for x, y in bend] for arrow, bend in part.bends.items()}
+        left, height = left + wide, max(height, high)
+    return Layout(nodes=nodes, bends=bends)
+
+
+def svg_of(diagram: Diagram) -> str:
+    """Draw a diagram; it is at most as wide as a screen."""
+    numbers = {node.key: number for number, node in enumerate(diagram.nodes)}
+    solid = [
+        (numbers[arrow.source], numbers[arrow.target])
+        for arrow in diagram.arrows
+        if not arrow.is_reference
+    ]
+    layout = layered(len(numbers), solid)
+    places = {node.key: _corner(layout.nodes[numbers[node.key]]) for node in diagram.nodes}
+    corners = [*places.values(), *(_corner(p) for bend in layout.bends.values() for p in bend)]
+    width = max((x for x, _ in corners), default=0) + _WIDTH + _MARGIN
+    height = max((y for _, y in corners), default=0) + _HEIGHT + _MARGIN
+    shown = min(1.0, SCREEN_WIDTH / width)
+    lines = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * shown:.0f}" '
+            f'height="{height * shown:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
+        (
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+            'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
+        ),
+    ]
+    for arrow in diagram.arrows:
+        bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
+        points = [places[arrow.source], *map(_corner, bend), places[arrow.target]]
+        dashed = ' stroke-dasharray="4 3"' if arrow.is_reference else ""
+        path = _beside(points) if arrow.is_reference else _between(points)
+        lines.append(
+            f'<path d="{path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
+            f"<title>{escape(arrow.label)}</title></path>"
+        )
+    lines += [_box(node, places[node.key]) for node in diagram.nodes]
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _corner(place: Point) -> Point:
+    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
+
+
+def _between(points: Sequence[Point]) -> str:
+    """Return a curve from box to box, straight down where it passes other rows."""
+    middle = _WIDTH / 2
+    path = f"M{points[0][0] + middle:.0f} {points[0][1] + _HEIGHT:.0f}"
+    for (x1, y1), (x2, y2) in pairwise(points):
+        start, end = y1 + _HEIGHT, y2
+        half = (start + end) / 2
+        path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
+        path += f" {x2 + middle:.0f} {end:.0f}"
+        if (x2, y2) != points[-1]:
+            path += f" V{end + _HEIGHT:.0f}"
+    return path
+
+
+def _beside(points: Sequence[Point]) -> str:
+    """Return a curve from the right side of one box to the right side of another."""
+    (x1, y1), (x2, y2) = points[0], points[-1]
+    right = max(x1, x2) + _WIDTH + _GAP_X / 2
+    start, end = y1 + _HEIGHT / 2, y2 + _HEIGHT / 2
+    return (
+        f"M{x1 + _WIDTH:.0f} {start:.0f} C{right:.0f} {start:.0f} {right:.0f} {end:.0f} "
+        f"{x2 + _WIDTH:.0f} {end:.0f}"
+    )
+
+
+_FILLS: Final[Mapping[str, str]] = {"conclusion": "#dfd", "terminal": "#dfd"}
+
+
+def _box(node: DiagramNode, corner: Point) -> str:
+    x, y = corner
+    faded = ' opacity="0.4"' if node.faded else ""
+    stroke = 'stroke="#147" stroke-width="2"' if node.is_active else 'stroke="#667"'
+    title = escape(escaped(f"{node.text}\n{node.note}" if node.note else node.text))
+    note = (
+        f'<text x="{x + 8:.0f}" y="{y + 51:.0f}" fill="#667" font-size="10">' if node.note else ""
+    )
+    return (
+        f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" rx="6" fill="{_FILLS.get(node.kind, "#eef")}" {stroke}/>'
+        f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" fill="#667">'
+        f"{escape(shortened(node.heading, 38))}</text>"
+        f'<text x="{x + 8:.0f}" y="{y + 35:.0f}">{escape(label_of(node, 32))}</text>'
+        + (f"{note}{escape(shortened(node.note, 44))}</text>" if node.note else "")
+        + "</g>"
+    )
