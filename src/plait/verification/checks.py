@@ -1,0 +1,301 @@
+"""Checks that need no judge: the answer, the calls of a run, its limits, and the world after it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from plait._support.gather import resolve
+from plait._support.suggestions import suggest_names
+from plait.traces.events import ToolCalled
+from plait.traces.trace import Trace
+
+ENTRY_POINTS = "plait.checks"
+"""The group of entry points for checks of other packages."""
+
+CallTool = Callable[[str, str, Mapping[str, Any]], Awaitable[str]]
+"""Calls a tool of the case's servers after the run: server, tool, arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a check may look at."""
+
+    answer: str
+    """The final response."""
+    trace: Trace
+    seconds: float
+    cost_usd: float | None = None
+    """What the run cost, where it is known."""
+    call_tool: CallTool | None = None
+    parsed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The fields that a judge has read from the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Whether a check passed, and why not."""
+
+    name: str
+    passed: bool
+    message: str = ""
+
+
+Check = Callable[[Evidence, Any], Awaitable[str | None] | str | None]
+"""Takes the evidence and the value in the suite; returns what is wrong, or `None`."""
+
+
+def check_problem(spec: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a check as it is written, if anything."""
+    if len(spec) != 1:
+        return "a check is an object with one key, its name"
+    ((name, value),) = spec.items()
+    check = _find(name)
+    if check is None:
+        return f"there is no check {name!r}: {suggest_names(name, [*_CHECKS, 'python'])}"
+    expected = _VALUES.get(name)
+    if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
+        return f"{name} takes {_TYPE_NAMES[expected]}"
+    if name == "matches":
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            return f"{value!r} is not a regular expression: {error}"
+    return None
+
+
+async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
+    """Run one check; a check that raises has failed, with the error as its message."""
+    ((name, value),) = spec.items()
+    check = _find(name)
+    if check is None:
+        return CheckResult(name, passed=False, message=f"there is no check {name!r}")
+    try:
+        problem = await resolve(check(evidence, value))
+    except Exception as error:  # noqa: BLE001  # boundary: checks may be anybody's code
+        problem = f"{type(error).__name__}: {error}"
+    return CheckResult(name, problem is None, problem or "")
+
+
+def _find(name: str) -> Check | None:
+    if name == "python":
+        return _python
+    if (known := _CHECKS.get(name)) is not None:
+        return known
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        return cast("Check", entry.load())
+    return None
+
+
+async def _python(evidence: Evidence, value: Any) -> str | None:
+    """Run `module:function`, or an object with `call` and `with`, arguments for it."""
+    spec = cast("dict[str, Any]", value) if isinstance(value, dict) else {"call": value}
+    module, _, name = str(spec["call"]).partition(":")
+    function = getattr(import_module(module), name)
+    result: object = await resolve(function(evidence, **(spec.get("with") or {})))
+    if isinstance(result, bool):
+        return None if result else f"{spec['call']} returned False"
+    return None if result is None else str(result)
+
+
+def _equals(evidence: Evidence, value: Any) -> str | None:
+    same = evidence.answer.strip() == str(value).strip()
+    return None if same else f"the answer is {_cut(evidence.answer)}"
+
+
+def _matches(evidence: Evidence, value: str) -> str | None:
+    return None if re.search(value, evidence.answer) else f"no match in {_cut(evidence.answer)}"
+
+
+def _contains(evidence: Evidence, value: Any) -> str | None:
+    texts = cast("list[Any]", value) if isinstance(value, list) else [value]
+    missing = [
+        text for text in map(str, texts) if text.casefold() not in evidence.answer.casefold()
+    ]
+    return f"{missing[0]!r} is not in {_cut(evidence.answer)}" if missing else None
+
+
+def _not_contains(evidence: Evidence, value: Any) -> str | None:
+    texts = cast("list[Any]", value) if isinstance(value, list) else [value]
+    found = [text for text in map(str, texts) if text.casefold() in evidence.answer.casefold()]
+    return f"{found[0]!r} is in the answer" if found else None
+
+
+def _json(evidence: Evidence, value: Mapping[str, Any]) -> str | None:
+    try:
+        data = json.loads(_without_fence(evidence.answer))
+    except ValueError:
+        return f"the answer is not JSON: {_cut(evidence.answer)}"
+    return _compare(data, value)
+
+
+def _tool_called(evidence: Evidence, value: Any) -> str | None:
+    spec = cast("dict[str, Any]", value) if isinstance(value, dict) else {"name": value}
+    name = str(spec["name"])
+    calls = [(call, result) for call, result in evidence.trace.calls if _is_tool(call, name)]
+    if "arguments" in spec:
+        calls = [one for one in calls if _includes(one[0].arguments, spec["arguments"])]
+    if "result_contains" in spec:
+        text = str(spec["result_contains"])
+        calls = [one for one in calls if one[1] is not None and text in one[1].content]
+    least = spec.get("at_least", spec.get("times", 0 if "at_most" in spec else 1))
+    most = spec.get("at_most", spec.get("times"))
+    count = len(calls)
+    if count >= least and (most is None or count <= most):
+        return None
+    made = ", ".join(_shown(call) for call, _ in evidence.trace.calls) or "none"
+    return f"{name} was called {count} times as required; all calls: {made}"
+
+
+def _tool_not_called(evidence: Evidence, value: Any) -> str | None:
+    names = cast("list[Any]", value) if isinstance(value, list) else [value]
+    called = [
+        name for name in map(str, names) for call, _ in evidence.trace.calls if _is_tool(call, name)
+    ]
+    return f"{called[0]} was called" if called else None
+
+
+def _tools_in_order(evidence: Evidence, value: Sequence[Any]) -> str | None:
+    left = list(map(str, value))
+    for call, _ in evidence.trace.calls:
+        if left and _is_tool(call, left[0]):
+            left.pop(0)
+    made = ", ".join(call.name for call, _ in evidence.trace.calls) or "none"
+    return f"{left[0]} did not come in its turn; the calls: {made}" if left else None
+
+
+def _no_tool_errors(evidence: Evidence, value: Any) -> str | None:
+    del value
+    for call, result in evidence.trace.calls:
+        if result is None:
+            return f"{call.name} has no result"
+        if result.is_error:
+            return f"{call.name} failed: {_cut(result.content)}"
+    return None
+
+
+def _max_turns(evidence: Evidence, value: float) -> str | None:
+    turns = evidence.trace.turns
+    return None if turns <= value else f"it took {turns} turns"
+
+
+def _max_tokens(evidence: Evidence, value: float) -> str | None:
+    tokens = evidence.trace.usage.total_tokens
+    return None if tokens <= value else f"it took {tokens} tokens"
+
+
+def _max_seconds(evidence: Evidence, value: float) -> str | None:
+    return None if evidence.seconds <= value else f"it took {evidence.seconds:.1f} s"
+
+
+def _max_cost(evidence: Evidence, value: float) -> str | None:
+    if evidence.cost_usd is None:
+        return "the cost is not known"
+    return None if evidence.cost_usd <= value else f"it cost {evidence.cost_usd:.4f} USD"
+
+
+async def _world(evidence: Evidence, value: Mapping[str, Any]) -> str | None:
+    """Call a tool after the run, and compare its result."""
+    if evidence.call_tool is None:
+        return "the case has no servers"
+    arguments: dict[str, Any] = value.get("arguments") or {}
+    text = await evidence.call_tool(str(value["server"]), str(value["tool"]), arguments)
+    if "path" in value:
+        try:
+            return _compare(json.loads(text), value)
+        except ValueError:
+            return f"the result is not JSON: {_cut(text)}"
+    if "contains" in value:
+        return None if str(value["contains"]) in text else f"the result is {_cut(text)}"
+    if "matches" in value:
+        return None if re.search(str(value["matches"]), text) else f"the result is {_cut(text)}"
+    same = text.strip() == str(value.get("equals", "")).strip()
+    return None if same else f"the result is {_cut(text)}"
+
+
+_CHECKS: dict[str, Check] = {
+    "equals": _equals,
+    "matches": _matches,
+    "contains": _contains,
+    "not_contains": _not_contains,
+    "json": _json,
+    "tool_called": _tool_called,
+    "tool_not_called": _tool_not_called,
+    "tools_in_order": _tools_in_order,
+    "no_tool_errors": _no_tool_errors,
+    "max_turns": _max_turns,
+    "max_tokens": _max_tokens,
+    "max_seconds": _max_seconds,
+    "max_cost_usd": _max_cost,
+    "world": _world,
+}
+
+_NUMBER = (int, float)
+_VALUES: dict[str, type | tuple[type, ...]] = {
+    "json": dict,
+    "world": dict,
+    "tools_in_order": list,
+    "max_turns": _NUMBER,
+    "max_tokens": _NUMBER,
+    "max_seconds": _NUMBER,
+    "max_cost_usd": _NUMBER,
+}
+_TYPE_NAMES: dict[Any, str] = {dict: "an object", list: "a list", _NUMBER: "a number"}
+
+
+def _compare(data: Any, spec: Mapping[str, Any]) -> str | None:
+    path = str(spec.get("path", "$"))
+    try:
+        found = value_at(data, path)
+    except LookupError:
+        return f"there is nothing at {path}"
+    if "equals" in spec and found != spec["equals"]:
+        return f"{path} is {_cut(json.dumps(found, ensure_ascii=False))}"
+    if "contains" in spec and spec["contains"] not in found:
+        return f"{path} is {_cut(json.dumps(found, ensure_ascii=False))}"
+    return None
+
+
+def value_at(data: Any, path: str) -> Any:
+    """Return the value at a path such as `$.orders[0].total`; raises `LookupError`."""
+    for key, index in re.findall(r"\.?([^.\[\]$]+)|\[(-?\d+)\]", path.removeprefix("$")):
+        if index and isinstance(data, list):
+            data = cast("list[Any]", data)[int(index)]
+        elif key and isinstance(data, dict):
+            data = cast("dict[str, Any]", data)[key]
+        else:
+            raise LookupError(path)
+    return data
+
+
+def _is_tool(call: ToolCalled, name: str) -> bool:
+    names = {call.name, call.tool, f"{call.server}/{call.tool}"}
+    return name in names
+
+
+def _includes(actual: Any, expected: Any) -> bool:
+    """Return whether a value has everything that is expected, objects in part."""
+    if isinstance(expected, dict) and isinstance(actual, Mapping):
+        found = cast("Mapping[str, Any]", actual)
+        pairs = cast("dict[str, Any]", expected).items()
+        return all(key in found and _includes(found[key], item) for key, item in pairs)
+    return bool(actual == expected)
+
+
+def _shown(call: ToolCalled) -> str:
+    return f"{call.name}({_cut(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))})"
+
+
+def _without_fence(text: str) -> str:
+    found = re.search(r"```(?:json)?\s*\n(.*?)```", text, re.DOTALL)
+    return found[1] if found else text
+
+
+def _cut(text: str, limit: int = 200) -> str:
+    folded = " ".join(text.split())
+    return repr(folded if len(folded) <= limit else folded[: limit - 1] + "…")

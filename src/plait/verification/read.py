@@ -1,0 +1,255 @@
+"""Reads suites from YAML and JSON files; every problem is reported with its line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pydantic import ValidationError
+
+from plait.errors import ConfigError, Problem
+from plait.verification.checks import check_problem
+from plait.verification.suite import Case, CaseSettings, Suite
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_SUITE_KEYS = frozenset({"name", "defaults", "matrix", "cases", "$schema"})
+
+Path_ = tuple[str | int, ...]
+
+
+class _Source:
+    """A parsed file, and the line of each of its values."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.problems: list[Problem] = []
+        self._lines: dict[Path_, int] = {}
+        self.value = self._load()
+
+    def _load(self) -> Any:
+        try:
+            # JSON is YAML, and its lines are found the same way.
+            text = self.path.read_text(encoding="utf-8")
+            node = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
+            return None if node is None else self._value(node, ())
+        except OSError as error:
+            self.add((), f"cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            self.add((), "is not UTF-8")
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            self._lines[("!",)] = 1 if mark is None else mark.line + 1
+            self.add(("!",), f"is not YAML: {error.problem}", show_path=False)
+        except yaml.YAMLError:
+            self.add((), "is not YAML")
+        return None
+
+    def _value(self, node: yaml.Node, path: Path_) -> Any:
+        self._lines[path] = node.start_mark.line + 1
+        match node:
+            case yaml.MappingNode():
+                found: dict[str, Any] = {}
+                for key_node, value_node in node.value:
+                    key = str(key_node.value)
+                    if key in found:
+                        self._lines[(*path, key)] = key_node.start_mark.line + 1
+                        self.add((*path, key), "is there twice")
+                    found[key] = self._value(value_node, (*path, key))
+                return found
+            case yaml.SequenceNode():
+                return [self._value(item, (*path, n)) for n, item in enumerate(node.value)]
+            case _:
+                return yaml.SafeLoader("").construct_object(node)  # pyright: ignore[reportUnknownMemberType]
+
+    def add(self, path: Path_, message: str, *, show_path: bool = True) -> None:
+        """Note a problem of the value at a path, with the line of its nearest parent."""
+        nearest = path
+        while nearest not in self._lines and nearest:
+            nearest = nearest[:-1]
+        line = self._lines.get(nearest)
+        file = str(self.path) if line is None else f"{self.path}:{line}"
+        where = ".".join(map(str, path)) if show_path else ""
+        self.problems.append(
+            Problem(file=file, path=where, code="invalid_suite", message=message, suggestion=None)
+        )
+
+
+def read_suite(path: str | Path) -> Suite:
+    """Read a suite, with its defaults, matrix and rows filled in.
+
+    Raises:
+        ConfigError: Anything is wrong; `problems` lists all of it, with lines.
+    """
+    source = _Source(Path(path))
+    content = cast("dict[str, Any]", source.value) if isinstance(source.value, dict) else None
+    cases: list[Case] = []
+    if content is not None:
+        _check_keys(source, content)
+        cases = [
+            case
+            for place, fields in _entries(source, content)
+            for case in _case(source, place, fields, content)
+        ]
+        _check_names(source, cases)
+    elif not source.problems:
+        source.add((), "is not a suite: it needs `cases`")
+    if source.problems:
+        raise ConfigError.from_problems(source.problems)
+    name = str((content or {}).get("name") or Path(path).stem)
+    return Suite(name=name, cases=tuple(cases), folder=Path(path).parent.resolve())
+
+
+def suite_schema() -> dict[str, Any]:
+    """Return the JSON Schema of suite files, for editors."""
+    case = Case.model_json_schema(ref_template="#/$defs/{model}")
+    definitions = case.pop("$defs", {})
+    settings = CaseSettings.model_json_schema(ref_template="#/$defs/{model}")
+    definitions |= settings.pop("$defs", {})
+    definitions |= {"Case": case, "CaseSettings": settings}
+    # What a case requires may come from the defaults or from its row.
+    case["required"] = ["name"]
+    rows = {
+        "type": "object",
+        "properties": {"rows": {"type": "string"}, "case": {"$ref": "#/$defs/Case"}},
+        "required": ["rows", "case"],
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A plait suite",
+        "type": "object",
+        "properties": {
+            "$schema": {"type": "string"},
+            "name": {"type": "string"},
+            "defaults": {"$ref": "#/$defs/CaseSettings"},
+            "matrix": {"type": "object", "additionalProperties": {"type": "array"}},
+            "cases": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, rows]}},
+        },
+        "required": ["cases"],
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _check_keys(source: _Source, content: Mapping[str, Any]) -> None:
+    for key in content.keys() - _SUITE_KEYS:
+        source.add((key,), f"is not a key of a suite: {', '.join(sorted(_SUITE_KEYS))}")
+    if not isinstance(content.get("cases"), list):
+        source.add(("cases",), "is missing, or not a list")
+    for key in ("defaults", "matrix"):
+        if not isinstance(content.get(key, {}), dict):
+            source.add((key,), "is not an object")
+
+
+def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
+    """Yield each case as it is written, those of rows filled in."""
+    listed: object = content.get("cases")
+    for number, entry in enumerate(cast("list[Any]", listed) if isinstance(listed, list) else []):
+        place: Path_ = ("cases", number)
+        if not isinstance(entry, dict):
+            source.add(place, "is not an object")
+            continue
+        fields = cast("dict[str, Any]", entry)
+        if "rows" in fields:
+            yield from _rows(source, place, fields)
+        else:
+            yield place, fields
+
+
+def _rows(
+    source: _Source, place: Path_, entry: Mapping[str, Any]
+) -> Iterator[tuple[Path_, dict[str, Any]]]:
+    if sorted(entry) != ["case", "rows"] or not isinstance(entry["case"], dict):
+        source.add(place, "rows needs `rows`, a CSV or JSONL file, and `case`, and nothing else")
+        return
+    file = source.path.parent / str(entry["rows"])
+    try:
+        rows = list(_read_rows(file))
+    except (OSError, ValueError) as error:
+        source.add((*place, "rows"), f"{file} cannot be read: {error}")
+        return
+    for number, row in enumerate(rows, start=1):
+        try:
+            fields = _filled(entry["case"], row)
+        except KeyError as missing:
+            source.add((*place, "case"), f"{file.name} has no column {missing.args[0]!r}")
+            return
+        fields.setdefault("name", f"{file.stem}-{number}")
+        yield (*place, "case"), fields
+
+
+def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
+    text = file.read_text(encoding="utf-8-sig")
+    if file.suffix == ".csv":
+        yield from csv.DictReader(text.splitlines())
+        return
+    for line in filter(str.strip, text.splitlines()):
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise ValueError("a line is not an object")  # noqa: TRY004
+        yield cast("dict[str, Any]", row)
+
+
+def _filled(value: Any, row: Mapping[str, Any]) -> Any:
+    """Replace `{{column}}`; a text that is nothing else keeps the type of the column."""
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {key: _filled(item, row) for key, item in pairs}
+    if isinstance(value, list):
+        return [_filled(item, row) for item in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    if (whole := _PLACEHOLDER.fullmatch(value)) is not None:
+        return row[whole[1]]
+    return _PLACEHOLDER.sub(lambda found: str(row[found[1]]), value)
+
+
+def _case(
+    source: _Source, place: Path_, fields: Mapping[str, Any], content: Mapping[str, Any]
+) -> Iterator[Case]:
+    """Yield the cases of an entry: one, or one for each combination of the matrix."""
+    defaults: dict[str, Any] = content.get("defaults") or {}
+    matrix: dict[str, Any] = content.get("matrix") or {}
+    known = len(source.problems)
+    for key, values in matrix.items():
+        if key not in CaseSettings.model_fields or not isinstance(values, list) or not values:
+            source.add(("matrix", key), "is not a list of values of a setting of cases")
+    if len(source.problems) > known:
+        return
+    combinations = product(*(cast("list[Any]", values) for values in matrix.values()))
+    for values in combinations:
+        chosen = dict(zip(matrix, values, strict=True))
+        merged = {**defaults, **chosen, **fields}
+        if tags := [*_texts(defaults.get("tags")), *_texts(fields.get("tags"))]:
+            merged["tags"] = list(dict.fromkeys(tags))
+        if chosen:
+            suffix = ",".join(f"{key}={value}" for key, value in chosen.items())
+            merged["name"] = f"{merged.get('name')}[{suffix}]"
+        try:
+            case = Case.model_validate(merged)
+        except ValidationError as error:
+            for one in error.errors(include_url=False, include_context=False):
+                source.add((*place, *one["loc"]), one["msg"].removeprefix("Value error, "))
+            return
+        for number, check in enumerate(case.checks):
+            if (problem := check_problem(check)) is not None:
+                source.add((*place, "checks", number), problem)
+        yield case
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _check_names(source: _Source, cases: list[Case]) -> None:
+    seen: set[str] = set()
+    for case in cases:
+        if case.name in seen:
+            source.add(("cases",), f"two cases have the name {case.name!r}")
+        seen.add(case.name)

@@ -1,0 +1,208 @@
+"""What the results of a suite say: pass rates with intervals, and how two runs differ."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from xml.etree import ElementTree as ET  # it is written here, not read
+
+from plait.verification.results import CaseResult
+from plait.verification.statistics import (
+    Interval,
+    PairedDifference,
+    mcnemar_p_value,
+    paired_difference,
+    pass_at_k,
+    pass_hat_k,
+    wilson_interval,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassRate:
+    """The pass rate of a group of runs; errors of the infrastructure are counted apart."""
+
+    name: str
+    passed: int
+    failed: int
+    errors: int
+    interval: Interval
+    k: int
+    """The number of runs of each case that pass@k and pass^k are about."""
+    pass_at_k: float | None
+    """How often at least one of k runs of a case passes."""
+    pass_hat_k: float | None
+    """How often all of k runs of a case pass."""
+    seconds: float
+    """The median of the runs."""
+    tokens: int
+
+    @property
+    def rate(self) -> float | None:
+        """The share of runs that passed (pass@1); `None` if there is none."""
+        total = self.passed + self.failed
+        return self.passed / total if total else None
+
+
+def pass_rate(name: str, results: Sequence[CaseResult]) -> PassRate:
+    """Sum up a group of runs."""
+    decided = [result for result in results if result.outcome != "error"]
+    passed = sum(result.outcome == "passed" for result in decided)
+    cases: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for result in decided:
+        cases[result.case, result.model].append(result.outcome == "passed")
+    k = min((len(runs) for runs in cases.values()), default=0)
+    at_k = [pass_at_k(len(runs), sum(runs), k) for runs in cases.values()] if k else []
+    hat_k = [pass_hat_k(len(runs), sum(runs), k) for runs in cases.values()] if k else []
+    return PassRate(
+        name=name,
+        passed=passed,
+        failed=len(decided) - passed,
+        errors=len(results) - len(decided),
+        interval=wilson_interval(passed, len(decided)),
+        k=k,
+        pass_at_k=fmean(at_k) if at_k else None,
+        pass_hat_k=fmean(hat_k) if hat_k else None,
+        seconds=median(result.seconds for result in results) if results else 0.0,
+        tokens=sum(result.tokens + result.judge_tokens for result in results),
+    )
+
+
+def pass_rates(
+    results: Sequence[CaseResult], groups_of: Callable[[CaseResult], Iterable[str]]
+) -> list[PassRate]:
+    """Sum up by group; a run may belong to several."""
+    groups: dict[str, list[CaseResult]] = defaultdict(list)
+    for result in results:
+        for group in groups_of(result):
+            groups[group].append(result)
+    return [pass_rate(name, groups[name]) for name in sorted(groups)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How a second run of the same cases differs from the first."""
+
+    cases: int
+    """Cases that both runs decided."""
+    better: tuple[str, ...]
+    """Cases whose score rose."""
+    worse: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Cases that only one of the runs decided."""
+    p_value: float
+    """Of McNemar's test where each case has one run, else of a paired t-test."""
+    difference: PairedDifference | None
+    """The difference of the scores; `None` with fewer than two cases."""
+
+
+def compare(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> Comparison:
+    """Compare two runs case by case."""
+    before, after = _scores(first), _scores(second)
+    common = sorted(before.keys() & after.keys())
+    better = tuple(name for name in common if after[name] > before[name])
+    worse = tuple(name for name in common if after[name] < before[name])
+    difference = None
+    if len(common) > 1:
+        difference = paired_difference(
+            [before[name] for name in common], [after[name] for name in common]
+        )
+    whole = all(score in {0.0, 1.0} for name in common for score in (before[name], after[name]))
+    p_value = mcnemar_p_value(len(worse), len(better))
+    if not whole and difference is not None:
+        p_value = difference.p_value
+    return Comparison(
+        cases=len(common),
+        better=better,
+        worse=worse,
+        missing=tuple(sorted(before.keys() ^ after.keys())),
+        p_value=p_value,
+        difference=difference,
+    )
+
+
+def _scores(results: Sequence[CaseResult]) -> dict[str, float]:
+    """Return the share of runs that passed, by case."""
+    runs: dict[str, list[bool]] = defaultdict(list)
+    for result in results:
+        if result.outcome != "error":
+            runs[result.case].append(result.outcome == "passed")
+    return {name: fmean(outcomes) for name, outcomes in runs.items()}
+
+
+def junit_xml(suite: str, results: Sequence[CaseResult]) -> str:
+    """Return the results as JUnit XML: wrong answers are failures, all else errors."""
+    root = ET.Element("testsuites")
+    element = ET.SubElement(
+        root,
+        "testsuite",
+        name=_xml(suite),
+        tests=str(len(results)),
+        failures=str(sum(result.outcome == "failed" for result in results)),
+        errors=str(sum(result.outcome == "error" for result in results)),
+        time=f"{sum(result.seconds for result in results):.3f}",
+    )
+    for result in results:
+        name = result.case if result.repeat == 1 else f"{result.case} #{result.repeat}"
+        case = ET.SubElement(
+            element,
+            "testcase",
+            classname=_xml(f"{suite}.{result.model}"),
+            name=_xml(name),
+            time=f"{result.seconds:.3f}",
+        )
+        if result.outcome != "passed":
+            kind = "failure" if result.outcome == "failed" else "error"
+            problem = ET.SubElement(case, kind, message=_xml(result.failure))
+            problem.text = _xml(result.answer)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+_NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _xml(text: str) -> str:
+    """Replace the characters that XML cannot hold."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
+    """Return a summary for a pull request."""
+    lines = [f"## {_cell(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.model]))]
+    failed = [result for result in results if result.outcome != "passed"]
+    if failed:
+        lines += ["", "| Case | Model | Run | Outcome | Why |", "| --- | --- | --- | --- | --- |"]
+        lines += [
+            f"| {_cell(one.case)} | {_cell(one.model)} | {one.repeat} | {one.outcome} "
+            f"| {_cell(one.failure)} |"
+            for one in failed
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_table(rates: Sequence[PassRate]) -> list[str]:
+    head = "| Model | Passed | pass@1 (95 %) | pass@k | pass^k | Errors | Median s | Tokens |"
+    lines = [head, "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for rate in rates:
+        interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
+        lines.append(
+            f"| {_cell(rate.name)} | {rate.passed} of {rate.passed + rate.failed} "
+            f"| {share(rate.rate)} ({interval}) | {share(rate.pass_at_k)} "
+            f"| {share(rate.pass_hat_k)} | {rate.errors} | {rate.seconds:.1f} | {rate.tokens} |"
+        )
+    return lines
+
+
+def share(value: float | None) -> str:
+    """Return a share in percent, or a dash."""
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _cell(text: str) -> str:
+    folded = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+    safe = folded.replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
+    return safe if len(safe) <= 200 else safe[:199] + "…"

@@ -1,0 +1,162 @@
+"""Intervals, tests and agreement for pass rates, without a dependency."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist, fmean, stdev
+
+CONFIDENCE = 0.95
+POWER = 0.8
+"""The chance with which the smallest detectable effect would be found."""
+
+_NORMAL = NormalDist()
+_STEPS = 200
+"""Steps of the continued fraction and of the bisection, which converge much earlier."""
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+def wilson_interval(passed: int, total: int, confidence: float = CONFIDENCE) -> Interval:
+    """Return the Wilson interval of a pass rate; without trials it is everything."""
+    if total == 0:
+        return Interval(0.0, 1.0)
+    z = _NORMAL.inv_cdf((1 + confidence) / 2)
+    rate = passed / total
+    scale = 1 + z * z / total
+    middle = (rate + z * z / (2 * total)) / scale
+    half = z / scale * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
+    low = 0.0 if passed == 0 else max(0.0, middle - half)
+    return Interval(low, 1.0 if passed == total else min(1.0, middle + half))
+
+
+def pass_at_k(total: int, passed: int, k: int) -> float:
+    """Estimate the chance that at least one of k attempts passes, without bias."""
+    if not 1 <= k <= total:
+        raise ValueError(f"k is {k}: it must be from 1 to the {total} attempts")
+    return 1.0 - math.comb(total - passed, k) / math.comb(total, k)
+
+
+def pass_hat_k(total: int, passed: int, k: int) -> float:
+    """Estimate the chance that all of k attempts pass (pass^k), without bias."""
+    if not 1 <= k <= total:
+        raise ValueError(f"k is {k}: it must be from 1 to the {total} attempts")
+    return math.comb(passed, k) / math.comb(total, k)
+
+
+def mcnemar_p_value(only_first: int, only_second: int) -> float:
+    """Return the exact two-sided p-value of McNemar's test.
+
+    Takes the numbers of cases that only the first, and only the second run passed.
+    """
+    changed = only_first + only_second
+    tail = sum(math.comb(changed, k) for k in range(min(only_first, only_second) + 1))
+    # Whole numbers: 2**changed has no float for long runs.
+    return min(1.0, 2 * tail / 2**changed)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """How much two runs differ on the same cases."""
+
+    mean: float
+    """The mean of second minus first."""
+    interval: Interval
+    p_value: float
+    detectable: float
+    """The smallest difference that this many cases would show, with a power of 80 %."""
+
+
+def paired_difference(
+    first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE
+) -> PairedDifference:
+    """Compare the scores of the same cases with a paired t-test; it takes at least two cases."""
+    differences = [after - before for before, after in zip(first, second, strict=True)]
+    count = len(differences)
+    mean = fmean(differences)
+    error = stdev(differences) / math.sqrt(count)
+    freedom = count - 1
+    if error == 0:
+        return PairedDifference(mean, Interval(mean, mean), 1.0 if mean == 0 else 0.0, 0.0)
+    quantile = t_quantile((1 + confidence) / 2, freedom)
+    interval = Interval(mean - quantile * error, mean + quantile * error)
+    p_value = 2 * t_tail(abs(mean / error), freedom)
+    detectable = (quantile + _NORMAL.inv_cdf(POWER)) * error
+    return PairedDifference(mean, interval, p_value, detectable)
+
+
+def t_tail(value: float, freedom: int) -> float:
+    """Return the chance that Student's t is above a value that is not negative."""
+    return 0.5 * _beta_share(freedom / 2, 0.5, freedom / (freedom + value * value))
+
+
+@cache
+def t_quantile(chance: float, freedom: int) -> float:
+    """Return the value that Student's t is below with this chance, above one half."""
+    low, high = 0.0, 1.0
+    while t_tail(high, freedom) > 1 - chance:
+        low, high = high, high * 2
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if middle in {low, high}:
+            break
+        if t_tail(middle, freedom) > 1 - chance:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _beta_share(a: float, b: float, x: float) -> float:
+    """Return the regularized incomplete beta function."""
+    if x <= 0.0 or x >= 1.0:
+        return float(x >= 1.0)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    if x < (a + 1) / (a + b + 2):
+        return front * _beta_fraction(a, b, x) / a
+    return 1.0 - front * _beta_fraction(b, a, 1 - x) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """Evaluate the continued fraction of the incomplete beta function, by Lentz's method."""
+    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, _STEPS):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / _nonzero(1 + numerator * d)
+            c = _nonzero(1 + numerator / c)
+            change = d * c
+            fraction *= change
+        if abs(change - 1) < math.ulp(1.0):
+            break
+    return fraction
+
+
+def _nonzero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """Return how much two judges agree beyond chance: 1 is always, 0 as often as by chance."""
+    total = len(first)
+    if total == 0:
+        raise ValueError("there are no labels to compare")
+    agreed = sum(a == b for a, b in zip(first, second, strict=True)) / total
+    mine, theirs = Counter(first), Counter(second)
+    by_chance = sum(mine[label] * theirs[label] for label in mine) / (total * total)
+    return 1.0 if by_chance == 1 else (agreed - by_chance) / (1 - by_chance)

@@ -1,0 +1,139 @@
+"""A suite of cases, as typed and validated values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from plait.traces.messages.message import Message
+
+EvaluationMode = Literal["template_only", "template_and_rubric", "rubric_only"]
+FieldType = Literal["text", "number", "boolean", "list"]
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Texts = Annotated[
+    list[str],
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""One text, or several."""
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Value):
+    """The limits of one run of a case."""
+
+    turns: int = Field(default=25, ge=1)
+    """How often the model may answer."""
+    seconds: float = Field(default=180.0, gt=0, allow_inf_nan=False)
+
+
+class TemplateField(_Value):
+    """A field of the answer, which a judge reads from the agent's text."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    type: FieldType = "text"
+    description: str = ""
+    """What the judge looks for."""
+    expected: Any
+    tolerance: float | None = Field(default=None, ge=0)
+    """How far a number may be off."""
+    regex: str | None = None
+    """The agent's text must contain a match of this, besides."""
+
+
+class Trait(_Value):
+    """A quality of an answer, scored by a judge or a regular expression."""
+
+    name: str
+    description: str = ""
+    """What the judge decides; it answers yes or no."""
+    regex: str | None = None
+    """Found in the answer, the trait is present; no judge is needed."""
+    wanted: bool = True
+    """Whether the trait should be present."""
+
+
+class CaseSettings(_Value):
+    """What a case, and the defaults of a suite, may set."""
+
+    model: Texts = Field(default_factory=list)
+    """The models, as `plait run --model` takes them; none is the one that is found."""
+    engine: Texts = Field(default_factory=list)
+    """The engines; none is the usual one of each model."""
+    judge: str | None = None
+    """The model that reads templates and judges traits; by default that of the case."""
+    system: str | None = None
+    """The system prompt."""
+    servers: dict[str, Any] | str | None = None
+    """The servers, as in mcp.json, or the path of such a file; `{workdir}` is a folder that is new
+    for each run."""
+    repeat: int = Field(default=1, ge=1, le=10_000)
+    limits: Limits = Field(default_factory=Limits)
+    tags: Texts = Field(default_factory=list)
+    evaluation_mode: EvaluationMode = "template_and_rubric"
+    abstention_enabled: bool = False
+    """Whether an answer that declines to answer fails without a look at its template."""
+    use_full_trace_for_template: bool = False
+    """Whether the judge reads the whole trace, not only the answer."""
+    use_full_trace_for_rubric: bool = True
+
+
+class Case(CaseSettings):
+    """One question, and what its answer must fulfil."""
+
+    name: str = Field(min_length=1, max_length=200)
+    question: str | None = None
+    conversation: list[dict[str, Any]] = Field(default_factory=list)
+    """Messages with `role` and `content`, in place of a question."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Files to put into the working folder, by their path there: paths beside the suite."""
+    checks: list[dict[str, Any]] = Field(default_factory=list)
+    """Checks that need no judge, each with its name as the only key."""
+    template: list[TemplateField] = Field(default_factory=list)
+    rubric: list[Trait] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check(self) -> Case:
+        if (self.question is None) == (not self.conversation):
+            raise ValueError("a case has a question, or a conversation")
+        if not (self.checks or self.template or self.rubric):
+            raise ValueError("a case has checks, a template or a rubric")
+        names = [field.name for field in self.template]
+        if len(set(names)) < len(names):
+            raise ValueError("the fields of a template have different names")
+        return self
+
+    @property
+    def messages(self) -> list[Message]:
+        """The input of the agent."""
+        if self.question is not None:
+            return [Message.user(self.question)]
+        return [Message.from_dict(message) for message in self.conversation]
+
+
+class Suite(_Value):
+    """Cases that are run and reported together."""
+
+    name: str = "suite"
+    cases: tuple[Case, ...]
+    folder: Path = Path()
+    """The folder of relative paths."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Suite:
+        seen: set[str] = set()
+        for case in self.cases:
+            if case.name in seen:
+                raise ValueError(f"two cases have the name {case.name!r}")
+            seen.add(case.name)
+        return self
