@@ -20,10 +20,17 @@ COMMANDS = {
     "auth": LazyCommand("auth", "Sign in to servers with OAuth, and show login status."),
     "lock": LazyCommand("lock", "Record the tools in a lockfile, and detect changes."),
     "reasoning": LazyCommand("reasoning", "Serve the reasoning tools, and inspect sessions."),
+    "model": LazyCommand("model", "Get, list and remove models that run on this machine."),
     "policy": LazyCommand("policy", "Show which calls the policy allows, and why."),
     "gateway": LazyCommand("gateway", "Manage the tool servers of an agent, and its chat history."),
     "trace": LazyCommand("trace", "List, show and compare traces of agent runs."),
+    "verify": LazyCommand("verify", "Run a suite of cases, and report how often they pass."),
+    "replay": LazyCommand("replay", "Play recorded MCP traffic."),
     "doctor": LazyCommand("doctor", "Check every server, and show how to fix problems."),
+    "trust": LazyCommand("trust", "Approve the mcp.json of a folder, and list approvals."),
+    "completion": LazyCommand(
+        "completion", "Print the script that completes commands, servers and tools."
+    ),
     "init": LazyCommand("init", "Write an mcp.json: a starter, or the servers of your editor."),
 }
 """Every command with its short help, so that `plait --help` imports none of them."""

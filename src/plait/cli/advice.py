@@ -13,7 +13,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import cast
 from urllib.parse import urlsplit
@@ -21,10 +21,12 @@ from urllib.parse import urlsplit
 import click
 
 from plait import errors
+from plait._support.front_door import missing_extra
 from plait._support.redact import HIDDEN, Redactor
 from plait.cli.base import settings_of
 from plait.cli.exits import ArgumentError
 from plait.cli.terminal import print_aside, visible, wrapped
+from plait.cli.trust import WAY_OUT
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
@@ -58,6 +60,8 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
     """Return the cause of an error and how to fix it; `server` makes it specific."""
     server_name = error.server or ""
     match error:
+        case errors.UntrustedConfigError():
+            return Advice("untrusted", WAY_OUT)
         case errors.ConfigError():
             return Advice("config")
         case errors.AuthRequiredError():
@@ -108,6 +112,17 @@ def _auth_fix(error: errors.AuthRequiredError, server: ServerConfig | None) -> s
 def _transport_advice(error: errors.TransportError, server: ServerConfig | None) -> Advice:
     if isinstance(error, errors.CircuitOpenError) and isinstance(error.__cause__, PlaitError):
         return advice_for(error.__cause__, server)
+    if isinstance(error, errors.McpVersionError):
+        command = "…"
+        if isinstance(server, StdioServer):
+            # The interpreter of another environment would not see that of uv.
+            name = PurePath(server.command).name
+            program = "python" if name.startswith("python") else server.command
+            command = target_of(replace(server, command=program))
+        fix = (
+            f"an environment of its own: uv run --no-project --with '{error.requirement}' {command}"
+        )
+        return Advice("mcp_version", fix)
     if isinstance(error, errors.EndpointNotFoundError):
         return Advice("endpoint_not_found", _path_fix(server))
     if isinstance(server, StdioServer):
@@ -243,7 +258,7 @@ def show_failure(ctx: click.Context, error: Exception) -> None:
 
         secrets = [one for each in settings.servers.values() for one in secret_values(each)]
         text = "".join(traceback.format_exception(error))
-        click.echo(Redactor(secrets)(text), err=True)
+        click.echo(visible(Redactor(secrets)(text)), err=True)
     server = error.server if isinstance(error, PlaitError) else None
     block = block_for(error, settings.servers.get(server or ""))
     print_aside("error", block.headline, colour="red")
@@ -263,6 +278,8 @@ def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
             return Block(headline, tuple(details), advice_for(error, server).fix)
         case ArgumentError():
             return Block(str(error), hint=error.hint)
+        case ModuleNotFoundError():
+            return Block(str(missing_extra("this command", error)))
         case OSError() if error.filename is not None:
             return Block(f"{error.filename}: {error.strerror}")
         case _:

@@ -14,13 +14,18 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from plait._support.logs import configure_logging
+from plait._support.logs import WireLog, configure_logging, silence_other_logs
 from plait._support.suggestions import suggest_names
+from plait.cli.completion import complete_servers
 from plait.cli.exits import Exit, exit_code_for
 
 if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
+
+_FULL_WIRE = "--wire-full"
+"""What click gets for `--wire=full`."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -31,7 +36,10 @@ class Settings:
 
     config: str | None = None
     verbosity: int = 0
+    wire: WireLog | None = None
     quiet: bool = False
+    trust: bool = False
+    """Whether the configuration of the working folder is approved."""
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
     """The servers of the configuration, once it has been read."""
 
@@ -49,27 +57,48 @@ def _set_config(ctx: click.Context, _: click.Parameter, value: str | None) -> No
 def _set_verbosity(ctx: click.Context, _: click.Parameter, value: int) -> None:
     settings = settings_of(ctx)
     settings.verbosity = max(settings.verbosity, value)
-    configure_logging(settings.verbosity)
+    silence_other_logs()
+    configure_logging(settings.verbosity, wire=settings.wire)
+
+
+def _set_wire(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        settings = settings_of(ctx)
+        settings.wire = "full" if _FULL_WIRE in option.opts else "cut"
+        configure_logging(settings.verbosity, wire=settings.wire)
 
 
 def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     settings_of(ctx).quiet |= value
 
 
+def _set_trust(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    # A completion in the shell parses the command line too, and approves nothing.
+    settings_of(ctx).trust |= value and not ctx.resilient_parsing
+
+
 def _common_options() -> list[click.Parameter]:
     option = partial(click.Option, expose_value=False)
     config_help = "The mcp.json to use."
     quiet_help = "Print only results: no progress, no notes."
-    verbose_help = "Log to stderr; -vv includes the libraries."
+    trust_help = "Approve the mcp.json of this folder."
+    verbose_help = "Log to stderr; -vv includes messages and libraries."
+    wire_help = "Show each message to and from the servers; --wire=full does not cut them."
     return [
         option(["-c", "--config"], metavar="PATH", callback=_set_config, help=config_help),
+        option(["--trust"], is_flag=True, callback=_set_trust, help=trust_help),
         option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=verbose_help),
+        option(["--wire"], is_flag=True, callback=_set_wire, help=wire_help),
+        option([_FULL_WIRE], is_flag=True, hidden=True, callback=_set_wire, help=wire_help),
         option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet_help),
     ]
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print only JSON on stdout.")
-server_arguments = click.argument("servers", metavar="[SERVER]…", nargs=-1)
+server_arguments = click.argument(
+    "servers", metavar="[SERVER]…", nargs=-1, shell_complete=complete_servers
+)
+server_argument = click.argument("server", shell_complete=complete_servers)
 
 
 def repeatable(flag: str, name: str, metavar: str, about: str) -> Callable[[Command], Command]:
@@ -104,6 +133,12 @@ class ExampleCommand(click.Command):
         self.params.extend(_common_options())
         self.help, _, examples = cleandoc(self.help or "").partition("\n\nExamples:\n")
         self.examples = tuple(cleandoc(examples).splitlines())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; `--wire` may have a value, which click has no option for."""
+        return super().parse_args(
+            ctx, [_FULL_WIRE if one == "--wire=full" else one for one in args]
+        )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples after everything else, unwrapped so that they can be pasted."""
@@ -155,10 +190,22 @@ class LazyGroup(ExampleGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; suggest the nearest names for an unknown one."""
-        if args and not args[0].startswith("-") and args[0] not in self.lazy_commands:
+        known = not args or args[0].startswith("-") or args[0] in self.lazy_commands
+        if not known and not ctx.resilient_parsing:
             guess = suggest_names(args[0], self.lazy_commands)
             ctx.fail(f"there is no command {args[0]!r}: {guess}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete options, or the names of commands without importing them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        commands = self.lazy_commands.items()
+        return [
+            CompletionItem(name, help=lazy.help)
+            for name, lazy in commands
+            if name.startswith(incomplete)
+        ]
 
     def format_commands(
         self,

@@ -53,6 +53,15 @@ class Exit(IntEnum):
     DRIFT = 8, "Tools differ from the lockfile (`plait lock --check`)."
     AGENT_FAILED = 9, "An agent run failed."
     TURNS_USED_UP = 10, "An agent run reached its turn limit; the partial answer is printed."
+    INCOMPLETE = 11, "The last answer of an agent was cut or refused; what there is is printed."
+    UNTRUSTED = (
+        12,
+        (
+            "The configuration was found in the working folder, and is not approved; "
+            "`plait trust approve` approves it."
+        ),
+    )
+    NOT_VERIFIED = 13, "Too few runs of a suite passed, or some could not be decided."
     INTERNAL = 70, "A defect in plait; run again with `-v` for the traceback."
     TIMEOUT = 124, "A call, list, read or run timed out; a tool may have run."
     INTERRUPTED = 130, "Stopped with Ctrl-C; servers started by the command are stopped."
@@ -63,9 +72,10 @@ _EXITS: tuple[tuple[Exit, tuple[type[BaseException], ...]], ...] = (
     (Exit.USAGE, (ArgumentError, errors.InvalidArgumentsError)),
     (Exit.USAGE, (errors.RefusedError, errors.TraceFormatError)),
     (Exit.INTERRUPTED, (KeyboardInterrupt, asyncio.CancelledError)),
+    (Exit.UNTRUSTED, (errors.UntrustedConfigError,)),
     (Exit.CONFIG, (errors.ConfigError, errors.PermissionDeniedError, errors.ManifestError)),
     (Exit.CONFIG, (errors.OutboxError, errors.EngineUnavailableError, errors.ManualTraceError)),
-    (Exit.CONFIG, (errors.AgentServerConfigError,)),
+    (Exit.CONFIG, (errors.AgentServerConfigError, ModuleNotFoundError)),
     (Exit.AUTH, (errors.AuthRequiredError, errors.ForbiddenError, errors.TokenError)),
     (Exit.OUTCOME_UNKNOWN, (errors.OutcomeUnknownError,)),
     (Exit.TOOL_FAILED, (errors.ToolFailedError,)),

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from functools import partial
+from types import FrameType
 from typing import Any, Final, Literal
 
 import click
@@ -31,7 +42,8 @@ from plait.cli import session, terminal
 from plait.cli.arguments import reader_for
 from plait.cli.base import settings_of
 from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
-from plait.cli.terminal import print_aside, print_json, print_text
+from plait.cli.run_options import read_image, with_model_options
+from plait.cli.terminal import print_aside, print_text
 from plait.cli.trace_view import (
     body_view,
     called_label,
@@ -53,13 +65,14 @@ from plait.models.providers import keys_in
 from plait.traces import events
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
 from plait.traces.events import Status, TraceEvent
+from plait.traces.file import read_trace
 from plait.traces.messages.message import Message, messages_to_dicts
 from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 
 
-def live_view(event: TraceEvent) -> Iterator[RenderableType]:
-    """Render an event during a run.
+def live_view(event: TraceEvent, *, streamed: bool = False) -> Iterator[RenderableType]:
+    """Render an event during a run; `streamed` says that its text is on the screen already.
 
     Texts of the model are complete, except the answer, which goes to stdout; calls and results are
     cut to the width.
@@ -74,7 +87,7 @@ def live_view(event: TraceEvent) -> Iterator[RenderableType]:
             yield turn_line(event)
             if event.message.thinking:
                 yield body_view(event.message.thinking, full=False, style="dim italic")
-            if event.message.text and event.message.tool_calls:
+            if event.message.text and event.message.tool_calls and not streamed:
                 yield body_view(event.message.text, full=True)
         case events.RunEnded() | events.RunFailed():  # printed elsewhere: summary and error
             pass
@@ -170,6 +183,8 @@ class RunScreen:
         self._live: Live | None = None
         self._prompt_lock = asyncio.Lock()
         self._waiting: list[RenderableType] = []
+        self._streamed = ""
+        """The text of the current answer that is on the screen already."""
 
     @contextlib.asynccontextmanager
     async def spinning(self) -> AsyncGenerator[None]:
@@ -185,11 +200,37 @@ class RunScreen:
     def handle(self, event: TraceEvent) -> None:
         """Show an event."""
         self._activity.handle(event)
+        if isinstance(event, events.Delta):
+            self._stream(event)
+            return
+        if self._streamed and isinstance(event, events.Turn | events.ModelRetried):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        if isinstance(event, events.ModelRetried | events.ToolCalled):
+            self._streamed = ""
         if not self._shown:
             return
         clean = event_from_line(line_from_event(event, self._cleaner))
         if clean is not None:
-            self.show(*live_view(clean))
+            self.show(*live_view(clean, streamed=bool(self._streamed)))
+
+    def _stream(self, event: events.Delta) -> None:
+        """Print a part of the answer on stdout, which is a terminal."""
+        is_text = event.part == "text" and sys.stdout.isatty()
+        if not is_text or not self._shown or self._prompt_lock.locked():
+            return
+        self._stop_spinner()
+        self._streamed += event.text
+        sys.stdout.write(terminal.visible(self._redact(event.text)))
+        sys.stdout.flush()
+
+    def line_of(self, event: TraceEvent) -> str:
+        """Return an event as a line of JSON, without secrets."""
+        return line_from_event(event, self._cleaner).decode()
+
+    def has_streamed(self, text: str) -> bool:
+        """Check whether a text is on the screen already."""
+        return bool(text) and self._streamed.strip() == text.strip()
 
     def show(self, *parts: RenderableType) -> None:
         """Print lines; during a prompt they are held back."""
@@ -262,7 +303,8 @@ RESULT_TOKENS: Final = 20_000
 class RunPlan:
     """The task, model and options of a run."""
 
-    task: str
+    messages: Sequence[Message]
+    """The conversation, with the task as its last message."""
     choice: ModelChoice
     config: ClientConfig | None = None
     """The servers and their options; `None` is a run without tools."""
@@ -293,8 +335,19 @@ class RunOutcome:
 def plan_run(ctx: click.Context, task: str, options: Mapping[str, Any]) -> RunPlan:
     """Choose the model, and read the configuration and the policy of a run."""
     choice = _choose(options["model"], options["engine"], look_for_ollama=not options["no_ollama"])
+    choice = replace(choice, config=with_model_options(choice.config, options))
+    images = [read_image(path) for path in options["images"]]
+    continued = options["continued"]
+    before: list[Message] = []
+    if continued is not None:
+        path = continued or options["trace"]
+        if path is None:
+            raise click.BadParameter(
+                "name the trace, here or with --trace", param_hint="--continue"
+            )
+        before = read_trace(path).conversation
     return RunPlan(
-        task=task,
+        messages=[*before, Message.user(task, images)],
         choice=choice,
         config=_configuration(ctx, options["servers"], choice),
         settings=AgentConfig(
@@ -303,6 +356,9 @@ def plan_run(ctx: click.Context, task: str, options: Mapping[str, Any]) -> RunPl
             timeout=options["timeout_seconds"],
             question_hash=hash_question(task),
             trace=options["trace"],
+            max_tokens_total=options["max_total_tokens"],
+            max_cost_usd=options["max_cost"],
+            stream=options["stream"],
         ),
         policy=None if options["policy"] is None else read_policy(options["policy"]),
         result_budget=options["result_budget"],
@@ -356,7 +412,9 @@ def print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json:
     if outcome.trace.events:
         screen.show(summary_line(outcome.trace, None if trace is None else str(trace)))
     if as_json:
-        print_json(_object(plan, outcome))
+        sys.stdout.write(json.dumps(_object(plan, outcome), ensure_ascii=False, default=str) + "\n")
+    elif screen.has_streamed(outcome.result.final_response):
+        pass
     elif outcome.error is None and outcome.result.final_response != NO_RESPONSE:
         print_text(outcome.result.final_response)
     elif outcome.status == "completed":
@@ -366,8 +424,10 @@ def print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json:
 def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
     result, config = outcome.result, plan.choice.config
     fields: dict[str, object] = {
+        "event": "result",
         "final_response": result.final_response,
         "status": outcome.status,
+        "stop_reason": result.stop_reason,
         "limit_reached": result.limit_reached,
         "timeout_reached": result.timeout_reached,
         "turns": result.turns,
@@ -384,24 +444,25 @@ def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
     return fields if outcome.error is None else {**fields, "error": outcome.error.to_dict()}
 
 
-def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
-    """Run an agent until it completes, fails, or is stopped."""
+def run_agent(plan: RunPlan, screen: RunScreen, *, as_json: bool = False) -> RunOutcome:
+    """Run an agent until it completes, fails, or is stopped; `as_json` prints its events."""
     agent = get_agent(plan.choice.config, auto_fallback=False)
     recorded: list[TraceEvent] = []
-    signals: list[Literal["SIGTERM"]] = []
+    signals: list[Literal["SIGINT", "SIGTERM"]] = []
 
     def handle(event: TraceEvent) -> None:
         recorded.append(event)
+        if as_json:
+            sys.stdout.write(screen.line_of(event))
+            sys.stdout.flush()
         screen.handle(event)
 
     async def main() -> AgentResult:
         settings = replace(plan.settings, on_event=handle, tool_options=_callbacks(plan, screen))
-        with _cancelled_by_sigterm(signals):
+        with _cancelled_by_signals(signals):
             try:
                 async with screen.spinning():
-                    return await agent.arun(
-                        [Message.user(plan.task)], None, client_config(plan), settings
-                    )
+                    return await agent.arun(plan.messages, None, client_config(plan), settings)
             finally:
                 await agent.aclose()
 
@@ -412,11 +473,11 @@ def run_agent(plan: RunPlan, screen: RunScreen) -> RunOutcome:
     except asyncio.CancelledError:
         if not signals:
             raise
-        return _outcome(recorded, "cancelled", stopped_by="SIGTERM")
+        return _outcome(recorded, "cancelled", stopped_by=signals[0])
     except PlaitError as error:
         return _outcome(recorded, "failed", error=_plainer(error))
-    status: Status = "timeout" if result.timeout_reached else "completed"
-    return _outcome(recorded, "limit" if result.limit_reached else status, result)
+    status: Status = "failed" if result.status == "unfinished" else result.status
+    return _outcome(recorded, status, result)
 
 
 def _outcome(
@@ -434,24 +495,33 @@ def _plainer(error: PlaitError) -> PlaitError:
 
 
 @contextlib.contextmanager
-def _cancelled_by_sigterm(signals: list[Literal["SIGTERM"]]) -> Generator[None]:
-    """Cancel the current task on SIGTERM, as Ctrl-C does, so that the run ends cleanly."""
+def _cancelled_by_signals(signals: list[Literal["SIGINT", "SIGTERM"]]) -> Generator[None]:
+    """Cancel the current task on Ctrl-C and SIGTERM; a second one ends the process at once.
+
+    The second has the effect of a signal that is not handled, with its exit code. Everything that
+    was shown is in the trace by then.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
 
-    def stop() -> None:
-        signals.append("SIGTERM")
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if signals:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        signals.append("SIGINT" if number == signal.SIGINT else "SIGTERM")
         if task is not None:
-            task.cancel()
+            loop.call_soon_threadsafe(task.cancel)
 
-    # Not supported on Windows and outside of the main thread.
-    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-        loop.add_signal_handler(signal.SIGTERM, stop)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.remove_signal_handler(signal.SIGTERM)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def client_config(plan: RunPlan) -> ClientConfig | None:

@@ -27,6 +27,7 @@ from plait._support.suggestions import suggest_names
 from plait.cli import terminal
 from plait.cli.base import settings_of
 from plait.cli.exits import Exit, exit_code_for
+from plait.cli.trust import trusted
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PATIENCE_SECONDS = 0.2
-"""Faster operations show no progress."""
-
 
 def load_config(
     ctx: click.Context, servers: Sequence[str] = (), *, heal: bool = False
@@ -56,14 +54,18 @@ def load_config(
 
 
 def read_configuration(ctx: click.Context) -> ClientConfig:
-    """Find and read the whole configuration, and redact its secrets in the log."""
+    """Find and read the whole configuration, and redact its secrets in the log.
+
+    One that was found in the working folder must be approved.
+    """
     from plait.client.config.document import find_config
     from plait.client.config.read import read_config
     from plait.client.config.secrets import secret_values
 
     settings = settings_of(ctx)
-    path = find_config(settings.config)
-    config = read_config(path, ask=_ask if sys.stdin.isatty() else None)
+    found = find_config(settings.config)
+    with trusted(ctx, found):
+        config = read_config(found.path, ask=_ask if sys.stdin.isatty() else None)
     settings.servers = config.servers
     hide_in_logs(secret for server in config.servers.values() for secret in secret_values(server))
     return config
@@ -154,17 +156,23 @@ def run_in_toolbox(
 @asynccontextmanager
 async def connecting(ctx: click.Context, box: Toolbox) -> AsyncGenerator[None]:
     """Show the state of every server while a block runs, unless only results are to be printed."""
-    quiet = settings_of(ctx).quiet or ctx.params.get("as_json")
-    hidden = quiet or not terminal.is_terminal(sys.stderr)
+    hidden = prints_only_results(ctx) or not terminal.is_terminal(sys.stderr)
     async with nullcontext() if hidden else terminal.in_background(_show_progress(box)):
         yield
+
+
+def prints_only_results(ctx: click.Context) -> bool:
+    """Return whether progress is unwanted, or would be torn apart by the log."""
+    settings = settings_of(ctx)
+    logs = settings.verbosity > 0 or settings.wire is not None
+    return settings.quiet or logs or bool(ctx.params.get("as_json"))
 
 
 async def _show_progress(box: Toolbox) -> None:
     from rich.live import Live
 
     started = time.monotonic()
-    await asyncio.sleep(_PATIENCE_SECONDS)
+    await asyncio.sleep(terminal.PATIENCE_SECONDS)
     with Live(console=terminal.console_for(sys.stderr), transient=True, auto_refresh=False) as live:
         while True:
             elapsed = time.monotonic() - started

@@ -8,9 +8,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -19,10 +20,15 @@ from plait._support.threads import in_thread
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.live import Live
     from rich.table import Table
     from rich.text import Text
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
+PATIENCE_SECONDS = 0.2
+"""Faster operations show no progress."""
 _LONGEST_LINE = 65536
 _PIPE_WIDTH = 2000
 """Columns for output that is not a terminal: wide enough for every cell."""
@@ -50,10 +56,10 @@ def colour_allowed() -> bool:
 
 def console_for(stream: TextIO) -> Console:
     """Make a rich console; plain and without wrapping when the stream is not a terminal."""
-    from rich.console import Console
+    from plait.cli.safe_console import SafeConsole
 
     plain = not is_terminal(stream)
-    return Console(
+    return SafeConsole(
         file=stream,
         highlight=False,
         markup=False,
@@ -184,6 +190,56 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+class WaitLine:
+    """Shows on the terminal what a command waits for, and for how long."""
+
+    def __init__(self, text: str, *, hidden: bool = False) -> None:
+        self._text = visible_line(text)
+        self._hidden = hidden or not is_terminal(sys.stderr)
+        self._live: Live | None = None
+        self._prompts = 0
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncGenerator[None]:
+        """Show the line during a block, once that has taken a moment."""
+        if self._hidden:
+            yield
+            return
+        async with in_background(self._show()):
+            yield
+
+    def without(self, callback: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
+        """Return the callback; the line is hidden while it runs, since it prints or prompts."""
+
+        async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            self._prompts += 1
+            if self._live is not None:
+                self._live.stop()
+            try:
+                return await callback(*args, **kwargs)
+            finally:
+                self._prompts -= 1
+
+        return run
+
+    async def _show(self) -> None:
+        from rich.live import Live
+        from rich.text import Text
+
+        began = time.monotonic()
+        await asyncio.sleep(PATIENCE_SECONDS)
+        console = console_for(sys.stderr)
+        with Live(console=console, transient=True, auto_refresh=False) as self._live:
+            while True:
+                if not self._prompts:
+                    elapsed = time.monotonic() - began
+                    parts = ((f"{spinner_frame(elapsed)} ", "cyan"), self._text)
+                    line = Text.assemble(*parts, (f" … {elapsed:.0f} s", "dim"), no_wrap=True)
+                    self._live.start()
+                    self._live.update(line, refresh=True)
+                await asyncio.sleep(FRAME_SECONDS)
 
 
 async def read_typed_line() -> str | None:

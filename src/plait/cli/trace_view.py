@@ -19,12 +19,17 @@ from plait.traces.trace import Trace
 
 _STATUS_STYLES = {
     "completed": "green",
+    "truncated": "yellow",
+    "refused": "yellow",
     "limit": "yellow",
     "timeout": "yellow",
     "cancelled": "yellow",
     "failed": "red",
     "unfinished": "red",
 }
+_ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "STOP")
+"""The reasons to stop that are not shown."""
+
 _TEXT_INDENT = 11
 _SHORT = 160
 """Characters of a text that are shown without `full`."""
@@ -157,6 +162,10 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
         case events.Retried():
             what = f"retry {event.server}/{event.tool}"
             yield _line(event, what, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
+        case events.ModelRetried():
+            yield _line(
+                event, "retry model", "yellow", f"attempt {event.attempt}, {event.reason or ''}"
+            )
         case events.Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
         case events.Elicited():
@@ -177,7 +186,10 @@ def called_label(event: events.ToolCalled) -> str:
 
 def turn_line(event: events.Turn) -> Text:
     """Render the heading of a model turn."""
-    return _line(event, f"turn {event.number}", "bold cyan", _tokens(event.usage))
+    stop = "" if event.stop_reason in _ORDINARY_STOPS else f"stopped: {event.stop_reason}"
+    node = f"in {event.node}" if event.node else ""
+    facts = " · ".join(fact for fact in (node, _tokens(event.usage), stop) if fact)
+    return _line(event, f"turn {event.number}", "bold cyan", facts)
 
 
 def _line(event: TraceEvent, what: str, style: str, more: str = "") -> Text:

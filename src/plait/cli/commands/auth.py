@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plait.cli import session
-from plait.cli.base import ExampleGroup, json_option, server_arguments
+from plait.cli.base import ExampleGroup, json_option, server_argument, server_arguments
 from plait.cli.doctor.auth import login_findings
 from plait.cli.exits import Exit
 from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
@@ -42,7 +42,7 @@ _user_option = click.option("--user", metavar="NAME", help="The user, where seve
 
 
 @auth.command()
-@click.argument("server")
+@server_argument
 @click.option("--no-browser", is_flag=True, help="Show the URL; paste the redirect URL here.")
 @click.option("--scope", metavar="SCOPES", help="Request these scopes too, separated by spaces.")
 @_user_option
@@ -106,7 +106,7 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
 
 
 @auth.command()
-@click.argument("server")
+@server_argument
 @_user_option
 @click.pass_context
 def logout(ctx: click.Context, server: str, user: str | None) -> None:

@@ -11,9 +11,17 @@ import click
 from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.base import ExampleCommand, json_option, repeatable, settings_of, timeout_option
+from plait.cli.base import (
+    ExampleCommand,
+    json_option,
+    repeatable,
+    server_argument,
+    settings_of,
+    timeout_option,
+)
+from plait.cli.completion import complete_tools
 from plait.cli.exits import Exit
-from plait.cli.terminal import print_aside, print_json, print_text, progress_label
+from plait.cli.terminal import WaitLine, print_aside, print_json, print_text, progress_label
 from plait.client.catalog.tool import Tool
 from plait.errors import PermissionDeniedError, ToolNotFoundError
 
@@ -23,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=ExampleCommand)
-@click.argument("server")
-@click.argument("tool")
+@server_argument
+@click.argument("tool", shell_complete=complete_tools)
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
 @timeout_option("Timeout of the call.")
 @click.option(
@@ -85,18 +93,23 @@ def call(
         server=server, tool=tool, answers=answers, read_text=read_text, read_line=read_line
     )
 
+    waiting = WaitLine(f"{server}/{tool}", hidden=session.prints_only_results(ctx))
+    answer = waiting.without(questioner)
+
     async def send(box: Toolbox) -> ToolResult:
         async with session.connecting(ctx, box):
             found = await find_tool(box, server, tool)
-        return await box.call(
-            server,
-            found.wire_name,
-            parse_arguments(arguments, found.input_schema, read_text),
-            timeout_seconds=timeout_seconds,
-            on_progress=None if silent else _print_progress,
-            on_elicitation=questioner,
-            on_approval=TerminalApproval(yes=yes, ask=not no_input),
-        )
+        values = parse_arguments(arguments, found.input_schema, read_text)
+        async with waiting.shown():
+            return await box.call(
+                server,
+                found.wire_name,
+                values,
+                timeout_seconds=timeout_seconds,
+                on_progress=None if silent else waiting.without(_print_progress),
+                on_elicitation=answer,
+                on_approval=waiting.without(TerminalApproval(yes=yes, ask=not no_input)),
+            )
 
     result = session.query_server(
         ctx,
@@ -104,7 +117,7 @@ def call(
         send,
         {"tool": tool, "is_error": True, "content": [], "structured_content": None},
         show_progress=False,
-        on_elicitation=lambda _: questioner,
+        on_elicitation=lambda _: answer,
     )
     print_result(result, folder, as_json=as_json, quiet=silent)
     ctx.exit(Exit.TOOL_FAILED if result.is_error else Exit.OK)

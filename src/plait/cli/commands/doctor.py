@@ -15,7 +15,7 @@ from plait.cli import session
 from plait.cli.base import ExampleCommand, json_option, server_arguments, settings_of
 from plait.cli.exits import Exit
 from plait.cli.terminal import count_label, print_json, print_rich, visible
-from plait.errors import ConfigError
+from plait.errors import ConfigError, UntrustedConfigError
 
 if TYPE_CHECKING:
     from plait.cli.doctor.diagnosis import Diagnosis
@@ -57,6 +57,8 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     settings = settings_of(ctx)
     try:
         config = session.load_config(ctx, servers)
+    except UntrustedConfigError:
+        raise
     except ConfigError as error:
         diagnosis = Diagnosis(configuration=findings_from_config_error(error))
     else:

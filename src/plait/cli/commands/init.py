@@ -15,6 +15,7 @@ from plait._support.files import write_atomically
 from plait.cli.advice import command_fix, is_on_path
 from plait.cli.base import ExampleCommand
 from plait.cli.terminal import count_label, print_aside
+from plait.cli.trust import approve_own
 from plait.client.config.document import config_places
 from plait.client.config.raw_value import as_mapping
 from plait.client.config.read import read_config
@@ -136,6 +137,9 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
     selected = _select(editors, source, path, yes=yes)
     draft = _draft_from_editors(selected, lift=lift_secrets) if selected else _starter_draft()
     _write(draft, path)
+    if not any(config.path.resolve().is_relative_to(Path.cwd().resolve()) for config in selected):
+        # What came from files of this folder has not been seen by the user.
+        approve_own(path)
     _report(draft, path)
 
 

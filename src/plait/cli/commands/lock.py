@@ -16,7 +16,8 @@ from plait.cli.exits import Exit
 from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
 from plait.client.catalog.lock.changes import Change, word_diff
 from plait.client.catalog.lock.drift import Drift, file_drift, relocked, updated
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of
+from plait.client.catalog.lock.entries import LockedServer, Lockfile
+from plait.client.catalog.lock.identity import identity_of
 
 if TYPE_CHECKING:
     from plait.client.toolbox import Toolbox

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
-from plait.cli.base import ExampleCommand, json_option, server_arguments
+from plait.cli.base import ExampleCommand, json_option, server_argument, server_arguments
 from plait.cli.terminal import count_label, print_json, print_sections, print_text, visible
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _ALL_TEXT = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 @click.command(cls=ExampleCommand)
-@click.argument("server")
+@server_argument
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[JSON | KEY=VALUE]…")
 @json_option

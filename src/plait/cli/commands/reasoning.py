@@ -8,8 +8,9 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -22,11 +23,19 @@ from rich.tree import Tree
 from plait._support.exception_groups import one_line
 from plait._support.files import write_atomically
 from plait.cli.base import ExampleGroup, json_option, repeatable
-from plait.cli.terminal import print_json, print_rich, print_text, visible, visible_line
+from plait.cli.terminal import (
+    print_aside,
+    print_json,
+    print_rich,
+    print_text,
+    visible,
+    visible_line,
+)
+from plait.cli.trust import approve_own, is_approved
 from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
-    from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
+    from plait.reasoning.backends.settings import BackendPreference, Profile, ReasoningSettings
     from plait.reasoning.export import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
@@ -34,10 +43,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LAST_SECONDS = 5.0
+"""How long a server whose input ended may take to close the database."""
+
 _BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
 _CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
 _FORMATS = ("json", "markdown", "mermaid", "dot", "svg")
 
+_PROFILES = ("full", "compact")
+
+_profile_option = click.option(
+    "--profile",
+    type=click.Choice(_PROFILES),
+    help="The tools: 28 of them, or six compact ones for models with little context.",
+)
 _db_option = click.option(
     "--db",
     metavar="PATH|URL",
@@ -50,16 +69,21 @@ _yes_option = click.option("--yes", is_flag=True, help="Do not prompt for confir
 def _settings(preference: BackendPreference | None = None) -> ReasoningSettings:
     from plait.reasoning.backends.settings import read_settings
 
-    return read_settings(os.environ, dotenv=Path(".env"), preference=preference)
+    settings = read_settings(os.environ, dotenv=Path(".env"), preference=preference)
+    for note in settings.notes:
+        _print_note(note)
+    return settings
+
+
+@cache
+def _print_note(note: str) -> None:
+    """Print a note once: a command may read the settings twice."""
+    print_aside("note", note, colour="cyan")
 
 
 def _database(db: str | None) -> Database:
-    try:
-        from plait.reasoning.serving.service import database_for
-    except ImportError as error:
-        raise ConfigError(
-            "reasoning needs packages that are not installed: pip install 'plait[reasoning]'"
-        ) from error
+    from plait.reasoning.serving.service import database_for
+
     return database_for(db, _settings())
 
 
@@ -123,9 +147,14 @@ def reasoning() -> None:
 @click.option("--model", metavar="NAME", help="provider:name, or the model of --base-url.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--script", metavar="FILE", help="Replies of the scripted backend, for tests.")
+@_profile_option
 @_db_option
 def serve(
-    http: str | None, allowed_hosts: tuple[str, ...], db: str | None, **preference: Any
+    http: str | None,
+    allowed_hosts: tuple[str, ...],
+    profile: Profile | None,
+    db: str | None,
+    **preference: Any,
 ) -> None:
     """Serve the reasoning tools to MCP clients.
 
@@ -134,17 +163,22 @@ def serve(
 
     Examples:
         plait reasoning serve
+        plait reasoning serve --profile compact
         plait reasoning serve --model anthropic:claude-sonnet-4-5
         plait reasoning serve --http 127.0.0.1:8765
         plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
     """
     from plait.reasoning.backends.settings import BackendPreference
 
-    asyncio.run(_serve(BackendPreference(**preference), db, http, allowed_hosts))
+    asyncio.run(_serve(BackendPreference(**preference), profile, db, http, allowed_hosts))
 
 
 async def _serve(
-    preference: BackendPreference, db: str | None, http: str | None, hosts: tuple[str, ...]
+    preference: BackendPreference,
+    profile: Profile | None,
+    db: str | None,
+    http: str | None,
+    hosts: tuple[str, ...],
 ) -> None:
     database = _database(db)
     from plait.reasoning.serving.http import (
@@ -152,20 +186,33 @@ async def _serve(
         listener_for,
         mcp_url,
         serve_http,
+        tokens_from_text,
     )
     from plait.reasoning.serving.server import serve_stdio
-    from plait.reasoning.serving.service import log_to_stderr, open_service
+    from plait.reasoning.serving.service import (
+        end_process_within,
+        log_to_stderr,
+        open_service,
+    )
 
     settings = _settings(preference)
+    settings = replace(settings, profile=profile or settings.profile)
     log_to_stderr(settings.log_level, settings.log_format)
     token = os.environ.get("PLAIT_REASONING_TOKEN") or None
-    options = http_options_from_text(http, token=token, allowed_hosts=hosts) if http else None
+    named = os.environ.get("PLAIT_REASONING_TOKENS", "").strip()
+    tokens = tokens_from_text(named) if named else {}
+    options = (
+        http_options_from_text(http, token=token, tokens=tokens, allowed_hosts=hosts)
+        if http
+        else None
+    )
     async with open_service(settings, database=database) as service:
         for note in service.choice.notes:
             click.echo(f"note: {note}", err=True)
         if options is None:
             click.echo(f"{service.start_line()}, on stdio", err=True)
             await serve_stdio(service)
+            end_process_within(_LAST_SECONDS)
             return
         with listener_for(options) as listener:
             click.echo(f"{service.start_line()}, listening on {mcp_url(listener)}", err=True)
@@ -224,20 +271,32 @@ def _drawn(whole: SessionDocument) -> Group:
     head = Text(f"{session.id}  {session.mode}, {session.status}", style="bold")
     parts: list[Text | Tree] = [head]
     if session.conclusion:
-        parts.append(Text(f"conclusion: {_short(str(session.conclusion.get('text', '')))}"))
+        text = _short(str(session.conclusion.get("text", "")))
+        parts.append(Text(f"conclusion: {text} ■", style="bold green"))
     if whole.thoughts:
         parts.append(_thoughts(whole))
     for graph in whole.graphs:
         nodes = [node for node in whole.nodes if node.graph_id == graph.id]
         parts.append(_graph(graph.problem or graph.id, nodes, whole))
     if whole.checkpoints:
-        names = ", ".join(f"{visible(one.name)} ({one.id[:8]})" for one in whole.checkpoints)
+        names = ", ".join(f"{visible(one.name)} (c{one.position})" for one in whole.checkpoints)
         parts.append(Text(f"checkpoints: {names}"))
     return Group(*parts)
 
 
+_STATES = {"completed": "✓", "abandoned": "✗"}
+
+
 def _thoughts(whole: SessionDocument) -> Tree:
+    from plait.reasoning.diagram import note_of
+
     branches = {branch.id: branch for branch in whole.branches}
+    followed = [
+        one.id
+        for one in whole.thoughts
+        if one.branch_id == whole.session.active_branch_id and not one.abandoned_by
+    ]
+    grounds: Sequence[str] = (whole.session.conclusion or {}).get("thought_ids", ())
     children: dict[str | None, list[Thought]] = {}
     known = {thought.id for thought in whole.thoughts}
     for thought in whole.thoughts:
@@ -248,9 +307,20 @@ def _thoughts(whole: SessionDocument) -> Tree:
         for thought in thoughts:
             branch = branches.get(thought.branch_id or "")
             faded = thought.abandoned_by or (branch and branch.state == "abandoned")
-            mark = f" [{branch.name}]" if branch else ""
-            line = f"{thought.confidence:.2f} {thought.mode}: {_short(thought.content)}{mark}"
-            label = Text(line, style="dim" if faded else _colour(thought.confidence))
+            mark = f" [{visible_line(branch.name)}]" if branch else ""
+            if branch and branch.state != "active":
+                mark += f" {_STATES[branch.state]} {branch.state}"
+            if branch and thought.id in followed[-1:]:
+                mark += " ◀ followed"
+            if thought.id in grounds:
+                mark += " ■"
+            line = f"t{thought.position} {thought.confidence:.2f} {thought.mode}: "
+            label = Text(
+                f"{line}{_short(thought.content)}{mark}",
+                style="dim" if faded else _colour(thought.confidence),
+            )
+            if note := note_of(thought.metadata):
+                label.append(f"  {_short(note)}", style="dim")
             grow(tree.add(label), children.get(thought.id, ()))
 
     root = Tree(Text("thoughts"))
@@ -260,6 +330,8 @@ def _thoughts(whole: SessionDocument) -> Tree:
 
 def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tree:
     """Render a graph as a tree; a node with several parents is repeated in short form."""
+    from plait.reasoning.diagram import note_of
+
     by_id = {node.id: node for node in nodes}
     following: dict[str, list[tuple[str, str]]] = {}
     reached: set[str] = set()
@@ -277,9 +349,11 @@ def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tr
             return
         shown.add(key)
         mark = " ■" if node.is_terminal else " ●" if node.is_active else ""
-        line = f"{word}{score} {node.node_type}: {_short(node.content)}{mark}"
-        style = "dim" if node.abandoned_by else _colour(node.score)
-        grown = tree.add(Text(line, style=style))
+        line = f"{word}{score} {node.node_type}: {_short(node.content)}{mark} (n{node.position})"
+        label = Text(line, style="dim" if node.abandoned_by else _colour(node.score))
+        if note := note_of(node.metadata):
+            label.append(f"  {_short(note)}", style="dim")
+        grown = tree.add(label)
         for kind, target in following.get(key, ()):
             grow(grown, target, f"{kind} → ")
 
@@ -435,23 +509,41 @@ def prune(days: int, yes: bool, db: str | None) -> None:
 @click.argument("client", type=click.Choice(_CLIENTS))
 @click.option("--print", "only_print", is_flag=True, help="Print the entry; change nothing.")
 @click.option("--force", is_flag=True, help="Replace an entry of the same name.")
+@_profile_option
 @_db_option
-def install(client: str, only_print: bool, force: bool, db: str | None) -> None:
+def install(
+    client: str, only_print: bool, force: bool, profile: str | None, db: str | None
+) -> None:
     """Add the server to the configuration of CLIENT.
+
+    On a terminal, it asks for the profile unless --profile names one.
 
     Examples:
         plait reasoning install claude-desktop
+        plait reasoning install cursor --profile compact
         plait reasoning install vscode --print
     """
+    if profile is None and not only_print and sys.stdin.isatty():
+        profile = click.prompt(
+            "Profile: full has 28 tools, compact six with short results",
+            type=click.Choice(_PROFILES),
+            default="compact",
+            err=True,
+        )
+    _database(db)  # a server whose packages are missing would not start
     program = shutil.which("plait")
     command, *words = [program] if program else [sys.executable, "-m", "plait.cli"]
-    words += ["reasoning", "serve", *(["--db", db] if db else [])]
+    words += ["reasoning", "serve", *(["--profile", profile] if profile else [])]
+    words += ["--db", db] if db else []
     entry = {"command": command, "args": words}
     if only_print:
         print_json({"reasoning": entry})
         return
     path = _config_path(client)
+    own = not path.exists() or is_approved(path)
     _add_entry(client, path, entry, replace=force)
+    if own:
+        approve_own(path)
     click.echo(f"wrote {path}; restart {client} to use it", err=True)
 
 

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from plait.cli import session, terminal
-from plait.cli.base import ExampleCommand, json_option, server_arguments
+from plait.cli.base import ExampleCommand, json_option, server_argument, server_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _entry_text(entry: Entry) -> Text:
 
 
 @click.command(cls=ExampleCommand)
-@click.argument("server")
+@server_argument
 @click.argument("uri")
 @click.option(
     "--save",

@@ -15,7 +15,12 @@ from plait.cli.exits import Exit, exit_code_for
 from plait.client.config.read import read_options
 from plait.errors import ConfigError
 
-_ENDINGS = {"limit": Exit.TURNS_USED_UP, "timeout": Exit.TIMEOUT}
+_ENDINGS = {
+    "limit": Exit.TURNS_USED_UP,
+    "timeout": Exit.TIMEOUT,
+    "truncated": Exit.INCOMPLETE,
+    "refused": Exit.INCOMPLETE,
+}
 _SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
@@ -69,6 +74,38 @@ def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
 @click.option("--policy", metavar="PATH", help="Use this policy instead of the configured one.")
 @click.option("--yes", is_flag=True, help="Approve calls for which the policy requires approval.")
 @click.option("--system", metavar="TEXT", help="System prompt.")
+@repeatable("--image", "images", "FILE", "Show this image to the model")
+@click.option("--temperature", type=click.FloatRange(min=0), metavar="NUMBER", help="Temperature.")
+@click.option(
+    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Maximum tokens of one answer."
+)
+@click.option(
+    "--thinking",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Tokens that a model of Anthropic may think.",
+)
+@click.option("--base-url", metavar="URL", help="URL of the model's API.")
+@click.option(
+    "--max-total-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Maximum tokens of the whole run.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Maximum cost of the run in US dollars, if the price of the model is known.",
+)
+@click.option(
+    "--continue",
+    "continued",
+    is_flag=False,
+    flag_value="",
+    metavar="[TRACE]",
+    help="Continue the last run of this trace, by default that of --trace.",
+)
 @click.option("--trace", metavar="FILE", help="Append the trace of the run to this file.")
 @click.option(
     "--result-budget",
@@ -94,10 +131,15 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Any) -> None:
     terminal, or with --yes. Elicitation requests of servers prompt you on the
     terminal.
 
-    Exits with code 10 at the turn limit and with 124 after a timeout; the
-    partial answer is printed. Ctrl-C stops a run cleanly, too.
+    Exits with code 10 at the turn limit, with 11 if the last answer was cut or
+    refused, and with 124 after a timeout; the partial answer is printed.
+    Ctrl-C stops a run cleanly, too.
 
-    With --json, stdout holds one JSON object, also if the run fails.
+    On a terminal the answer appears while the model writes it. Ctrl-C a second
+    time stops at once.
+
+    With --json, stdout holds one JSON object a line: the events of the run as
+    they happen, and the result last, also if the run fails.
 
     Examples:
         plait run "What is new in this folder?"
@@ -112,12 +154,13 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Any) -> None:
 
     shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
     text = _task(task)
+    options["stream"] = as_json or (shown and sys.stdout.isatty())
     with session.json_errors(ctx, status="failed"):
         plan = plan_run(ctx, text, options)
         if shown:
             print_head(plan)
         screen = screen_for(ctx, plan, shown=shown)
-        outcome = run_agent(plan, screen)
+        outcome = run_agent(plan, screen, as_json=as_json)
     print_end(plan, outcome, screen, as_json=as_json)
     if outcome.error is not None:
         if not as_json:

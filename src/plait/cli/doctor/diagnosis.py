@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from plait.cli.doctor.findings import (
     findings_from_config_error,
     findings_from_problems,
 )
+from plait.cli.doctor.launch import Launch
 from plait.cli.doctor.tools import (
     Cost,
     Survey,
@@ -28,9 +30,10 @@ from plait.cli.doctor.tools import (
     cost_of,
     survey_of,
 )
-from plait.cli.terminal import count_label, some_of
+from plait.cli.terminal import count_label, in_background, some_of
 from plait.client.catalog.lock.drift import server_drift
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, identity_of, read_lockfile
+from plait.client.catalog.lock.entries import LockedServer, Lockfile, read_lockfile
+from plait.client.catalog.lock.identity import identity_of
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
 from plait.client.options import lock_mode, lockfile_path
@@ -47,8 +50,11 @@ async def examine_servers(config: ClientConfig, box: Toolbox) -> list[Examined]:
 
     async def examine(name: str, server: ServerConfig) -> Examined:
         listed, round_trips, error = None, (), None
+        launch = Launch.of(server)
+        watching = None if launch is None else launch.watch(lambda: box.status()[name])
         try:
-            tools = tuple(await box.tools(name))
+            async with nullcontext() if watching is None else in_background(watching):
+                tools = tuple(await box.tools(name))
             pings = [await box.ping(name) for _ in range(_ROUND_TRIPS)]
             listed, round_trips = tools, pings
         except PlaitError as failure:
@@ -61,6 +67,7 @@ async def examine_servers(config: ClientConfig, box: Toolbox) -> list[Examined]:
             round_trips=round_trips,
             error=error,
             auth=auth,
+            launch=launch,
         )
 
     return await gather_all(examine(*item) for item in config.servers.items())

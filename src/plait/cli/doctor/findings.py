@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from plait.cli.advice import advice_for
+from plait.cli.advice import advice_for, target_of
 from plait.cli.terminal import count_label, seconds_label
 from plait.client.catalog.listing import sanitize_tool
-from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
-from plait.errors import ConfigError, PlaitError, Problem
+from plait.client.config.servers import HttpServer, ServerConfig
+from plait.errors import ConfigError, ConnectTimeoutError, PlaitError, Problem
 
 if TYPE_CHECKING:
     from plait.cli.doctor.auth import AuthSeen
+    from plait.cli.doctor.launch import Launch
     from plait.client.catalog.tool import Tool
     from plait.client.connections.status import ServerStatus
 
@@ -31,7 +32,6 @@ _SLOW_ROUND_TRIP_SECONDS = 1.0
 _MODERN = "2026-07-28"
 """The first protocol version without a handshake; versions compare as text."""
 
-_INSTALLERS = frozenset({"npx", "uvx", "bunx"})
 _MOST_REPAIRED = 3
 """More notes than these are merged into one finding."""
 
@@ -81,6 +81,8 @@ class Examined:
     error: PlaitError | None = None
     """The error that ended the examination, if any."""
     auth: AuthSeen | None = None
+    launch: Launch | None = None
+    """What a launcher such as npx did; `None` if the server is started otherwise."""
     listed: tuple[Tool, ...] | None = None
     """The unfiltered tools of the server; `None` if listing failed."""
 
@@ -110,7 +112,19 @@ def check_reach(examined: Examined) -> Iterator[Finding]:
         yield examined.finding("error", "not_ready", status.last_error or f"is {status.state}")
         return
     advice = advice_for(error, examined.config)
-    yield examined.finding("error", advice.code, error.message, advice.fix)
+    launch = examined.launch
+    if launch is None or not isinstance(error, ConnectTimeoutError):
+        yield examined.finding("error", advice.code, error.message, advice.fix)
+    elif launch.started_seconds is None:
+        message = f"{error.message}: {launch.program} was still downloading or installing it"
+        command = target_of(examined.config)
+        fix = f'run it once in a terminal: {command}, or raise "connect_timeout"'
+        yield examined.finding("error", "downloading", message, fix)
+    else:
+        started = seconds_label(launch.started_seconds)
+        message = f"{error.message}: {launch.program} had started it after {started}, "
+        message += "but the server itself did not answer the handshake"
+        yield examined.finding("error", advice.code, message, advice.fix)
 
 
 def check_connect_time(examined: Examined) -> Iterator[Finding]:
@@ -118,15 +132,24 @@ def check_connect_time(examined: Examined) -> Iterator[Finding]:
     if examined.status.state != "ready" or not _is_slow(examined.status):
         return
     legacy = (examined.status.protocol_version or _MODERN) < _MODERN
-    if legacy and examined.config.protocol == "auto":
+    launch = examined.launch
+    if launch is not None and _is_mostly_download(launch):
+        fix = f"install the server and start it directly: {launch.program} checks for updates"
+    elif legacy and examined.config.protocol == "auto":
         fix = 'skip the probe for the newer protocol: "protocol": "legacy"'
-    elif isinstance(examined.config, StdioServer) and examined.config.command in _INSTALLERS:
-        command = examined.config.command
-        fix = f"install the server and start it directly: {command} checks for updates"
     else:
         fix = "check what the server does before it responds"
-    seconds = seconds_label(examined.status.connect_seconds)
-    yield examined.finding("warn", "slow_connect", f"took {seconds} to connect", fix)
+    message = f"took {seconds_label(examined.status.connect_seconds)} to connect"
+    if launch is not None and launch.started_seconds is not None:
+        rest = launch.watched_seconds - launch.started_seconds
+        message += f": {seconds_label(launch.started_seconds)} until {launch.program} had started "
+        message += f"it (download, install), {seconds_label(rest)} for the server's own start"
+    yield examined.finding("warn", "slow_connect", message, fix)
+
+
+def _is_mostly_download(launch: Launch) -> bool:
+    started = launch.started_seconds
+    return started is None or started > launch.watched_seconds / 2
 
 
 def _is_slow(status: ServerStatus) -> bool:

@@ -467,6 +467,7 @@ REPORTS: Final[Mapping[NoteKind, Report]] = {
     "recursion": Report("ok", "recursive or very deep types, cut off"),
     "alternatives": Report("ok", "alternatives described in words"),
     "limits": Report("ok", "limits described in words"),
+    "patterns": Report("ok", "patterns that only the server checks"),
     "json_text": Report("ok", "open objects passed as JSON strings"),
     "closed": Report("ok", "only listed properties"),
     "keywords": Report("ok", "unknown keywords left out"),
@@ -500,9 +501,11 @@ def _cases(tool: Tool) -> Iterator[tuple[NoteKind, Detail]]:
             found[note] = (*found.get(note, ()), profile)
     for note, profiles in found.items():
         yield note.kind, Detail(tool=tool.full_name, text=note, profiles=profiles)
-    broken = validator_for_schema(tool.input_schema).broken
-    if broken is not None and not any(note.kind == "invalid" for note in found):
-        yield "invalid", Detail(tool=tool.full_name, text=broken, profiles=PROFILES)
+    validator = validator_for_schema(tool.input_schema)
+    if validator.broken is not None and not any(note.kind == "invalid" for note in found):
+        yield "invalid", Detail(tool=tool.full_name, text=validator.broken, profiles=PROFILES)
+    for pattern in validator.unchecked:
+        yield "patterns", Detail(tool=tool.full_name, text=pattern, profiles=PROFILES)
 
 
 def _summary(says: str, details: Sequence[Detail]) -> str:

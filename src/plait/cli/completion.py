@@ -1,0 +1,101 @@
+"""Completes the names of servers and tools in a shell, without prompts and without messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from plait.client.config.read import ClientConfig
+
+_FRESH_SECONDS = 600.0
+"""How long the tools of a server are remembered for the next completion."""
+_LONGEST_WAIT_SECONDS = 5.0
+"""How long a completion waits for a server whose tools are not remembered."""
+_UNSAFE = frozenset(" \t\"'`$\\;&|<>(){}[]*?!#~,")
+"""A shell would split or run a name with one of these."""
+
+
+def complete_servers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the name of a server of the configuration."""
+    config = _configuration(ctx)
+    already = ctx.params.get(param.name or "") or ()
+    return _items([name for name in config.servers if name not in already], incomplete)
+
+
+def complete_tools(
+    ctx: click.Context,
+    param: click.Parameter,  # noqa: ARG001 - click's signature
+    incomplete: str,
+) -> list[CompletionItem]:
+    """Complete the name of a tool of the server before it."""
+    from plait.client.catalog.disk_cache import ListCache, cache_folder
+
+    config, server = _configuration(ctx), str(ctx.params.get("server"))
+    if server not in config.servers:
+        return []
+    path = ListCache(cache_folder() / "completion").path_of(server, config.servers[server])
+    names = _remembered(path)
+    if names is None:
+        names = _listed(server, config)
+        if names:
+            _remember(path, names)
+    return _items(names, incomplete)
+
+
+def _items(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin like this; those that a shell would misread are left out."""
+    safe = (name for name in names if name.isprintable() and not _UNSAFE.intersection(name))
+    return [CompletionItem(name) for name in safe if name.startswith(incomplete)]
+
+
+def _configuration(ctx: click.Context) -> ClientConfig:
+    """Read the configuration; without servers if it cannot be read, or needs the user."""
+    from plait.cli.session import load_config
+    from plait.client.config.read import ClientConfig
+
+    sys.stdin = io.StringIO()  # nothing may be asked while the shell waits
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        return load_config(ctx)
+    return ClientConfig(servers={})
+
+
+def _listed(server: str, config: ClientConfig) -> list[str]:
+    """List the tools of a server, unless that takes too long."""
+    from plait.cli.session import narrowed
+    from plait.client.toolbox import Toolbox
+
+    async def names() -> list[str]:
+        async with asyncio.timeout(_LONGEST_WAIT_SECONDS), Toolbox(alone) as box:
+            return [tool.wire_name for tool in await box.tools(server)]
+
+    alone = narrowed(config, [server], heal=False)
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        return asyncio.run(names())
+    return []
+
+
+def _remembered(path: Path) -> list[str] | None:
+    with contextlib.suppress(OSError, ValueError):
+        if time.time() - path.stat().st_mtime < _FRESH_SECONDS:
+            return path.read_text(encoding="utf-8").splitlines()
+    return None
+
+
+def _remember(path: Path, names: Sequence[str]) -> None:
+    from plait._support.files import write_atomically
+
+    with contextlib.suppress(OSError, ValueError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, "\n".join(names), mode=0o600)
