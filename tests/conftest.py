@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["plait.testing.fixtures"]
+pytest_plugins = ["plait.testing.fixtures", "pytester"]
 
 # A busy machine makes single examples slow; the time limit per test still holds.
 settings.register_profile("plait", deadline=None)

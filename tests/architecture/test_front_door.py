@@ -74,7 +74,7 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": seconds}))
 """
 
 
-ROOMS = ("agents", "client", "gateway", "langchain", "reasoning", "traces")
+ROOMS = ("agents", "client", "gateway", "langchain", "reasoning", "traces", "verification")
 
 
 def _public_names(package: ModuleType) -> list[str]:

@@ -27,7 +27,7 @@ SLOW = (
 
 
 def run(
-    command: list[str], folder: Path, programs: Path = REAL_PROGRAMS
+    command: list[str], folder: Path, programs: Path = REAL_PROGRAMS, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as a reader would, with this environment's programs on the path."""
     kept = {
@@ -39,7 +39,7 @@ def run(
     return subprocess.run(
         command,
         cwd=folder,
-        env={**kept, "PATH": path, "COLUMNS": "80"},
+        env={**kept, "PATH": path, "COLUMNS": "80", **environment},
         capture_output=True,
         text=True,
         timeout=90,

@@ -20,7 +20,7 @@ from tests.docs.programs import (
 SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py", "sloppy_server.py"}
 """Programs that others start."""
 
-PYTEST_FILES = {"conftest.py", "test_agent.py", "test_shop.py"}
+PYTEST_FILES = {"conftest.py", "test_agent.py", "test_recorded.py", "test_shop.py"}
 
 
 @pytest.mark.parametrize("block", blocks("file"), ids=str)
@@ -61,11 +61,13 @@ def test_a_shell_session_goes_as_its_page_says(block: Block, tmp_path: Path) -> 
     # The tutorial is what a reader does first, so it has the programs that a reader has.
     real = block.target == EXAMPLES / "tutorial"
     programs = REAL_PROGRAMS if real else quick_programs(tmp_path / "programs")
+    # On other pages the reader has approved the configuration, at a prompt.
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "PLAIT_TRUST": "" if real else "1"}
     steps = block.text.split("$ ")[1:]
 
     for step in steps:
         command, _, expected = step.partition("\n")
-        done = run(["bash", "-c", command], folder, programs)
+        done = run(["bash", "-c", command], folder, programs, **environment)
 
         assert matches(expected, done.stdout + done.stderr), (command, done.stdout, done.stderr)
 
@@ -76,4 +78,4 @@ def test_the_example_tests_pass(tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "pytest", "-q", "-W", "error"], tmp_path)
 
     assert done.returncode == 0, done.stdout
-    assert "8 passed" in done.stdout
+    assert "9 passed" in done.stdout

@@ -115,6 +115,8 @@ class ScriptedHttp:
     """Added to the response to `initialize` and `server/discover`."""
     list_headers: dict[str, str] = field(default_factory=dict[str, str])
     """Added to the response to `tools/list`."""
+    annotations: Json = field(default_factory=dict[str, Any])
+    """Those of the tool."""
     on_get: Answer | None = None
     on_request: Callable[[], None] = lambda: None
     """Called when a request has arrived."""
@@ -170,7 +172,8 @@ class ScriptedHttp:
                 result = {"protocolVersion": HANDSHAKE, "capabilities": _CAPABILITIES}
                 self._handshake(reply, {**result, "serverInfo": {"name": "s", "version": "1"}})
             case "POST", "tools/list":
-                page = {"tools": [_TOOL], "ttlMs": 0, "cacheScope": "private"}
+                tool = {**_TOOL, "annotations": self.annotations}
+                page = {"tools": [tool], "ttlMs": 0, "cacheScope": "private"}
                 reply.json({**reply.response(), "result": reply.era(page)}, self.list_headers)
             case "POST", "logging/setLevel":
                 reply.json({**reply.response(), "result": {}})

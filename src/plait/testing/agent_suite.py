@@ -11,104 +11,42 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from traceback import format_exception
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any
 
 import pytest
 
 from plait.agents.config import AgentConfig
-from plait.agents.port import AgentResult, StaticTool
+from plait.agents.program_tools import StaticTool, ToolLike
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
-from plait.testing.faults.options import parse
-from plait.testing.faults.run import Run
-from plait.testing.faults.serve import build_server
-from plait.testing.llm.turns import Hang, Refuse
-from plait.testing.processes import ServerProcess, fault_server, stdio_config
-from plait.traces.events import Healed, ToolReturned, TraceEvent
+from plait.testing.agent_stage import (
+    ANSWER,
+    ASK,
+    CALLS,
+    DENIED,
+    KEY,
+    LOOK,
+    PROCESSES,
+    RAW_TRACE,
+    AgentStage,
+    Play,
+    Reach,
+    counts_of,
+    outline,
+    served,
+    without_ids,
+)
+from plait.testing.llm.turns import Cut, Refuse
+from plait.traces.events import Healed, ToolReturned, TraceEvent, Turn
 from plait.traces.file import read_trace
-from plait.traces.messages.message import Message, Role, UsageMetadata
+from plait.traces.messages.message import Message
 
-Play: TypeAlias = "Sequence[Say | Refuse | Hang]"
-"""The turns of the model."""
-
-Reach: TypeAlias = Literal["in-process", "stdio", "http"]
-"""The transport to the server."""
-
-PROCESSES: tuple[Reach, ...] = ("stdio", "http")
-
-
-class AgentStage(Protocol):
-    """Sets up an engine with a scripted model."""
-
-    slowness_seconds: float
-    """How long a run of a few turns may take until its last call, on a busy machine."""
-
-    @property
-    def spent(self) -> UsageMetadata:
-        """The total usage that the model's API reported for the last run."""
-        ...
-
-    async def run(
-        self,
-        play: Play,
-        messages: Sequence[Message],
-        *,
-        tools: Sequence[StaticTool] | None = None,
-        servers: Mapping[str, Any] | None = None,
-        config: AgentConfig | None = None,
-    ) -> AgentResult:
-        """Run an agent whose model plays these turns."""
-        ...
-
-
-ASK = [Message.system("Use the tools."), Message.user("What is “42” — 四十二?")]
-
-LOOK = Say(
-    "I look.",
-    calls=(
-        Call("echo", {"text": "héllo 🧵 四十二"}),
-        Call("fail", {"text": "no such thing"}),
-        Call("echo", {"text": "again"}),
-        Call("image"),
-    ),
-    usage={"input_tokens": 100, "output_tokens": 20},
-)
-
-CALLS = (
-    "echo({'text': 'héllo 🧵 四十二'}), fail({'text': 'no such thing'}), "
-    "echo({'text': 'again'}), image({})"
-)
-
-ANSWER = Say(
-    "It is 四十二 🎉.\n\nSure.",
-    usage={"input_tokens": 300, "output_tokens": 7, "cache_read_tokens": 200},
-)
-
-
-@contextmanager
-def served(
-    reach: Reach,
-    state: Path,
-    *,
-    stdio: Callable[..., dict[str, object]] = stdio_config,
-    http: Callable[..., ServerProcess] = fault_server,
-) -> Generator[tuple[dict[str, Any], ServerProcess | None]]:
-    """Run a fault server with sessions; yields the servers of a run, and the process."""
-    match reach:
-        case "in-process":
-            run = Run(parse([f"--state-dir={state}"]))
-            yield {"faults": {"type": "sdk", "instance": build_server(run)}}, None
-        case "stdio":
-            yield {"faults": stdio(state_dir=state)}, None
-        case "http":
-            with http(state_dir=state, legacy_only=True) as server:
-                yield {"faults": {"url": server.url}}, server
+__all__ = ["KEY", "AgentStage", "AgentSuite", "LiveAgentSuite", "Play", "outline", "served"]
 
 
 @pytest.mark.anyio
@@ -140,7 +78,7 @@ class AgentSuite:
         ]
         assert result.final_response == "It is 四十二 🎉.\n\nSure."
         assert (result.turns, result.limit_reached, result.timeout_reached) == (3, False, False)
-        assert _counts(result.usage) == _counts(stage.spent)
+        assert counts_of(result.usage) == counts_of(stage.spent)
         assert without_ids(result) == RAW_TRACE
 
     async def test_the_turn_limit_is_exact(self, stage: AgentStage, tmp_path: Path) -> None:
@@ -160,7 +98,7 @@ class AgentSuite:
         assert result.raw_trace.endswith(
             "\ntwo\n\n[Note: Recursion limit reached - partial response shown]"
         )
-        assert _counts(result.usage) == _counts(stage.spent)
+        assert counts_of(result.usage) == counts_of(stage.spent)
 
     async def test_an_answer_in_the_last_turn_is_no_limit(self, stage: AgentStage) -> None:
         """No servers and no tools is a plain answer."""
@@ -168,7 +106,7 @@ class AgentSuite:
 
         assert outline(result.trace_messages) == ["AI: It is 四十二 🎉.\n\nSure."]
         assert (result.turns, result.limit_reached) == (1, False)
-        assert _counts(result.usage) == _counts(stage.spent)
+        assert counts_of(result.usage) == counts_of(stage.spent)
 
     async def test_a_timeout_keeps_what_had_happened(
         self, stage: AgentStage, tmp_path: Path
@@ -188,7 +126,7 @@ class AgentSuite:
         assert (result.turns, result.limit_reached, result.timeout_reached) == (2, False, True)
         assert result.final_response == "I wait."
         assert result.raw_trace.endswith("[Note: Agent timed out - partial response shown]")
-        assert _counts(result.usage) == _counts(stage.spent)
+        assert counts_of(result.usage) == counts_of(stage.spent)
         assert read_trace(trace).status == "timeout"
 
     @pytest.mark.parametrize("reach", PROCESSES)
@@ -309,6 +247,183 @@ class LiveAgentSuite(AgentSuite):
         assert not any(secret.encode() in trace.read_bytes() for secret in (*secrets, KEY))
         assert len(read_trace(trace).calls) == len(asks)
 
+    @pytest.mark.parametrize(
+        ("reach", "streaming"), [("stdio", True), ("http", True), ("http", False)]
+    )
+    async def test_no_call_of_an_incomplete_answer_is_made(
+        self, stage: AgentStage, tmp_path: Path, reach: Reach, streaming: bool
+    ) -> None:
+        """A model whose answer was cut is told; after a refused answer the run ends."""
+        if streaming not in stage.streaming:
+            pytest.skip("the engine does not get answers that way")
+        trace = tmp_path / "trace.jsonl"
+        pays = (Call("pay", {"amount": 1}), Call("pay", {"amount": 2}))
+        cut = Say("I pay.", calls=pays, stop="max_tokens")
+        refused = Say("I cannot.", calls=(Call("pay", {"amount": 3}),), stop="refusal")
+
+        with self.served(reach, tmp_path) as (servers, _):
+            result = await stage.run(
+                [cut, refused, ANSWER],
+                ASK,
+                servers=servers,
+                config=AgentConfig(trace=trace),
+                streaming=streaming,
+            )
+
+        assert not (tmp_path / "ledger").exists()
+        lines = outline(result.trace_messages)
+        assert [line.split()[:2] for line in lines[1:3]] == [["pay", "!"], ["pay", "!"]]
+        assert lines[3:] == ["AI: I cannot."]
+        assert (result.status, result.final_response) == ("refused", "I cannot.")
+        recorded = read_trace(trace)
+        assert not recorded.calls
+        stops = [event.stop_reason for event in recorded.events if isinstance(event, Turn)]
+        assert stops[0] in ("max_tokens", "length")
+        assert stops[1] == result.stop_reason == recorded.stop_reason
+        assert stops[1] in ("refusal", "content_filter")
+
+    @pytest.mark.parametrize("streaming", [False, True])
+    async def test_an_answer_that_was_cut_is_not_complete(
+        self, stage: AgentStage, streaming: bool
+    ) -> None:
+        """It is the answer, and the result says that it was cut."""
+        if streaming not in stage.streaming:
+            pytest.skip("the engine does not get answers that way")
+
+        result = await stage.run([Say("It is", stop="max_tokens")], ASK, streaming=streaming)
+
+        assert (result.final_response, result.status) == ("It is", "truncated")
+        assert result.stop_reason in ("max_tokens", "length")
+
+    @pytest.mark.parametrize("reach", PROCESSES)
+    async def test_arguments_are_repaired_or_are_the_models_to_mend(
+        self, stage: AgentStage, reach: Reach, tmp_path: Path
+    ) -> None:
+        """JSON in JSON, nothing, no object, and half a character: none of it ends the run."""
+        calls = (
+            Call("echo", encoded='"{\\"text\\": \\"twice\\"}"'),
+            Call("headers", encoded="null"),
+            Call("echo", encoded="[1]"),
+            Call("echo", {"text": "half \ud83d"}),
+            Call("fail", {"text": "half \ud83d"}),
+        )
+        ask = [Message.user("What is \ud83d?")]
+
+        with self.served(reach, tmp_path) as (servers, _):
+            result = await stage.run([Say("\ud83d!", calls=calls), ANSWER], ask, servers=servers)
+
+        assert result.status == "completed"
+        twice, headers, listed, half, failed = (
+            each for message in result.trace_messages for each in message.tool_results
+        )
+        assert (twice.content, twice.is_error) == ("twice", False)
+        assert not headers.is_error
+        assert (listed.content, listed.is_error) == (
+            "the arguments are not a JSON object: [1]",
+            True,
+        )
+        assert (half.content, half.is_error) == ("half \ufffd", False)
+        assert failed.is_error
+        json.dumps(outline(result.trace_messages), ensure_ascii=False).encode()
+
+    async def test_the_rules_of_a_run_hold_for_tools_of_the_program(
+        self, stage: AgentStage
+    ) -> None:
+        """Policy, budgets, timeouts and sanitizing; names are legal, and data becomes JSON."""
+        paid: list[int] = []
+        released = threading.Event()
+
+        def pay(amount: int) -> str:
+            """Pay an amount."""
+            paid.append(amount)
+            return f"paid {amount}"
+
+        def block() -> None:
+            released.wait(30)
+
+        def table() -> dict[str, Any]:
+            return {"rows": ["é" * 10] * 200}
+
+        tools: list[ToolLike] = [
+            pay,
+            block,
+            table,
+            StaticTool("my tool!", function=lambda: "a\u200bb\x1b[31m"),
+        ]
+        calls = (
+            Call("pay", {"amount": 1}),
+            Call("pay", {"amount": 2}),
+            Call("pay", {"amount": "many"}),
+            Call("block"),
+            Call("table"),
+            Call("my_tool_"),
+        )
+        rule = {"tool": "pay", "when": {"amount": 2}, "do": "deny", "reason": "too much"}
+        options = {
+            "policy": {"default": "allow", "rules": [rule]},
+            "call_budget": {"calls": 4},
+            "tool_timeouts": {"block": 0.3},
+            "result_budget": 250,
+        }
+        play = [Say("", calls=calls), Say("", calls=calls[:1]), ANSWER]
+
+        try:
+            result = await stage.run(
+                play, ASK, tools=tools, config=AgentConfig(tool_options=options)
+            )
+        finally:
+            released.set()
+
+        lines = outline(result.trace_messages)[1:]
+        assert lines[0] == "pay = paid 1"
+        assert "denied by rule 1" in lines[1]
+        assert lines[2].startswith("pay ! ")
+        assert lines[3].startswith("block ! ")
+        assert "within 0.3 s" in lines[3]
+        assert lines[4].startswith('table = {"rows":')
+        assert len(lines[4]) < 1500
+        assert lines[5] == "my_tool_ = ab"
+        assert "budget of this run is used up" in lines[7]
+        assert paid == [1]
+
+    async def test_a_failure_in_passing_is_tried_again(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """An overload in the middle of a stream too; the calls before it are made once."""
+        pay = Say("I pay.", calls=(Call("pay", {"amount": 1}),))
+        overloaded = Cut(5, error="overloaded_error")
+
+        with self.served("stdio", tmp_path) as (servers, _):
+            result = await stage.run(
+                [pay, overloaded, ANSWER], ASK, servers=servers, streaming=True, retries=1
+            )
+
+        assert outline(result.trace_messages) == [
+            "AI: I pay. -> pay({'amount': 1})",
+            "pay = paid 1",
+            "AI: It is 四十二 🎉.\n\nSure.",
+        ]
+        assert result.status == "completed"
+        assert (tmp_path / "ledger").read_text().split() == ["1"]
+
+    async def test_a_failure_carries_the_run_so_far(
+        self, stage: AgentStage, tmp_path: Path
+    ) -> None:
+        """Messages, usage and trace, and whether it may be tried again."""
+        play = [LOOK, Refuse(status=529, message="overloaded")]
+
+        with (
+            self.served("http", tmp_path) as (servers, _),
+            pytest.raises(AgentExecutionError) as failed,
+        ):
+            await stage.run(play, ASK, servers=servers)
+
+        error = failed.value
+        assert (error.retryable, error.status) == (True, 529)
+        assert outline(error.messages)[0] == f"AI: I look. -> {CALLS}"
+        assert error.usage.total_tokens == 120
+        assert (error.trace.turns, len(error.trace.calls)) == (1, 4)
+
     async def test_a_refusal_of_the_provider_ends_the_run_and_keeps_the_trace(
         self, stage: AgentStage, tmp_path: Path
     ) -> None:
@@ -328,97 +443,3 @@ class LiveAgentSuite(AgentSuite):
         assert "401" in str(failed.value)
         assert KEY not in "".join(format_exception(failed.value))
         assert KEY.encode() not in trace.read_bytes()
-
-
-_CALL_ID = re.compile(r"\(call_id: (?P<result>[^)]*)\) ---|   Call ID: (?P<call>.*)")
-
-
-def outline(messages: Iterable[Message]) -> list[str]:
-    """Format messages as lines that are the same in every engine.
-
-    `AI: text -> tool({...})` is a model turn with its calls, `tool = text` a result, and
-    `tool ! text` an error; the tool is found by the id of its call.
-    """
-    names: dict[str, str] = {}
-    lines: list[str] = []
-    for message in messages:
-        if message.role is Role.ASSISTANT:
-            names.update((call.id, call.name) for call in message.tool_calls)
-            wishes = ", ".join(f"{call.name}({call.input})" for call in message.tool_calls)
-            thought = f"({message.thinking}) " if message.thinking else ""
-            lines.append(f"AI: {thought}{message.text}" + (f" -> {wishes}" if wishes else ""))
-        elif message.tool_results:
-            for result in message.tool_results:
-                mark = "!" if result.is_error else "="
-                lines.append(f"{names.get(result.tool_use_id, '?')} {mark} {result.content}")
-        else:
-            lines.append(f"{message.role}: {message.text}")
-    return lines
-
-
-def without_ids(result: AgentResult) -> str:
-    """Return the raw trace with the call ids numbered in order."""
-    text = result.raw_trace
-    ids = [match["result"] or match["call"] for match in _CALL_ID.finditer(text)]
-    for number, call_id in enumerate(dict.fromkeys(ids), 1):
-        text = text.replace(call_id, f"c{number}")
-    return text
-
-
-DENIED = (
-    "pay ! faults/pay: this call is denied by rule 2 of the policy "
-    "(tool pay, amount is 2): too much. It was not sent. Do without it."
-)
-
-KEY = "sk-canary-0123456789abcdef"
-"""The key that stages send to their APIs."""
-
-RAW_TRACE = """\
---- AI Message ---
-I look.
-
-Tool Calls:
-  echo (call_c1)
-   Call ID: c1
-   Args: {'text': 'héllo 🧵 四十二'}
-  fail (call_c2)
-   Call ID: c2
-   Args: {'text': 'no such thing'}
-  echo (call_c3)
-   Call ID: c3
-   Args: {'text': 'again'}
-  image (call_c4)
-   Call ID: c4
-
---- Tool Message (call_id: c1) ---
-héllo 🧵 四十二
-
---- Tool Message (call_id: c2) ---
-[ERROR] Error executing tool fail: no such thing
-
---- Tool Message (call_id: c3) ---
-again
-
---- Tool Message (call_id: c4) ---
-one pixel
-[image: image/png, 70 B]
-
---- AI Message ---
-
-Tool Calls:
-  add (call_c5)
-   Call ID: c5
-   Args: {'a': 20, 'b': 22}
-
---- Tool Message (call_id: c5) ---
-42
-
---- AI Message ---
-It is 四十二 🎉.
-
-Sure."""
-
-
-def _counts(usage: UsageMetadata) -> tuple[int, int, int, int]:
-    cached = usage.cache_read_tokens or 0
-    return usage.input_tokens, usage.output_tokens, usage.total_tokens, cached

@@ -5,12 +5,14 @@ Put `pytest_plugins = ["plait.testing.fixtures"]` into the top `conftest.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import ExitStack
-from typing import Protocol, Unpack
+from typing import Protocol, Unpack, get_args
 
 import pytest
 
+from plait.client.transports.tape import Tape, TapeMode
 from plait.testing import processes
 from plait.testing.faults.options import FaultOptions, Transport
 from plait.testing.ports import blackhole
@@ -73,3 +75,31 @@ def mcp_test_server() -> Generator[ServerProcess]:
     """Run the well-behaved test server over Streamable HTTP, one for the module."""
     with processes.running_server() as server:
         yield server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that says when tapes are recorded."""
+    parser.addoption(
+        "--plait-record",
+        choices=get_args(TapeMode),
+        default="once",
+        help="When `plait_tape` records MCP traffic; use none in CI.",
+    )
+
+
+@pytest.fixture
+def plait_tape(request: pytest.FixtureRequest) -> Generator[Tape]:
+    """Return the tape of this test: `tapes/<module>/<test>.jsonl` beside the test's file.
+
+    Pass it as `record=`: it is recorded when there is none, and played from then on. What a test
+    that fails has recorded is removed.
+    """
+    node: pytest.Item = request.node
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", node.name).strip("-")
+    path = node.path.parent / "tapes" / node.path.stem / f"{name}.jsonl"
+    mode: TapeMode = request.config.getoption("--plait-record") or "once"
+    tape = Tape(path, mode=mode)
+    failed_before = request.session.testsfailed
+    yield tape
+    if request.session.testsfailed > failed_before:
+        tape.discard()

@@ -96,6 +96,8 @@ class OAuthServer:
         self.issued: list[str] = []
         """Every code and token that was issued, for leak checks."""
         self._advertised: tuple[str, ...] | None = None
+        self._described: dict[str, Any] = {}
+        self._resource_metadata: str | None = None
         self._held_refusals = 0
         """How many refusals are held back until the last of them is due."""
         self._refusals = 0
@@ -120,6 +122,14 @@ class OAuthServer:
     def advertise(self, *issuers: str) -> None:
         """Name these authorization servers in the metadata of the MCP server."""
         self._advertised = issuers
+
+    def describe(self, **fields: Any) -> None:
+        """Change fields of the authorization server's metadata; `None` removes one."""
+        self._described.update(fields)
+
+    def challenge_with(self, resource_metadata: str) -> None:
+        """Name this address of the metadata of the MCP server in refusals."""
+        self._resource_metadata = resource_metadata
 
     def add_client(
         self,
@@ -188,7 +198,10 @@ class OAuthServer:
             if not scopes:
                 return None
             self.counts["forbidden"] += 1
-        metadata = f"{self.issuer}/.well-known/oauth-protected-resource{request.url.path}"
+        metadata = (
+            self._resource_metadata
+            or f"{self.issuer}/.well-known/oauth-protected-resource{request.url.path}"
+        )
         challenge = f'error="{error}", scope="{" ".join(scopes)}", resource_metadata="{metadata}"'
         # Quotes the token, which reveals clients that leak such texts.
         body = f"the credentials {token} are not good enough"
@@ -235,19 +248,19 @@ class OAuthServer:
     async def _metadata(self, _: Request) -> Response:
         issuer = self.issuer
         self.counts["metadata"] += 1
-        return JSONResponse(
-            {
-                **({"revocation_endpoint": f"{issuer}/revoke"} if self.revocable else {}),
-                "issuer": issuer,
-                "authorization_endpoint": f"{issuer}/authorize",
-                "token_endpoint": f"{issuer}/token",
-                "registration_endpoint": f"{issuer}/register",
-                "response_types_supported": ["code"],
-                "code_challenge_methods_supported": ["S256"],
-                "client_id_metadata_document_supported": True,
-                "authorization_response_iss_parameter_supported": True,
-            }
-        )
+        metadata = {
+            "revocation_endpoint": f"{issuer}/revoke" if self.revocable else None,
+            "issuer": issuer,
+            "authorization_endpoint": f"{issuer}/authorize",
+            "token_endpoint": f"{issuer}/token",
+            "registration_endpoint": f"{issuer}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": True,
+            "authorization_response_iss_parameter_supported": True,
+            **self._described,
+        }
+        return JSONResponse({name: one for name, one in metadata.items() if one is not None})
 
     async def _register(self, request: Request) -> Response:
         self.counts["register"] += 1

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
@@ -335,29 +335,6 @@ async def test_a_run_without_time_keeps_what_was_said(api: AnthropicServer) -> N
     assert (result.timeout_reached, result.limit_reached, result.turns) == (True, False, 1)
     assert texts(result.trace_messages)[0] == "3"
     assert result.usage == api.spent
-
-
-@pytest.mark.parametrize("threads", ["support", "refuse"])
-async def test_anthropic_itself_keeps_the_messages_of_a_run(
-    threads: Literal["support", "refuse"],
-) -> None:
-    script = [call("add", a=1, b=2), call("gone"), call("add", a=3, b=4), "done"]
-
-    with AnthropicServer(threads=threads) as own:
-        # As on Anthropic's own host, which is the only one that is asked for threads.
-        result = await play(own, script, sdk(), extra_kwargs={"thread": None})
-
-    assert texts(result.trace_messages)[::2] == ["3", "7"]
-    kinds = [(body.get("thread") or {}).get("type") for body in own.bodies]
-    sizes = [len(body["messages"]) for body in own.bodies]
-    if threads == "support":
-        # A tool that nobody knows starts a thread anew.
-        assert kinds == ["create", "continue", "create", "continue"]
-        assert sizes == [1, 1, 5, 1]
-    else:
-        assert kinds == ["create", None, None, "create", None, None]
-        assert sizes == [1, 1, 3, 5, 5, 7]
-    assert result.usage == own.spent
 
 
 def test_it_runs_blocking_too(api: AnthropicServer) -> None:

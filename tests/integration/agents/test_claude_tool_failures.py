@@ -162,6 +162,7 @@ async def test_a_refusal_is_an_answer(api: AnthropicServer) -> None:
     result = await play(api, [answer("refusal", text("I will not."))])
 
     assert (result.final_response, result.turns) == ("I will not.", 1)
+    assert (result.status, result.stop_reason) == ("refused", "refusal")
 
 
 async def test_a_long_answer_that_is_cut_short_is_an_answer(api: AnthropicServer) -> None:
@@ -173,10 +174,15 @@ async def test_a_long_answer_that_is_cut_short_is_an_answer(api: AnthropicServer
 async def test_a_call_that_is_cut_short_is_not_made(api: AnthropicServer, tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
 
-    with pytest.raises(AgentExecutionError, match="raise max_tokens"):
-        await play(api, [answer("max_tokens", text("I"), HALF)], AgentConfig(trace=trace))
+    half = answer("max_tokens", text("I"), HALF)
+    result = await play(api, [half, "Well."], AgentConfig(trace=trace))
 
-    assert read_trace(trace).messages == [Message.assistant("I")]
+    assert (result.turns, result.status) == (2, "completed")
+    recorded = read_trace(trace)
+    assert not recorded.calls
+    told = recorded.messages[1].tool_results[0]
+    assert told.is_error
+    assert "was not made" in told.content
 
 
 async def test_a_turn_that_pauses_goes_on(api: AnthropicServer) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from plait import AgentConfig, AgentResult, Message, ModelConfig, StaticTool, get_agent
+from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
+from plait.agents import ToolLike
 from plait.testing import AnthropicServer, OpenAIServer
 from plait.testing.agent_suite import (
     KEY,
@@ -32,11 +33,19 @@ class LiveStage:
     """An engine whose model is a stand-in of its provider's API."""
 
     def __init__(
-        self, api: AnthropicServer | OpenAIServer, config: ModelConfig, *, slowness: float = 4.0
+        self,
+        api: AnthropicServer | OpenAIServer,
+        config: ModelConfig,
+        *,
+        slowness: float = 4.0,
+        streams_by: str | None = "streaming",
     ) -> None:
+        """Take the setting of the model that makes it stream; without one it always does."""
         self._api = api
         self._config = config
         self.slowness_seconds = slowness
+        self._streams_by = streams_by
+        self.streaming: Sequence[bool] = (True,) if streams_by is None else (False, True)
 
     @property
     def spent(self) -> UsageMetadata:
@@ -47,12 +56,17 @@ class LiveStage:
         play: Play,
         messages: Sequence[Message],
         *,
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         servers: Mapping[str, Any] | None = None,
         config: AgentConfig | None = None,
+        streaming: bool | None = None,
+        retries: int = 0,
     ) -> AgentResult:
         self._api.play(list(play))
-        agent = get_agent(self._config, auto_fallback=False)
+        model = self._config.model_copy(update={"max_retries": retries})
+        if streaming is not None and self._streams_by is not None:
+            model = model.model_copy(update={"extra_kwargs": {self._streams_by: streaming}})
+        agent = get_agent(model, auto_fallback=False)
         return await agent.arun(messages, tools, servers or {}, config)
 
 
@@ -63,6 +77,7 @@ class ReplayStage:
         self._stage = stage
         self._folder = folder
         self.slowness_seconds = stage.slowness_seconds
+        self.streaming: Sequence[bool] = stage.streaming
 
     @property
     def spent(self) -> UsageMetadata:
@@ -73,14 +88,22 @@ class ReplayStage:
         play: Play,
         messages: Sequence[Message],
         *,
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         servers: Mapping[str, Any] | None = None,
         config: AgentConfig | None = None,
+        streaming: bool | None = None,
+        retries: int = 0,
     ) -> AgentResult:
         config = config or AgentConfig()
         trace = Path(config.trace or self._folder / "recorded.jsonl")
         recorded = await self._stage.run(
-            play, messages, tools=tools, servers=servers, config=replace(config, trace=trace)
+            play,
+            messages,
+            tools=tools,
+            servers=servers,
+            config=replace(config, trace=trace),
+            streaming=streaming,
+            retries=retries,
         )
         manual = get_agent(ModelConfig(interface="manual", manual_traces=str(trace)))
         asked = AgentConfig(question_hash=hash_question(to_prompt_string(messages)))
@@ -131,7 +154,8 @@ class TestClaudeTool(LiveAgentSuite):
 
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
-        return LiveStage(anthropic, claude("claude_tool", anthropic.url))
+        config = claude("claude_tool", anthropic.url)
+        return LiveStage(anthropic, config, streams_by="stream")
 
 
 class TestClaudeAgentSDK(LiveAgentSuite):
@@ -140,7 +164,7 @@ class TestClaudeAgentSDK(LiveAgentSuite):
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         config = claude("claude_agent_sdk", anthropic.url)
-        return LiveStage(anthropic, config, slowness=15.0)
+        return LiveStage(anthropic, config, slowness=15.0, streams_by=None)
 
 
 class TestManual(AgentSuite):

@@ -12,7 +12,7 @@ from plait import MultiServerMCPClient
 from plait.client import ResultCaching
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
-from plait.traces.observer import Operation
+from plait.traces.observer import CallTool, Operation
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import END, arun, one_by_one, tool_call
 
@@ -27,7 +27,8 @@ class Calls:
 
     @contextmanager
     def around(self, operation: Operation) -> Generator[None]:
-        self.seen.append(operation.tool)
+        if isinstance(operation, CallTool):
+            self.seen.append(operation.tool)
         yield
 
 

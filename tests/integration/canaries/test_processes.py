@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from plait import MultiServerMCPClient, PlaitError, Toolbox
+from plait import ConnectError, MultiServerMCPClient, PlaitError, Toolbox
 from tests.integration.canaries.search import (
     canary,
     found_in,
@@ -145,3 +145,23 @@ async def test_no_helper_process_shows_a_secret_in_its_command_line() -> None:
 
     assert any("_watchdog" in line for line in lines)
     assert found_in(lines, [secret]) == []
+
+
+async def test_a_value_written_in_two_pieces_is_hidden_in_standard_error() -> None:
+    program = (
+        "import os, sys, time\n"
+        "key = os.environ['SHOP_KEY']\n"
+        "for piece in ('starting with ', key[:7], key[7:], '!\\n'):\n"
+        "    os.write(2, piece.encode())\n"
+        "    time.sleep(0.02)  # each piece is read by itself\n"
+        "sys.exit(3)\n"
+    )
+    secret = "c4n4ry-split-in-two"
+    server = {"command": sys.executable, "args": ["-c", program], "env": {"SHOP_KEY": secret}}
+    async with Toolbox({"shop": {**server, "reconnect": {"max_attempts": 1}}}) as box:
+        with pytest.raises(ConnectError) as caught:
+            await box.tools("shop")
+        tail = box.status().servers["shop"].stderr_tail
+
+    assert "starting with ***!" in tail
+    assert not [piece for piece in (secret[:7], secret[7:]) if piece in f"{caught.value} {tail}"]

@@ -34,7 +34,7 @@ class Plait:
             for name, value in os.environ.items()
             if not name.startswith(("PLAIT_", "XDG_")) and name not in {"NO_COLOR", "COLUMNS"}
         }
-        return {**kept, "HOME": str(self.folder / "home")}
+        return {**kept, "HOME": str(self.folder / "home"), "PLAIT_TRUST": "1"}
 
     def __call__(
         self, *arguments: str, stdin: str | None = None, **environment: str

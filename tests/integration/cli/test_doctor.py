@@ -3,6 +3,10 @@
 import json
 from typing import Any
 
+import pytest
+
+from tests.nursery import entry
+
 from .conftest import Plait, ShopConfig
 
 
@@ -152,3 +156,40 @@ def test_every_case_is_printed_only_when_asked_for(plait: Plait, shop_url: str) 
     assert "shop and store share 6 tool names" in short
     assert "shop/logo: becomes shop__logo" not in short
     assert "      shop/logo: becomes shop__logo" in full.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "words"),
+    [
+        ("exec sleep 30", "downloading", "npx was still downloading"),
+        ("sleep 30; true", "connect_timeout", "npx had started it after"),
+    ],
+)
+def test_a_download_is_told_from_a_slow_server(
+    plait: Plait, script: str, code: str, words: str
+) -> None:
+    npx = plait.folder / "npx"
+    npx.write_text(f"#!/bin/sh\n{script}\n")
+    npx.chmod(0o755)
+    plait.configure(slow={"command": str(npx), "args": ["-y", "it"], "connect_timeout": 1})
+
+    done = plait("doctor", "--json")
+
+    (finding,) = [one for one in json.loads(done.stdout)["findings"] if one["level"] == "error"]
+    assert finding["code"] == code
+    assert words in finding["message"]
+    assert "connect_timeout" in finding["fix"]
+
+
+def test_a_server_for_mcp_1_gets_an_environment_of_its_own(plait: Plait) -> None:
+    (plait.folder / "old.py").write_text("from mcp.server.fastmcp import FastMCP\n")
+    plait.configure(old=entry("old.py"))
+
+    done = plait("doctor", "--json")
+
+    (finding,) = [one for one in json.loads(done.stdout)["findings"] if one["level"] == "error"]
+    assert finding["code"] == "mcp_version"
+    assert "mcp.server.fastmcp" in finding["message"]
+    assert finding["fix"].startswith(
+        "an environment of its own: uv run --no-project --with 'mcp<2'"
+    )

@@ -37,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PLAIT_MODEL", "PLAIT_CONFIG", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PLAIT_NO_OLLAMA", "1")
+    monkeypatch.setenv("PLAIT_TRUST", "1")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -98,7 +99,7 @@ def test_quiet_is_the_answer_alone(run: Run) -> None:
 def test_json_is_one_object_with_everything(run: Run) -> None:
     done = run("How much?", "--json", "--trace", "runs.jsonl", says=[ADD, "It is 3."])
 
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout.splitlines()[-1])
     trace = read_trace("runs.jsonl")
     assert (done.exit_code, done.stderr) == (0, "")
     assert (told["final_response"], told["status"], told["turns"]) == ("It is 3.", "completed", 2)
@@ -134,7 +135,7 @@ def test_without_a_model_the_choices_are_explained(run: Run) -> None:
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: no model is configured")
     assert len(lines) == 5
-    told = json.loads(run("Hello", "--json").stdout)
+    told = json.loads(run("Hello", "--json").stdout.splitlines()[-1])
     assert (told["status"], told["error"]["error"]) == ("failed", "ConfigError")
 
 
@@ -187,7 +188,7 @@ def test_a_run_out_of_turns_or_time_says_so_and_prints_what_was_said(run: Run) -
     assert (limited.exit_code, limited.stdout) == (10, "I add.\n")
     assert "limit  1 turn" in limited.stderr
     assert late.exit_code == 124
-    assert json.loads(late.stdout)["timeout_reached"] is True
+    assert json.loads(late.stdout.splitlines()[-1])["timeout_reached"] is True
 
 
 def test_a_model_that_cannot_be_asked_ends_with_its_error(run: Run) -> None:
@@ -211,7 +212,8 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_is_and_made_with_yes
     allowed = run("Add", "--json", "--policy", "all.json", says=[ADD, "Yes."])
 
     results = [
-        json.loads(done.stdout)["trace_messages"][1] for done in (refused, approved, allowed)
+        json.loads(done.stdout.splitlines()[-1])["trace_messages"][1]
+        for done in (refused, approved, allowed)
     ]
     assert [one["tool_result"]["is_error"] for one in results] == [True, False, False]
     assert "there is no terminal to prompt on" in results[0]["content"]
@@ -224,7 +226,7 @@ def test_results_are_bounded_unless_that_is_turned_off(
     says = [call("search", query="x" * 200_000), "Done."]
 
     def length(done: Result) -> int:
-        return len(json.loads(done.stdout)["trace_messages"][1]["content"])
+        return len(json.loads(done.stdout.splitlines()[-1])["trace_messages"][1]["content"])
 
     assert 60_000 < length(run("Search", "--json", says=says)) < 81_000
     assert length(run("Search", "--json", "--result-budget", "300", says=says)) < 1_300

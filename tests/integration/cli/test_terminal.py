@@ -2,8 +2,11 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
+
+import pytest
 
 from tests.nursery import python
 
@@ -69,3 +72,21 @@ def test_no_color_is_respected(with_shop: Plait) -> None:
     assert "\x1b[31m" in coloured
     assert plain.startswith("error: shop has no tool 'nothing'")
     assert "\x1b[3" not in plain
+
+
+def test_a_call_shows_what_it_waits_for_and_leaves_no_trace(with_shop: Plait) -> None:
+    _, output = on_terminal(with_shop, "call", "shop", "slow", "seconds=1")
+
+    assert "shop/slow … 0 s" in re.sub(r"\x1b\[[\d;?]*\w", "", output)
+    # The line is erased before the progress and the result are printed.
+    after = output[output.rindex("shop/slow") :]
+    assert "\x1b[2K" in after
+    assert after.endswith("done\r\n")
+
+
+@pytest.mark.parametrize("option", ["--json", "-q", "--wire", "-v"])
+def test_a_call_shows_no_waiting_line_where_it_would_disturb(with_shop: Plait, option: str) -> None:
+    _, output = on_terminal(with_shop, "call", "shop", "slow", "seconds=0.5", option)
+
+    assert "…" not in re.sub(r"\{.*", "", output)
+    assert ("→ shop" in output) == (option == "--wire")

@@ -90,7 +90,7 @@ async def test_a_call_during_which_the_server_dies_fails_soon_and_alone(
     transport = kind.split(maxsplit=1)[0]
     server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
     entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
-    async with Toolbox({"server": entry}) as box:
+    async with Toolbox({"server": {**entry, "connect_timeout": 2}}) as box:
         sibling = asyncio.create_task(asyncio.sleep(30))
         calling = asyncio.create_task(box.call("server", "counter"))
         await calling

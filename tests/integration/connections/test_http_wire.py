@@ -174,6 +174,9 @@ def raw(data: bytes, *, cut: bool = False) -> Any:
 
 
 _JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+_JSON_TYPE = {"Content-Type": "application/json"}
+_OTHER = b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[],"resultType":"complete"}}'
+_NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 _REFUSAL = json.dumps(
     {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "bad params"}}
 ).encode()
@@ -195,11 +198,19 @@ FAULTS: dict[str, tuple[Any, type[PlaitError], int | None]] = {
     "303": (failing(303, {"Location": "/mcp"}), HttpError, 303),
     "another origin": (failing(307, {"Location": "http://localhost:1/x"}), HttpError, 307),
     "redirects forever": (failing(307, {"Location": "/mcp"}), HttpError, 307),
-    "202": (failing(202), ProtocolError, None),
-    "204": (failing(204), ProtocolError, None),
-    "html": (failing(200, {"Content-Type": "text/html"}, b"<p>"), ProtocolError, None),
-    "no JSON": (failing(200, {"Content-Type": "application/json"}, b"{"), ProtocolError, None),
-    "no JSON-RPC": (failing(200, {"Content-Type": "application/json"}, b"[]"), ProtocolError, None),
+    "202": (failing(202), OutcomeUnknownError, None),
+    "204": (failing(204), OutcomeUnknownError, None),
+    "html": (failing(200, {"Content-Type": "text/html"}, b"<p>"), OutcomeUnknownError, None),
+    "no JSON": (failing(200, _JSON_TYPE, b"{"), OutcomeUnknownError, None),
+    "no JSON-RPC": (failing(200, _JSON_TYPE, b"[]"), OutcomeUnknownError, None),
+    "another id": (failing(200, _JSON_TYPE, _OTHER), OutcomeUnknownError, None),
+    "a notification": (failing(200, _JSON_TYPE, _NOTIFICATION), OutcomeUnknownError, None),
+    "no event that is JSON": (
+        failing(200, {"Content-Type": "text/event-stream"}, b"data: {broken\n\n"),
+        OutcomeUnknownError,
+        None,
+    ),
+    "an error without an id": (failing(200, _JSON_TYPE, _REFUSAL), ProtocolError, None),
     "a truncated body": (raw(_JSON_HEAD + b'99\r\n\r\n{"x', cut=True), OutcomeUnknownError, None),
     "a refusal without its body": (
         raw(b"HTTP/1.1 403 No\r\nContent-Length: 99\r\n\r\nno", cut=True),
@@ -503,6 +514,49 @@ async def test_an_event_may_have_the_configured_size(size: int | None) -> None:
         else:
             with pytest.raises(PlaitError, match="exceeded the 1000 byte limit"):
                 await work(box)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.usefixtures("wire")
+async def test_events_that_cannot_be_read_do_not_discard_the_answer_behind_them(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        for broken in ("{broken", "[1, 2]", '{"jsonrpc": "2.0", "id": '):
+            reply.event(broken)
+        reply.event(reply.response())
+        reply.end()
+
+    async with scripted_http(answer, era=era) as server, box_for(server) as box:
+        for _ in range(5):
+            assert await work(box) == "done"
+        assert box.status()["server"].noise_lines == 15
+
+    shown = [record for record in caplog.records if record.levelname not in {"DEBUG", "INFO"}]
+    assert len(shown) == 1
+    assert shown[0].exc_info is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.usefixtures("wire")
+async def test_a_read_whose_answer_cannot_be_read_is_repeated(era: str) -> None:
+    calls = 0
+
+    async def answer(reply: Reply) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            reply.status(200, _JSON_TYPE, b"{")
+        else:
+            as_json(reply)
+
+    async with scripted_http(answer, era=era) as server, box_for(server) as box:
+        server.annotations = {"readOnlyHint": True}
+        result = await box.call("server", "work")
+
+        assert (result.text, result.attempts) == ("done", 2)
+        assert box.status()["server"].sessions == 1
 
 
 @pytest.mark.parametrize("era", ERAS)

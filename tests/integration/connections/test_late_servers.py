@@ -130,3 +130,9 @@ async def test_no_server_may_be_up_where_connection_errors_are_ignored() -> None
     servers = {"one": down, "two": down}
     async with MultiServerMCPClient(servers, on_connection_error="ignore") as client:
         assert await client.get_tools() == []
+
+
+async def test_who_waits_less_does_not_spend_the_first_wait(now: Path) -> None:
+    async with MultiServerMCPClient({"good": server(now, "a")}) as client:
+        assert await client.get_tools(wait=0) == []
+        assert names(await client.get_tools()) == ["a"]

@@ -15,8 +15,10 @@ import psutil
 import pytest
 
 from plait import ConnectError, Toolbox
+from plait.errors import McpVersionError
 from plait.testing import eventually, stdio_config
 from plait.testing.faults.options import NoiseKind
+from tests.nursery import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -174,3 +176,39 @@ async def test_children_and_grandchildren_die_with_a_parent_that_is_killed(
 
     _, alive = await asyncio.to_thread(psutil.wait_procs, family, timeout=5)
     assert not alive
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from mcp.server.fastmcp import FastMCP",
+        "from mcp.server import FastMCP",
+        "from mcp.types import TextContentNoLonger",
+    ],
+)
+async def test_a_server_for_another_version_of_the_sdk_is_named_as_that(
+    line: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "old_server.py"
+    program.write_text(f"{line}\n")
+
+    async with Toolbox({"old": {**entry(str(program)), "required": False}}) as box:
+        with pytest.raises(McpVersionError) as failed:
+            await box.call("old", "add", {})
+
+    assert failed.value.retry == "never"
+    assert "environment of its own" in str(failed.value)
+    assert failed.value.requirement == "mcp<2"
+
+
+async def test_a_server_without_the_sdk_is_not_said_to_have_another_version(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "server.py"
+    program.write_text("import mcpx.server\n")
+
+    async with Toolbox({"odd": {**entry(str(program)), "required": False}}) as box:
+        with pytest.raises(ConnectError) as failed:
+            await box.call("odd", "add", {})
+
+    assert not isinstance(failed.value, McpVersionError)

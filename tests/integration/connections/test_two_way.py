@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import signal
 from pathlib import Path
 
 import pytest
 
 from plait import Toolbox
+from plait._support.logs import WIRE
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
-from tests.nursery import stdio_config
+from tests.nursery import send_signal, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -65,6 +68,26 @@ async def test_log_messages_arrive_from_the_level_that_was_asked_for(era: dict[s
             await box.call("server", "log", {"level": "warning", "text": "quiet"})
         await box.call("server", "log", {"level": "error", "text": "loud"})
         await eventually(lambda: heard == [("server", "warning"), ("server", "error")])
+
+
+async def test_a_log_level_outlives_the_session_and_concerns_its_server_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, WIRE)
+    servers = {name: stdio_config(legacy_only=True) for name in ("one", "other")}
+    async with Toolbox(servers) as box:
+        await box.tools()
+        await box.set_logging_level("error", "one")
+        for name in servers:
+            pid = box.status()[name].pid
+            assert pid is not None
+            send_signal(pid, signal.SIGKILL)
+        for name in servers:
+            await box.call(name, "echo", {"text": "again"})
+
+    texts = [record.getMessage() for record in caplog.records if record.name == WIRE]
+    levels = [one for one in texts if one.startswith("→") and "logging/setLevel" in one]
+    assert ["→ one" in one and '"level":"error"' in one for one in levels] == [True, True]
 
 
 async def test_a_server_that_is_not_asked_for_roots_or_logs_is_left_alone() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import tool
+from microsoft_agents.activity import TokenResponse
+from microsoft_agents.hosting.core import TurnContext
 
 from plait import ConfigError
 from plait.client.config.timing import ReconnectPolicy
@@ -122,3 +124,38 @@ async def test_a_run_without_a_turn_is_an_error(gateway: MockGateway) -> None:
 
         with pytest.raises(ConfigError, match="turn_context"):
             await agent.ainvoke(HELLO)
+
+
+class EqualTurn(TurnContext):
+    """A turn of a host that compares turns by something that several users have in common."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EqualTurn)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class TokensOfSender:
+    """Exchanges tokens for the sender of a turn."""
+
+    async def exchange_token(
+        self, context: Any, scopes: list[str] | None = None, auth_handler_id: str | None = None
+    ) -> TokenResponse:
+        return TokenResponse(token=jwt(oid=context.activity.from_property.id))
+
+
+@pytest.mark.anyio
+async def test_turns_that_are_equal_do_not_share_their_tools(gateway: MockGateway) -> None:
+    turns: list[Any] = []
+    async with service(gateway) as registering:
+        middleware = GatewayToolsMiddleware(registering, TokensOfSender(), "agentic")
+        for user in ("ann", "bob"):
+            turns.append(turn(**{"from": {"id": user}}))
+            turns[-1].__class__ = EqualTurn
+            model = ScriptedChatModel([[tool_call("send", to=user)], "done"])
+            agent = create_agent(model, middleware=[middleware], context_schema=Context)
+            await agent.ainvoke(HELLO, context=Context(turns[-1]))
+
+    calls = [one for one in gateway.requests("mail") if one.rpc_method == "tools/call"]
+    assert [claim(one.headers["authorization"][7:], "oid") for one in calls] == ["ann", "bob"]

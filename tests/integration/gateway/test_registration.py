@@ -562,3 +562,16 @@ async def test_one_service_lists_the_tools_of_one_server(gateway: MockGateway) -
             await registering.configuration.get_mcp_client_tools("mail", None)
     meta = gateway.requests("mail")[0].json["params"]["_meta"]
     assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "mail Client"
+
+
+async def test_a_name_with_a_slash_costs_only_itself(gateway: MockGateway, tmp_path: Path) -> None:
+    mail = {"mcpServerName": "mail", "url": f"{gateway.url}/agents/servers/mail"}
+    slash = {"mcpServerName": "team/files", "url": f"{gateway.url}/agents/servers/files"}
+    path = tmp_path / "ToolingManifest.json"
+    path.write_text(json.dumps({"mcpServers": [slash, mail]}))
+    async with service(gateway, manifest=path, use_manifest=True) as registering:
+        found = await registering.register(None, None, turn(), token())
+
+    assert found.servers == ("mail",)
+    assert found.tools
+    assert list(found.failures) == ["team/files"]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -17,12 +19,13 @@ from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
+import plait
 from plait import MultiServerMCPClient, Toolbox
 from plait.client import run_budget, run_deadline
 from plait.client.calls.direct import DirectTool
 from plait.client.calls.executor import ToolExecutor
 from plait.errors import PlaitError
-from plait.testing import StateDir, eventually, stdio_config
+from plait.testing import StateDir, eventually, fault_server, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -386,3 +389,29 @@ async def test_a_log_level_set_later_reaches_the_server_with_each_call(long_way:
         await tools["echo"].ainvoke({"text": "x"})
 
         assert long_way == ["echo"]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_direct_call_passes_few_modules(transport: str) -> None:
+    package = str(Path(plait.__file__).parent)
+    modules: set[str] = set()
+
+    def note(frame: FrameType, _event: str, _argument: object) -> None:
+        if (path := frame.f_code.co_filename).startswith(package):
+            modules.add(path.removeprefix(package))
+
+    async with AsyncExitStack() as stack:
+        config: Any = stdio_config()
+        if transport == "http":
+            config = {"url": stack.enter_context(fault_server()).url}
+        client = await stack.enter_async_context(MultiServerMCPClient({"server": config}))
+        (echo,) = await client.get_tools(include="echo")
+        for _ in range(3):
+            await echo.ainvoke(call("echo", text="x"))
+        sys.setprofile(note)
+        try:
+            await echo.ainvoke(call("echo", text="x"))
+        finally:
+            sys.setprofile(None)
+
+    assert len(modules) <= 12, sorted(modules)

@@ -12,7 +12,7 @@ import pytest
 from plait import MultiServerMCPClient, PlaitError, Toolbox
 from plait.client.transports.stdio import StdioSender
 from plait.testing import eventually
-from plait.traces.observer import Operation
+from plait.traces.observer import CallTool, Operation
 from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -26,6 +26,9 @@ class Log:
 
     @contextmanager
     def around(self, operation: Operation) -> Generator[None]:
+        if not isinstance(operation, CallTool):
+            yield
+            return
         self.lines.append(f"{operation.tool} {operation.attempt}")
         try:
             yield

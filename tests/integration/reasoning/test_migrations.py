@@ -20,7 +20,7 @@ from plait.reasoning.storage.engine import (
 )
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
-from plait.reasoning.values import fingerprint
+from plait.reasoning.values import StateSnapshot, fingerprint
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +80,22 @@ OLD_ROWS = {
             "VALUES ('i', 's', 'reasoning_linear', '{}', 'linear', '2026-01-01')"
         ),
     ),
+    "0005": (
+        (
+            "INSERT INTO branches "
+            "(id, session_id, name, parent_branch_id, position, created_at, updated_at) "
+            "VALUES ('b2', 's', 'Side', 'b', 2, '2026-01-01', '2026-01-01')"
+        ),
+        (
+            "INSERT INTO cross_refs (id, from_branch_id, to_branch_id, ref_type, created_at) "
+            "VALUES ('x', 'b2', 'b', 'extends', '2026-01-01')"
+        ),
+        (
+            "INSERT INTO state_snapshots (id, session_id, snapshot_type, state_data, created_at) "
+            """VALUES ('p', 's', 'full', '{"x"\\: 1}', '2026-01-01')"""
+        ),
+        "UPDATE thoughts SET parent_id = NULL WHERE id = 't2'",
+    ),
 }
 
 
@@ -118,7 +134,22 @@ async def test_an_old_database_is_brought_up_to_date(address: str, version: str)
     again = await store.get_same_thought("s", "ONE")
     assert again is not None
     assert again.id == "t1"
+    if "0005" in done:
+        side, two = await store.get_branch("b2"), await store.get_thought("t2")
+        assert side is not None
+        assert side.parent_branch_id == "b"
+        assert two is not None
+        assert two.parent_id == "t1"
+        (ref,) = await store.get_session_cross_refs("s")
+        assert (ref.from_branch_id, ref.to_branch_id) == ("b2", "b")
+        snapshot = await store.get(StateSnapshot, "p")
+        assert snapshot is not None
+        assert snapshot.state_data == {"x": 1}
     if "0002" in done:
+        checkpoint, graph = await store.get_checkpoint("c"), await store.get_graph("s")
+        assert checkpoint is not None
+        assert checkpoint.position == 1
+        assert (graph.position if graph else None) == (1 if "0003" in done else None)
         point = await reasoner.call(
             "reasoning_backtrack", {"checkpoint_id": "c", "thought": "afresh"}
         )
@@ -193,3 +224,40 @@ async def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 def _modes(folder: Path) -> set[int]:
     return {found.stat().st_mode & 0o777 for found in folder.iterdir()}
+
+
+async def test_columns_have_the_names_of_the_contract(address: str) -> None:
+    engine = make_engine(database_from_text(address))
+    await migrate(engine)
+
+    def columns(connection: Connection) -> dict[str, set[str]]:
+        found = inspect(connection)
+        return {name: {c["name"] for c in found.get_columns(name)} for name in CONTRACT}
+
+    async with engine.connect() as connection:
+        there = await connection.run_sync(columns)
+    await engine.dispose()
+
+    for name, names in CONTRACT.items():
+        assert set(names.split()) <= there[name]
+
+
+CONTRACT = {
+    "sessions": "id mode created_at updated_at metadata active_branch_id",
+    "thoughts": ("id session_id content confidence mode parent_id branch_id created_at metadata"),
+    "branches": (
+        "id session_id name parent_id state confidence priority created_at updated_at metadata"
+    ),
+    "cross_refs": "id from_branch to_branch ref_type reason strength created_at",
+    "checkpoints": "id session_id branch_id name description snapshot created_at",
+    "state_snapshots": "id session_id parent_id snapshot_type description data created_at",
+    "graph_nodes": (
+        "id graph_id session_id content node_type score depth is_active is_terminal created_at "
+        "metadata"
+    ),
+    "graph_edges": "id graph_id from_node to_node edge_type weight created_at metadata",
+    "invocations": (
+        "id session_id tool_name input output pipe_name latency_ms success error created_at"
+    ),
+}
+"""The columns that the contract of the original server lists."""

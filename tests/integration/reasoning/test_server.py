@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel.server import Server
+from sqlalchemy import event
 
 from plait.errors import BackendError
 from plait.reasoning.backends.port import Completion, Prompt
@@ -74,6 +75,25 @@ async def test_tools_say_how_they_behave(server: Server[Any], era: Any) -> None:
         "reasoning_session_search",
         "reasoning_session_export",
     }
+
+
+async def test_a_write_that_the_disk_refuses_is_one_line_in_the_log(
+    server: Server[Any], service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    @event.listens_for(service.store.engine.sync_engine, "checkout")
+    def allow_no_more_pages(connection: Any, *_more: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA max_page_count = 1")  # SQLite allows those that there are
+        cursor.close()
+
+    async with Client(server, mode="auto") as client:
+        result = await client.call_tool("reasoning_linear", {"content": "full? " * 5000})
+
+    assert result.is_error
+    assert "disk is full" in result_text(result)
+    shown = [one for one in caplog.records if one.levelname in {"WARNING", "ERROR"}]
+    assert [one.exc_info for one in shown] == [None]
+    assert "\n" not in shown[0].getMessage()
 
 
 @in_both_eras

@@ -16,6 +16,7 @@ from tests.servers.scripted_http import Json, Reply, scripted_http
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
+SERVERS = 10
 ODD = ("error", "other id", "notification first", "never", "cut stream", "slow")
 
 
@@ -62,16 +63,22 @@ async def answer_as(kind: str, reply: Reply) -> None:
 
 async def run_over(
     wire: str, era: str, chosen: list[str], monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[object], list[Json]]:
-    """Return the outcomes of the exchanges over one wire, and what the server received."""
+) -> list[tuple[list[object], list[Json]]]:
+    """Make the exchanges over one wire, with several servers at once, as many of them wait."""
     monkeypatch.setenv("PLAIT_WIRE", wire)
+    shares = (chosen[first::SERVERS] for first in range(SERVERS))
+    return await asyncio.gather(*(run_on_a_server(era, share) for share in shares))
+
+
+async def run_on_a_server(era: str, chosen: list[str]) -> tuple[list[object], list[Json]]:
+    """Return the outcomes of exchanges with one server, and what it received."""
 
     async def answer(reply: Reply) -> None:
         await answer_as(reply.seen.message["params"]["arguments"]["kind"], reply)
 
     outcomes: list[object] = []
     async with scripted_http(answer, era=era) as server:
-        config = {"url": server.url, "sse_read_timeout": 0.3, "reconnect": {"max_attempts": 1}}
+        config = {"url": server.url, "sse_read_timeout": 1.0, "reconnect": {"max_attempts": 1}}
         async with Toolbox({"server": config}) as box:
             for number, kind in enumerate(chosen):
                 arguments = {"kind": kind, "number": number}
@@ -90,10 +97,11 @@ async def run_over(
 async def test_random_exchanges_have_the_same_outcome_with_httpx2_and_without(
     era: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = kinds(seed, 150)
-    lean, lean_calls = await run_over("lean", era, chosen, monkeypatch)
-    sdk, sdk_calls = await run_over("sdk", era, chosen, monkeypatch)
+    chosen = kinds(seed, 500)
+    over_lean = await run_over("lean", era, chosen, monkeypatch)
+    over_sdk = await run_over("sdk", era, chosen, monkeypatch)
 
-    for one, other in zip(lean, sdk, strict=True):
-        assert json.dumps(one) == json.dumps(other)
-    assert lean_calls == sdk_calls
+    for (lean, lean_calls), (sdk, sdk_calls) in zip(over_lean, over_sdk, strict=True):
+        for one, other in zip(lean, sdk, strict=True):
+            assert json.dumps(one) == json.dumps(other)
+        assert lean_calls == sdk_calls

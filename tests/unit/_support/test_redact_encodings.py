@@ -86,4 +86,35 @@ def test_short_values_do_not_blank_out_a_text(short: str) -> None:
 
 
 def test_an_ordinary_value_has_few_spellings() -> None:
-    assert len(encoded_forms("abcdefghijklmnop0123456789")) < 10
+    assert len(encoded_forms("abcdefghijklmnop0123456789")) < 40
+
+
+KEY = "sEcReT-vAlUe-0815x"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        KEY.upper(),
+        KEY.lower(),
+        KEY.title(),
+        f"İ {KEY.upper()}",
+        KEY.encode().hex(),
+        KEY.encode().hex().upper(),
+        f"user:{KEY}".encode().hex(),
+        base64.b16encode(KEY.encode()).decode(),
+        base64.b64encode(base64.b64encode(KEY.encode())).decode(),
+        base64.b64encode(b"Basic " + base64.b64encode(f"me:{KEY}".encode())).decode(),
+        base64.urlsafe_b64encode(b"x" + base64.b64encode(f"user:{KEY}!".encode())).decode(),
+    ],
+)
+def test_a_value_is_hidden_in_another_case_in_hex_and_in_base64_of_base64(written: str) -> None:
+    shown = Redactor([KEY])(f"before {written} after")
+
+    assert HIDDEN in shown
+    assert len(shown.replace(HIDDEN, "")) < len(f"before  after{written}") - len(KEY) // 2
+    assert "0815" not in shown
+
+
+def test_a_short_value_is_hidden_only_as_it_is_written() -> None:
+    assert Redactor(["Hello"])("hello Hello") == f"hello {HIDDEN}"

@@ -46,6 +46,8 @@ odd = st.text(
         "👩\u200d💻 👩🏽\u200d🚀 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3",
         ENGLAND,
         "葛\U000e0100",
+        "⛄\ufe0f ™\ufe0e ‼\ufe0f ℹ\ufe0f ↔\ufe0f ≨\ufe00 神\ufe00",
+        "\u2067a\u2068b\u2069\u2069",
         "\ue000 \uf8ff",
     ],
 )
@@ -71,6 +73,13 @@ def test_what_people_write_stays_as_it_is(text: str) -> None:
         ("\x1b\x1b[2J[2J", "\\u001b[2J"),
         ("\x9b2J\x00", "\\u009b2J\\u0000"),
         ("half \ud83d", "half \\ud83d"),
+        ("a\u200e\u200f\u200e\u200eb", "ab"),
+        ("\u200e\u200b\u200e\x1b[m\u200fx", "x"),
+        ("a\u2066\u2069b", "a\\u2066\\u2069b"),
+        ("a\u2067\u2066\u200b\u2069\u2069b", "a\\u2067\\u2066\\u2069\\u2069b"),
+        ("é\ufe00ñ\ufe01ü\ufe0f", "éñü"),
+        ("д\U000e0101", "д"),
+        ("葛\ufe0f", "葛"),
     ],
 )
 def test_what_hides_goes_and_what_acts_is_shown(text: str, shown: str) -> None:
@@ -145,12 +154,21 @@ def test_bytes_of_json_with_a_suspect_character_are_never_clean() -> None:
         assert not is_clean_body(json.dumps([f"x{text}y"]).encode()), ascii(text)
 
 
+def test_bytes_of_json_with_a_row_of_marks_are_never_clean() -> None:
+    for row in ("\u200e\u200f", "\\u200e\\u200f", "\u200e\\u200f", "\\u200f\u200e"):
+        assert not is_clean_body(f'"x{row}y"'.encode()), ascii(row)
+    assert is_clean_body('"x\u200ey"'.encode())
+    assert is_clean_json("x\u200ey")
+    assert not is_clean_json("x\u200e\u200ey")
+
+
 def test_bytes_of_json_with_other_characters_are_clean() -> None:
     suspects = set(_suspects())
-    others = "".join(
+    others = " ".join(
         text for code in range(0x20, 0x20000) if (text := chr(code)) not in suspects | {"\\"}
     )
 
     assert is_clean_body(json.dumps(others, ensure_ascii=False).encode())
-    assert is_clean_body(json.dumps(others).encode())
+    without_marks = others.replace("\u200e", "").replace("\u200f", "")
+    assert is_clean_body(json.dumps(without_marks).encode())
     assert is_clean_body(b'"a\\n\\t\\"\\/"')

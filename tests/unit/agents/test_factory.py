@@ -11,7 +11,8 @@ import pytest
 
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.factory import close_all_agents, get_agent
-from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAgent, StaticTool
+from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAgent
+from plait.agents.program_tools import ToolLike
 from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
 from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
@@ -29,7 +30,7 @@ class EchoAgent(BaseAgent):
     async def arun(
         self,
         messages: Sequence[Message],
-        tools: Sequence[StaticTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: AgentConfig | None = None,
     ) -> AgentResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plait.agents.port import StaticTool
+from plait.agents.program_tools import StaticTool
 
 
 async def _later(a: int) -> int:

@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from plait.agents.port import StaticTool
+from plait.agents.program_tools import StaticTool
 from plait.agents.server_tools import (
     apply_tool_description_overrides,
     connect_all_mcp_servers,

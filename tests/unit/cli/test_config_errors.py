@@ -13,6 +13,7 @@ from plait.cli import main
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PLAIT_TRUST", "1")
     for name in ("PLAIT_CONFIG", "XDG_CONFIG_HOME", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

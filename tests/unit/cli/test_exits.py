@@ -27,6 +27,14 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "AgentTimeoutError": "TIMEOUT",
             "AuthRequiredError": "AUTH",
             "BackendError": "UNREACHABLE",
+            "BranchNotFoundError": "USAGE",
+            "CheckpointNotFoundError": "USAGE",
+            "GraphNotFoundError": "USAGE",
+            "NodeNotFoundError": "USAGE",
+            "SessionNotFoundError": "USAGE",
+            "ThoughtNotFoundError": "USAGE",
+            "UnknownIdError": "USAGE",
+            "NotRecordedError": "CONFIG",
             "BlockingCallError": "INTERNAL",
             "BudgetExceededError": "PROTOCOL",
             "CallTimeoutError": "TIMEOUT",
@@ -41,6 +49,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "DiscoveryError": "UNREACHABLE",
             "DomainError": "PROTOCOL",
             "EndpointNotFoundError": "UNREACHABLE",
+            "McpVersionError": "UNREACHABLE",
             "ForbiddenError": "AUTH",
             "HostHasNoModelError": "PROTOCOL",
             "GatewayError": "UNREACHABLE",
@@ -80,6 +89,7 @@ def test_every_error_of_the_package_has_its_exit_code() -> None:
             "TraceFormatError": "USAGE",
             "TransportError": "UNREACHABLE",
             "UnknownServerError": "CONFIG",
+            "UntrustedConfigError": "UNTRUSTED",
         }
     )
 

@@ -12,6 +12,7 @@ from plait.cli.run_agent import RESULT_TOKENS, RunPlan, client_config
 from plait.client.config.policy import Policy
 from plait.client.config.read import ClientConfig, read_config, read_options
 from plait.client.options import CLIENT_OPTIONS, lockfile_path
+from plait.traces import Message
 
 MODEL = ModelChoice(config=ModelConfig(id="m", model_name="m"), reason="requested")
 
@@ -19,7 +20,9 @@ MODEL = ModelChoice(config=ModelConfig(id="m", model_name="m"), reason="requeste
 def plan(file: Path, text: dict[str, Any], **wishes: Any) -> RunPlan:
     file.write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}, **text}))
     config = read_config(file)
-    return RunPlan(task="Go", choice=MODEL, config=config, settings=AgentConfig(), **wishes)
+    return RunPlan(
+        messages=[Message.user("Go")], choice=MODEL, config=config, settings=AgentConfig(), **wishes
+    )
 
 
 def run_config(file: Path, text: dict[str, Any], **overrides: Any) -> ClientConfig:

@@ -78,7 +78,6 @@ def test_a_list_can_be_json(tmp_path: Path) -> None:
         "input_tokens": 30,
         "output_tokens": 9,
         "total_tokens": 39,
-        "cost_usd": 0.0012,
     }
 
 

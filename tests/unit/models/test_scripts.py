@@ -46,7 +46,8 @@ def test_an_unknown_key_is_named_with_its_place_and_the_one_that_was_meant(tmp_p
     with pytest.raises(ConfigError) as caught:
         read_script(file)
 
-    turn, call = "text, calls, thinking, usage, delay", "name, arguments, id"
+    turn = "text, calls, thinking, usage, delay, stop"
+    call = "name, arguments, id, encoded"
     assert str(caught.value).splitlines() == [
         "4 problems in the configuration:",
         f'  - {file}: item 2: unknown key "txt" (did you mean "text"? allowed: {turn})',

@@ -55,6 +55,20 @@ def test_each_event_is_in_the_file_when_it_has_been_told(tmp_path: Path) -> None
     file.close()
 
 
+def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.touch()
+    path.chmod(0o664)
+
+    begun(TraceFile(path))
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_device_is_left_as_it_is() -> None:
+    TraceFile("/dev/null").close()
+
+
 def test_only_the_owner_can_read_a_trace(tmp_path: Path) -> None:
     file = TraceFile(tmp_path / "run.jsonl")
     file.close()

@@ -75,6 +75,10 @@ def test_what_is_written_is_what_is_read() -> None:
     sink = Lines()
     recorder = begun(sink)
     recorder.elicitation("weather", "May I?", "accept", call_id="c9")
+    recorder.model_retry(2, reason="529", delay_seconds=0.5)
+    recorder.summary("So far.", usage=UsageMetadata(1, 2, 3))
+    recorder.run_started([], interface="x", definitions={"a/b": ("b", "Does b.", {})})
+    recorder.delta("call", "{}", call_id="c9", name="w")
     recorder.failed(ConnectError("weather: gone", server="weather"))
     trace = recorder.ended("failed", session_id="s", actual_model="m")
 

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from plait.models.scripts import Say
 from plait.testing.llm.server import (
     ApiRequest,
+    EscapedJSON,
     EventStream,
     ProviderServer,
     content_blocks,
@@ -113,10 +114,10 @@ class AnthropicServer(ProviderServer):
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
         if body.get("stream"):
             return EventStream(
-                f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
-                for event in _events(whole)
+                f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+                for event in _events(whole, cut=say.is_cut)
             )
-        return JSONResponse(whole)
+        return EscapedJSON(whole)
 
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
         """Encode a refusal as Anthropic does."""
@@ -128,6 +129,11 @@ class AnthropicServer(ProviderServer):
         if refuse.details is not None:
             error["details"] = refuse.details
         return {"type": "error", "error": error}
+
+    def stream_error(self, kind: str) -> str:
+        """Encode an error in the middle of a stream as Anthropic does."""
+        error = {"type": "error", "error": {"type": kind, "message": "failed while it answered"}}
+        return f"event: error\ndata: {json.dumps(error)}\n\n"
 
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
         """Make the tool calls that the user text lists, or repeat the text."""
@@ -208,7 +214,7 @@ def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any
         "role": "assistant",
         "model": model,
         "content": list(_content_of(say)),
-        "stop_reason": "tool_use" if say.calls else "end_turn",
+        "stop_reason": _stop_of(say),
         "stop_sequence": None,
         "usage": {
             "input_tokens": usage["input_tokens"],
@@ -220,8 +226,21 @@ def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any
     }
 
 
-def _events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a message; the last but one has the complete usage."""
+_STOPS: Final = {"length": "max_tokens", "content_filter": "refusal", "stop": "end_turn"}
+"""The reasons to stop that OpenAI names differently."""
+
+
+def _stop_of(say: Say) -> str:
+    if say.stop is None:
+        return "tool_use" if say.calls else "end_turn"
+    return _STOPS.get(say.stop, say.stop)
+
+
+def _events(whole: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the events of a message; the last but one has the complete usage.
+
+    With `cut`, the arguments of the last call are incomplete.
+    """
     usage: Mapping[str, Any] = whole["usage"]
     begun: dict[str, Any] = {"content": [], "stop_reason": None}
     first = {**usage, "output_tokens": 1}
@@ -230,7 +249,8 @@ def _events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for index, block in enumerate(whole["content"]):
         start = {**block, **_EMPTY[block["type"]]}
         yield {"type": "content_block_start", "index": index, "content_block": start}
-        for delta in _deltas(block):
+        is_last = index == len(whole["content"]) - 1
+        for delta in _deltas(block, cut=cut and is_last):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     yield {
@@ -253,10 +273,11 @@ def _content_of(say: Say) -> Iterator[dict[str, Any]]:
     if say.text:
         yield {"type": "text", "text": say.text}
     for call in say.calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+        value = dict(call.arguments) if call.encoded is None else json.loads(call.encoded)
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": value}
 
 
-def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _deltas(block: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str, Any]]:
     match block["type"]:
         case "thinking":
             for word in words(block["thinking"]):
@@ -267,7 +288,8 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {"type": "text_delta", "text": word}
         case _:
             yield {"type": "input_json_delta", "partial_json": ""}
-            for piece in pieces(json.dumps(block["input"], ensure_ascii=False), _PIECE):
+            text = json.dumps(block["input"], ensure_ascii=False)
+            for piece in pieces(text[: len(text) // 2] if cut else text, _PIECE):
                 yield {"type": "input_json_delta", "partial_json": piece}
 
 

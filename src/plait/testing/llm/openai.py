@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from plait.models.scripts import Call, Say
 from plait.testing.llm.server import (
     ApiRequest,
+    EscapedJSON,
     EventStream,
     ProviderServer,
     conversation_from_openai,
@@ -74,11 +75,11 @@ class OpenAIServer(ProviderServer):
         """Encode a turn of the model."""
         body = request.body
         if not body.get("stream"):
-            return JSONResponse(completion(say, usage, body["model"]))
+            return EscapedJSON(completion(say, usage, body["model"]))
         options: Mapping[str, Any] = body.get("stream_options") or {}
         with_usage = options.get("include_usage") is True
         chunks = _chunks(say, usage, body["model"], with_usage=with_usage)
-        texts = (json.dumps(chunk, ensure_ascii=False) for chunk in chunks)
+        texts = (json.dumps(chunk) for chunk in chunks)
         return EventStream(f"data: {text}\n\n" for text in (*texts, "[DONE]"))
 
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
@@ -133,7 +134,7 @@ def _chunks(
     for word in words(say.text):
         yield chunk({"content": word})
     for index, call in enumerate(say.calls):
-        start = _encode_call(call)
+        start = _encode_call(call, cut=say.is_cut and index == len(say.calls) - 1)
         arguments = start["function"].pop("arguments")
         start["function"]["arguments"] = ""
         yield chunk({"tool_calls": [{"index": index, **start}]})
@@ -150,12 +151,19 @@ def _message_of(say: Say) -> dict[str, Any]:
         message["reasoning_content"] = say.thinking
     if say.calls:
         message["content"] = say.text or None
-        message["tool_calls"] = [_encode_call(call) for call in say.calls]
+        *first, last = say.calls
+        message["tool_calls"] = [*map(_encode_call, first), _encode_call(last, cut=say.is_cut)]
     return message
 
 
+_STOPS = {"max_tokens": "length", "refusal": "content_filter", "end_turn": "stop"}
+"""The reasons to stop that Anthropic names differently."""
+
+
 def _finish_of(say: Say) -> str:
-    return "tool_calls" if say.calls else "stop"
+    if say.stop is None:
+        return "tool_calls" if say.calls else "stop"
+    return _STOPS.get(say.stop, say.stop)
 
 
 def _counts_of(usage: Mapping[str, int]) -> dict[str, Any]:
@@ -175,8 +183,10 @@ def _head(kind: str, model: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{uuid.uuid4().hex[:24]}", "object": kind, "created": 0, "model": model}
 
 
-def _encode_call(call: Call) -> dict[str, Any]:
-    arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+def _encode_call(call: Call, *, cut: bool = False) -> dict[str, Any]:
+    arguments = call.encoded or json.dumps(dict(call.arguments), ensure_ascii=False)
+    if cut:
+        arguments = arguments[: len(arguments) // 2]
     return {
         "id": call.id,
         "type": "function",

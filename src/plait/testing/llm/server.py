@@ -108,6 +108,11 @@ class ProviderServer(ABC):
     def refusal(self, refuse: Refuse) -> Mapping[str, Any]:
         """Encode a refusal."""
 
+    def stream_error(self, kind: str) -> str:
+        """Encode an error in the middle of a stream."""
+        error = {"error": {"message": "failed while it answered", "type": kind, "code": kind}}
+        return f"data: {json.dumps(error)}\n\n"
+
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
         """Return the turn for a request when there is no script."""
         return f"echo: {body['messages'][-1]['content']}"
@@ -172,7 +177,7 @@ class ProviderServer(ABC):
             case Cut():
                 return await self._cut(turn, request, receive)
             case Raw():
-                return Response(turn.body, turn.status, media_type="application/json")
+                return Response(turn.body, turn.status, media_type=turn.media_type)
             case Refuse():
                 return self._refusal_response(turn, self.credentials_from(request) or "none")
             case str() | Say():
@@ -198,7 +203,10 @@ class ProviderServer(ABC):
         whole = await self._respond(cut.say, request, receive)
         # The usage is in the last event, which is not sent.
         del self.reported[before:]
-        return whole.cut(cut.after, ends=cut.quiet) if isinstance(whole, EventStream) else None
+        if not isinstance(whole, EventStream):
+            return None
+        errors = [] if cut.error is None else [self.stream_error(cut.error)]
+        return EventStream([*whole.events[: cut.after], *errors], ends=cut.quiet)
 
     async def _is_abandoned(self, receive: Receive, seconds: float = math.inf) -> bool:
         """Wait for the client to disconnect; return whether it did."""
@@ -241,6 +249,14 @@ async def _read_request(received: Request) -> tuple[ApiRequest, bool]:
 _WORDS = re.compile(r"\s*\S+|\s+$")
 
 
+class EscapedJSON(JSONResponse):
+    """JSON in ASCII, which may contain lone surrogates."""
+
+    @override
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+
 class EventStream(Response):
     """A response that is sent event by event."""
 
@@ -254,10 +270,6 @@ class EventStream(Response):
         self.events: Sequence[str] = tuple(events)
         self.ends = ends
         """Whether the end of the stream is sent; otherwise the connection is to be cut."""
-
-    def cut(self, after: int, *, ends: bool) -> Self:
-        """Return a stream of the first events only."""
-        return type(self)(self.events[:after], ends=ends)
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -287,7 +299,7 @@ _COUNTED = ("system", "messages", "tools")
 
 def tokens(value: object) -> int:
     """Count the tokens of a value: four bytes of its JSON are a token."""
-    return -(-len(json.dumps(value, ensure_ascii=False).encode()) // 4)
+    return -(-len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) // 4)
 
 
 def tokens_read(body: Mapping[str, Any]) -> int:

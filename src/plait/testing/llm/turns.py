@@ -28,6 +28,7 @@ class Raw:
 
     body: str
     status: int = 200
+    media_type: str = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Cut:
     """The turn that is cut."""
     quiet: bool = True
     """Whether the stream ends as if it were complete; otherwise the connection breaks."""
+    error: str | None = None
+    """The type of an error that the stream ends with, such as `overloaded_error`."""
 
 
 Turn: TypeAlias = "str | Say | Mapping[str, Any] | Refuse | Raw | Hang | Cut"

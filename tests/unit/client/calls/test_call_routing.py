@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from mcp.client import ClientRequestContext, ClientSession
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter, with_schema_defaults
 
@@ -60,6 +60,12 @@ class Calls:
     async def end(self, name: str) -> None:
         self._ends.pop(name).set()
         await self._tasks.pop(name)
+
+    async def cancel(self, name: str) -> None:
+        self._ends.pop(name)
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.wait([task])
 
     async def end_all(self) -> None:
         for name in list(self._ends):
@@ -118,17 +124,48 @@ async def test_when_every_call_may_have_asked_a_question_is_declined_not_swapped
     await calls.end_all()
 
 
-async def test_calls_that_are_not_paused_share_their_callback() -> None:
+async def test_two_calls_of_the_same_tool_do_not_share_their_callbacks() -> None:
+    router, here = CallRouter(), session()
+    calls, others = Calls(router), Calls(router)
+    await calls.begin(listener("a", pausing=False), here)
+    await others.begin(listener("a", pausing=False), here)
+
+    answer = asked(router, here)
+    await settled()
+    waited = not answer.done()
+    await calls.end_all()
+    assert (await answer).content == {"by": "a"}
+    await others.end_all()
+    assert waited
+
+
+async def test_the_question_of_a_call_that_was_given_up_goes_to_no_other() -> None:
     router, here = CallRouter(), session()
     calls = Calls(router)
-    await calls.begin(listener("a", pausing=False), here)
-    same = listener("a", pausing=False)
-    with router.active(same, here):
-        context = ClientRequestContext(session=here, request_id=1)
-        own = await router.answer_elicitation(context, question("?"), declined)
-    assert isinstance(own, ElicitResult)
-    assert own.action == "accept"
+    await calls.begin(listener("ann", pausing=False), here)
+    await calls.begin(listener("bob", pausing=False), here)
+
+    answer = asked(router, here)
+    await settled()
+    await calls.cancel("ann")
+    assert (await answer).action == "decline"
     await calls.end_all()
+
+
+async def test_a_log_message_that_may_be_of_two_calls_goes_to_neither() -> None:
+    router, here, there = CallRouter(), session(), session()
+    heard: list[str] = []
+    calls = Calls(router)
+    for name, place, source in (("ann", here, "one"), ("bob", here, "one"), ("cy", there, "two")):
+        call = ActiveCall("server", name, on_log=lambda _, name=name: heard.append(name))
+        call.source = source
+        await calls.begin(call, place)
+    message = LoggingMessageNotificationParams(level="info", data="?")
+
+    taken = [router.dispatch_log("server", source, message) for source in ("one", "two", "three")]
+    await calls.end_all()
+
+    assert (taken, heard) == ([False, True, False], ["cy"])
 
 
 async def test_without_a_call_nobody_is_asked() -> None:

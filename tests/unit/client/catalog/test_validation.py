@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from plait.client.catalog.allowance import TooMuchWorkError
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     place_of,
@@ -381,3 +383,62 @@ def test_violations_are_found_where_the_library_finds_errors(
 
     assert len(validator.violations(value)) == len(errors)
     assert (validator.problem(value) is None) == (not errors)
+
+
+def test_patterns_that_look_ahead_are_not_checked_and_listed() -> None:
+    validator = validator_for_schema({"properties": {"a": {"pattern": "^(?!x)"}}})
+    assert validator.unchecked == ("^(?!x)",)
+    assert validator.violations({"a": "x"}) == ()
+
+
+def test_names_that_an_unknown_pattern_may_match_are_not_additional() -> None:
+    schema = {"patternProperties": {"^(?!x)": {}, "^n": {}}, "additionalProperties": False}
+    assert validator_for_schema(schema).violations({"y": 1}) == ()
+    known = {"patternProperties": {"^n": {"type": "integer"}}, "additionalProperties": False}
+    (additional,) = validator_for_schema(known).violations({"n1": 1, "y": 1})
+    assert additional.keyword == "additionalProperties"
+    (wrong,) = validator_for_schema(known).violations({"n1": "x"})
+    assert wrong.path == ("n1",)
+
+
+def test_a_part_cannot_choose_a_dialect_whose_rules_have_no_bound() -> None:
+    dialect = "http://json-schema.org/draft-07/schema#"
+    part = {"$schema": dialect, "pattern": "^(a+)+$"}
+    schema = {"properties": {"a": {"allOf": [part]}, "b": {"const": {"$schema": dialect}}}}
+    validator = validator_for_schema(schema)
+    began = time.thread_time()
+    (wrong,) = validator.violations({"a": "a" * 28 + "!", "b": {"$schema": dialect}})
+    assert wrong.path == ("a",)
+    assert time.thread_time() - began < 0.5
+
+
+def test_unevaluated_names_are_not_searched_for_with_the_patterns_of_the_library() -> None:
+    schema = {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}
+    began = time.thread_time()
+    assert validator_for_schema(schema).violations({"a" * 28 + "!": 1}) == ()
+    assert time.thread_time() - began < 0.5
+
+
+def test_unique_items_are_found_in_linear_time() -> None:
+    items: list[Any] = [{"n": number} for number in range(20_000)]
+    validator = validator_for_schema({"uniqueItems": True})
+    began = time.thread_time()
+    assert validator.violations([*items, 1, True]) == ()
+    assert [one.keyword for one in validator.violations([*items, {"n": 5}])] == ["uniqueItems"]
+    assert time.thread_time() - began < 2
+
+
+def test_a_value_with_too_many_alternatives_for_its_items_ends_as_unknown() -> None:
+    options = [{"type": "object", "properties": {f"k{n}": {"const": n}}} for n in range(60)]
+    validator = validator_for_schema({"items": {"items": {"anyOf": [*options, {"type": "null"}]}}})
+    value = [[{"x": 1}] * 1000] * 100
+    assert not validator.surely_accepts([["x"] * 1000] * 100)
+    began = time.thread_time()
+    with pytest.raises(TooMuchWorkError):
+        validator.violations([[*one, "x"] for one in value])
+    assert time.thread_time() - began < 3
+
+
+def test_a_schema_with_too_many_entries_is_broken() -> None:
+    schema = {"properties": {f"a{number}": {} for number in range(30_000)}}
+    assert "entries" in (validator_for_schema(schema).broken or "")

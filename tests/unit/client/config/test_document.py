@@ -20,20 +20,20 @@ def test_places_are_searched_in_order(tmp_path: Path) -> None:
     home, cwd = tmp_path / "home", tmp_path / "work"
     environ = {"HOME": str(home)}
     user = touch(home / ".config" / "plait" / "mcp.json")
-    assert find_config(None, cwd=cwd, environ=environ) == user
+    assert find_config(None, cwd=cwd, environ=environ).path == user
 
     hidden = touch(cwd / ".mcp.json")
-    assert find_config(None, cwd=cwd, environ=environ) == hidden
+    assert find_config(None, cwd=cwd, environ=environ).path == hidden
 
     plain = touch(cwd / "mcp.json")
-    assert find_config(None, cwd=cwd, environ=environ) == plain
+    assert find_config(None, cwd=cwd, environ=environ).path == plain
 
     named = touch(tmp_path / "named.json")
     environ["PLAIT_CONFIG"] = str(named)
-    assert find_config(None, cwd=cwd, environ=environ) == named
+    assert find_config(None, cwd=cwd, environ=environ).path == named
 
     explicit = touch(tmp_path / "explicit.json")
-    assert find_config(str(explicit), cwd=cwd, environ=environ) == explicit
+    assert find_config(str(explicit), cwd=cwd, environ=environ).path == explicit
 
 
 def test_the_user_folder_follows_the_desktop_standard(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -81,3 +83,20 @@ def test_a_syntax_error_never_shows_a_value(position: int, slip: str) -> None:
         shown = error.shown + str(error)
     assert "CANA" not in shown
     assert "NARY" not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\' * 40_000,
+        "/* " * 40_000,
+        '{"a": ' + '"x\n' * 40_000,
+        "{" + ",".join(f'"a{number}":1,"a{number}":2' for number in range(10_000)) + "}",
+    ],
+    ids=["quotes", "comments", "lines", "repeated keys"],
+)
+def test_no_text_takes_quadratic_time(text: str) -> None:
+    began = time.thread_time()
+    with suppress(JsonSyntaxError):
+        parse_jsonc(text)
+    assert time.thread_time() - began < 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from plait.client.config.environment import child_environment
@@ -39,6 +40,43 @@ USUAL = {
 
 def test_only_the_usual_variables_are_passed_on() -> None:
     assert child_environment(StdioServer(command="a"), PARENT, windows=False) == USUAL
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UV_PUBLISH_TOKEN",
+        "UV_PUBLISH_PASSWORD",
+        "UV_PUBLISH_USERNAME",
+        "UV_INDEX_PRIVATE_PASSWORD",
+        "UV_INDEX_PRIVATE_USERNAME",
+        "NPM_CONFIG__AUTH",
+        "npm_config__auth",
+        "npm_config__authToken",
+        "npm_config__password",
+        "npm_config_//registry.example.com/:_authToken",
+        "npm_config_//registry.example.com/:_password",
+        "npm_config_otp",
+        "npm_config_key",
+        "LC_API_TOKEN",
+        "XDG_SECRET",
+    ],
+)
+def test_no_token_or_password_slips_through_a_wildcard(name: str) -> None:
+    parent = {**PARENT, name: "secret"}
+    named = StdioServer(command="a", inherit_env=(name,))
+
+    assert child_environment(StdioServer(command="a"), parent, windows=False) == USUAL
+    assert child_environment(named, parent, windows=False) == {**USUAL, name: "secret"}
+
+
+@pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "npm_config_registry"])
+def test_an_index_with_a_password_in_its_url_is_not_passed_on(name: str) -> None:
+    private = {name: "https://index.example/simple https://me:secret@index.example/simple"}
+    public = {name: "https://index.example/simple"}
+
+    assert child_environment(StdioServer(command="a"), private, windows=False) == {}
+    assert child_environment(StdioServer(command="a"), public, windows=False) == public
 
 
 def test_everything_the_sdk_passes_on_is_passed_on() -> None:

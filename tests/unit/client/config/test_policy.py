@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.catalog.tool import Tool
-from plait.client.config.policy import VERDICTS, Policy, PolicyRule, matches_globs, value_at
+from plait.client.config.argument_readings import matches_globs, value_at
+from plait.client.config.policy import VERDICTS, Policy, PolicyRule
 from plait.errors import ConfigError
 
 
@@ -154,6 +157,115 @@ def test_a_pointer_leads_into_arguments() -> None:
     assert value_at(arguments, "e") == 3
     for nowhere in ("/a/b/1", "/a/b/x", "/e/f", "f", "/"):
         assert not matches_globs(value_at(arguments, nowhere), ["*"], strict=False)
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "path": {"anyOf": [{"type": "string"}, {"type": "array"}, {"type": "object"}]},
+        "filter": {"$ref": "#/$defs/Filter"},
+        "force": {"type": "boolean", "default": False},
+        "mode": {"type": "string", "default": "delete"},
+        "count": {"type": "integer"},
+    },
+    "$defs": {"Filter": {"properties": {"path": {"type": "string", "default": "/etc/hosts"}}}},
+}
+
+DENIED = [
+    PolicyRule("deny", tool="*", when={"path": "/etc/*"}),
+    PolicyRule("deny", tool="*", when={"/filter/path": "/etc/*"}),
+    PolicyRule("deny", tool="*", when={"force": "true"}),
+    PolicyRule("deny", tool="*", when={"mode": "delete"}),
+    PolicyRule("deny", tool="*", when={"count": "1000"}),
+    PolicyRule("allow", tool="*"),
+]
+
+SAFE: dict[str, Any] = {"mode": "read", "filter": {"path": "/data"}}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": '["/etc/passwd"]'},
+        {"path": ' ["/data/a", "/etc/passwd"] '},
+        {"path": '{"path": "/etc/passwd"}'},
+        {"path": {"name": "/etc/passwd"}},
+        {"path": [{"name": ["/etc/passwd"]}]},
+        {"path": '"/etc/passwd"'},
+        {"path": json.dumps(json.dumps(["/etc/passwd"]))},
+        {"path": '{"a": "/etc/passwd", "a": "/data/x"}'},
+        {"path": '{"a": "/data/x", "a": "/etc/passwd"}'},
+        {"path": "[" * 100_000},
+        {"path": " /etc/passwd"},
+        {"path": "%2fetc%2fpasswd"},
+        {"path": "file:///etc/passwd"},
+        {"path": "\uff0fetc\uff0fpasswd"},
+        {"Path": "/etc/passwd"},
+        {"PATH": '["/etc/passwd"]'},
+        {"filter": '{"path": "/etc/passwd"}'},
+        {"filter": [{"path": "/etc/passwd"}]},
+        {"filter": {}},
+        {"filter": {"Path": "/etc/passwd", "path": "/data"}},
+        {"force": True},
+        {"force": 1},
+        {"force": "yes"},
+        {"force": "True"},
+        {"mode": None, "Mode": "delete"},
+        {"count": 1000.0},
+        {"count": "1000"},
+        {"count": "1e3"},
+    ],
+    ids=lambda arguments: repr(arguments)[:40],
+)
+def test_what_denies_an_argument_holds_for_every_way_to_read_it(arguments: dict[str, Any]) -> None:
+    one = replace(tool(), wire_schema=SCHEMA)
+
+    assert verdict(DENIED, one, **{**SAFE, **arguments}) == "deny"
+    assert verdict(DENIED, one, **SAFE, path="/data/a", count=1, force=False) == "allow"
+
+
+def test_an_argument_that_is_left_out_counts_as_its_default() -> None:
+    one = replace(tool(), wire_schema=SCHEMA)
+    rules = [PolicyRule("allow", tool="*", when={"mode": "delete"})]
+
+    assert verdict(DENIED, one, filter={"path": "/data"}) == "deny"
+    assert verdict(rules, one) == "allow"
+    assert verdict(rules, tool()) == "ask"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        '["/data/a", "/etc/x"]',
+        '{"path": "/data/a"}',
+        {"path": "/data/a"},
+        "/data/%2e%2e/etc/x",
+        "/data/\uff0e\uff0e/etc/x",
+        "[" * 100_000,
+    ],
+    ids=lambda path: repr(path)[:40],
+)
+def test_what_allows_an_argument_must_hold_for_every_way_to_read_it(path: Any) -> None:
+    rules = [PolicyRule("allow", tool="*", when={"path": ["/data/*", "[[]*", "{*"]})]
+
+    assert verdict(rules, tool(), path=path) == "ask"
+    assert verdict(rules, tool(), path="/data/a") == "allow"
+    assert verdict(rules, tool(), path="/data/a", PATH="/etc/x") == "ask"
+    assert verdict(rules, tool(), PATH="/data/a") == "ask"
+    anything = [PolicyRule("allow", tool="*", when={"path": "*"})]
+    assert verdict(anything, tool(), path='{"a": 1}') == "allow"
+
+
+def test_an_argument_that_is_not_listed_may_be_another_name_of_one_that_a_rule_is_about() -> None:
+    one = replace(tool(), wire_schema=SCHEMA)
+    policy = Policy(rules=DENIED, source="policy.json")
+
+    decision = policy.decide(one, {**SAFE, "p": "/etc/passwd"})
+
+    assert (decision.verdict, decision.number) == ("ask", 6)
+    assert decision.reason.endswith("and the tool does not list: p")
+    assert "ask" in policy.verdicts(one)
+    assert verdict([PolicyRule("allow", tool="*")], one, p="/etc/passwd") == "allow"
 
 
 values = st.recursive(

@@ -254,3 +254,27 @@ async def test_an_answer_that_fails_fails_the_question() -> None:
             await bridge.run(ask)
     finally:
         await bridge.astop()
+
+
+async def test_of_calls_that_do_not_end_only_so_many_run_and_the_rest_is_dropped(
+    bridge: LoopBridge,
+) -> None:
+    released, began = asyncio.Event(), 0
+
+    async def wait() -> None:
+        nonlocal began
+        began += 1
+        await released.wait()
+
+    call = bridge.bind_callback(wait)
+    for _ in range(10_100):
+        call()
+    await asyncio.sleep(0)
+    assert began == 10_000
+
+    released.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # they end, and their ends are noted
+    call()
+    await asyncio.sleep(0)
+    assert began == 10_001

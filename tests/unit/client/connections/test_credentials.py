@@ -134,3 +134,21 @@ def test_of_two_accesses_the_second_wins() -> None:
     )
     assert join(None, second) is second
     assert join(first, None) is first
+
+
+class _Slotted:
+    __slots__ = ("token",)
+
+
+@pytest.mark.parametrize("kind", [type("Auth", (), {}), _Slotted])
+def test_an_object_that_takes_the_place_of_another_gets_another_key(kind: type) -> None:
+    keys: set[str] = set()
+    places: set[int] = set()
+    for _ in range(3000):
+        auth = kind()
+        places.add(id(auth))
+        keys.add(CallerCredentials(auth=auth).key)
+        del auth
+
+    assert len(places) < 3000  # the addresses of objects are used again
+    assert len(keys) == 3000

@@ -62,7 +62,7 @@ def _wire(
 ) -> Wire:
     wire = Wire("shop", Redactor([CANARY]), lambda: None)
     wire.tapped = tapped
-    wire.stderr.extend(stderr)
+    wire.read_stderr = lambda: [line.encode() for line in stderr]
     wire.exit_code = exit_code
     wire.reply = reply
     if end is not None:

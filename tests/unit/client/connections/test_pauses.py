@@ -45,7 +45,7 @@ def test_pauses_double_up_to_the_longest(policy: ReconnectPolicy, doublings: int
 def test_the_pauses_by_default() -> None:
     policy = ReconnectPolicy()
 
-    assert [_exact(policy, doublings) for doublings in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [_exact(policy, doublings) for doublings in range(8)] == [0.5, 1, 2, 4, 8, 16, 32, 60]
 
 
 def test_an_outage_of_days_does_not_overflow() -> None:
@@ -53,7 +53,7 @@ def test_an_outage_of_days_does_not_overflow() -> None:
 
 
 def test_what_never_doubled_is_the_first_delay() -> None:
-    assert _exact(ReconnectPolicy(), -1) == _exact(ReconnectPolicy(), 0) == 1
+    assert _exact(ReconnectPolicy(), -1) == _exact(ReconnectPolicy(), 0) == 0.5
 
 
 @given(policies, chances)
@@ -64,7 +64,7 @@ def test_one_outage_has_one_pause_less_than_attempts(
 
     assert pauses == [
         policy.delay_seconds(doublings, lambda: chance)
-        for doublings in range(policy.max_attempts - 1)
+        for doublings in range((policy.max_attempts or 0) - 1)
     ]
 
 
@@ -80,7 +80,7 @@ def test_chance_is_drawn_afresh_for_each_pause() -> None:
     draws = iter([0.0, 0.5])
     policy = ReconnectPolicy(jitter=1.0)
 
-    assert list(policy.delays(lambda: next(draws))) == [1.0, 1.0]
+    assert list(policy.delays(lambda: next(draws))) == [0.5, 0.5]
 
 
 def test_two_clients_do_not_pause_for_the_same_time() -> None:

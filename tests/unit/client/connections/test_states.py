@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from plait.client.config.timing import ReconnectPolicy
 from plait.client.connections.states import (
+    STEADY_SECONDS,
     Breaker,
     Condition,
     Signal,
@@ -49,10 +50,14 @@ conditions = st.builds(
     proven=st.booleans(),
     failures=st.integers(0, 10),
     attended=st.integers(0, 10),
+    wanted_since=st.none() | st.floats(0, 100),
     tripped_at=st.none() | st.integers(1, 10),
     final=st.booleans(),
+    exhausted=st.booleans(),
 )
-policies = st.builds(ReconnectPolicy, enabled=st.booleans(), max_attempts=st.integers(1, 6))
+policies = st.builds(
+    ReconnectPolicy, enabled=st.booleans(), max_attempts=st.none() | st.integers(1, 6)
+)
 signals = st.sampled_from(SIGNALS)
 
 
@@ -118,10 +123,19 @@ def test_failures_are_counted_one_by_one_or_forgotten(
         (Condition(), "closed", True, False),
         (Condition("connecting"), "closed", True, False),
         (Condition("connecting", failures=2, attended=2), "closed", True, False),
-        (Condition("connecting", failures=3, tripped_at=3), "half-open", False, False),
+        (Condition("connecting", failures=3, tripped_at=3), "half-open", True, False),
+        (Condition("connecting", failures=3, tripped_at=3, final=True), "half-open", True, False),
+        (
+            Condition("connecting", failures=3, tripped_at=3, exhausted=True),
+            "half-open",
+            False,
+            False,
+        ),
         (Condition("waiting", failures=2), "closed", True, True),
-        (Condition("waiting", failures=2, attended=1), "closed", True, False),
-        (Condition("waiting", failures=3, attended=3, tripped_at=3), "open", False, False),
+        (Condition("waiting", failures=2, attended=1), "closed", True, True),
+        (Condition("waiting", failures=2, attended=1, wanted_since=0.0), "closed", True, False),
+        (Condition("waiting", failures=3, wanted_since=0.0, tripped_at=3), "open", True, False),
+        (Condition("waiting", failures=3, tripped_at=3, exhausted=True), "open", False, False),
         (Condition("waiting", failures=1, final=True, tripped_at=1), "open", False, False),
         (Condition("ready", failures=3, tripped_at=3), "closed", True, False),
         (Condition("lost"), "closed", True, False),
@@ -146,7 +160,10 @@ def test_a_proven_session_that_is_lost_is_opened_again_at_once() -> None:
 
 
 def test_a_session_lost_before_it_was_proven_counts_as_refused() -> None:
-    assert _life("requested", "opened", "lost") == Condition("waiting", failures=1)
+    lost = _life("requested", "opened", "lost")
+
+    assert (lost.state, lost.failures, lost.attended) == ("waiting", 1, 0)
+    assert not may_hurry(lost)
 
 
 def test_a_proof_holds_for_its_own_session_only() -> None:
@@ -176,10 +193,11 @@ def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
 
 
 def test_the_breaker_stays_open_until_a_session_is_proven() -> None:
-    tripped = _life("requested", *REFUSED * 3)
+    policy = ReconnectPolicy(max_attempts=3)
+    tripped = _life("requested", *REFUSED * 3, policy=policy)
 
-    unproven = _life("opened", "lost", start=tripped)
-    proven = _life("opened", "proven", "lost", start=tripped)
+    unproven = _life("opened", "lost", start=tripped, policy=policy)
+    proven = _life("opened", "proven", "lost", start=tripped, policy=policy)
 
     assert breaker_of(unproven) == "open"
     assert breaker_of(proven) == "closed"
@@ -231,25 +249,52 @@ def test_a_session_closed_for_idling_leaves_no_grudge() -> None:
     assert may_wait(step(idle, "requested", POLICY))
 
 
-def test_pauses_double_for_the_caller_and_start_afresh_with_the_breaker() -> None:
+def test_pauses_stay_the_same_for_a_minute_of_waiting_callers_then_double() -> None:
     condition = _life("requested")
-    doublings: list[int] = []
-    for _ in range(6):
-        condition = step(condition, "refused", POLICY, attended=True)
-        doublings.append(doublings_of(condition))
+    seen: list[tuple[int, Breaker]] = []
+    for now in (0, 1, 30, STEADY_SECONDS, STEADY_SECONDS + 1, STEADY_SECONDS + 3):
+        condition = step(condition, "refused", POLICY, attended=True, now=now)
+        seen.append((doublings_of(condition), breaker_of(condition)))
+        assert may_wait(condition)
         condition = step(condition, "rested", POLICY)
 
-    assert doublings == [0, 1, 0, 1, 2, 3]
+    assert seen == [*[(0, "closed")] * 3, (0, "open"), (1, "open"), (2, "open")]
+
+
+def test_an_attempt_that_nobody_waits_for_begins_another_minute() -> None:
+    outlasted = _life("requested")
+    for now in (0, STEADY_SECONDS):
+        outlasted = step(outlasted, "refused", POLICY, attended=True, now=now)
+        outlasted = step(outlasted, "rested", POLICY)
+
+    alone = step(outlasted, "refused", POLICY, attended=False, now=100)
+    wanted = _life("rested", start=alone)
+    wanted = step(wanted, "refused", POLICY, attended=True, now=101)
+
+    assert may_hurry(alone)
+    assert breaker_of(wanted) == "closed"
+    assert doublings_of(wanted) == 0
+
+
+def test_pauses_double_for_callers_that_the_policy_lets_wait_for_a_few_attempts() -> None:
+    policy = ReconnectPolicy(max_attempts=3)
+    condition = _life("requested", policy=policy)
+    doublings: list[int] = []
+    for _ in range(6):
+        condition = step(condition, "refused", policy, attended=True)
+        doublings.append(doublings_of(condition))
+        condition = step(condition, "rested", policy)
+
+    assert doublings == [0, 0, 0, 1, 2, 3]
 
 
 def test_pauses_start_afresh_when_a_caller_comes_to_wait() -> None:
     alone = _life("requested", *REFUSED * 5, attended=False)
     assert doublings_of(alone) == 4
 
-    first = step(alone, "refused", POLICY, attended=True)
-    second = _life("rested", "refused", start=first)
+    first = _life("rested", "refused", start=alone)
 
-    assert [doublings_of(first), doublings_of(second)] == [0, 1]
+    assert doublings_of(first) == 0
 
 
 class Life(RuleBasedStateMachine):
@@ -264,15 +309,19 @@ class Life(RuleBasedStateMachine):
         self.was_final = False
         """Counted apart, and only since the last proof."""
         self.was_closed = False
+        self.now = 0.0
 
     @initialize(policy=policies)
     def configured(self, policy: ReconnectPolicy) -> None:
         self.policy = policy
 
-    @rule(signal=signals, final=st.booleans(), attended=st.booleans())
-    def happens(self, signal: Signal, final: bool, attended: bool) -> None:
+    @rule(signal=signals, final=st.booleans(), attended=st.booleans(), seconds=st.floats(0, 100))
+    def happens(self, signal: Signal, final: bool, attended: bool, seconds: float) -> None:
         before = self.condition
-        self.condition = step(before, signal, self.policy, final=final, attended=attended)
+        self.now += seconds
+        self.condition = step(
+            before, signal, self.policy, final=final, attended=attended, now=self.now
+        )
         self.was_closed = self.was_closed or signal == "closed"
         if before.state == "ready" and signal == "proven":
             self.refusals, self.attended, self.was_final = 0, 0, False
@@ -301,8 +350,10 @@ class Life(RuleBasedStateMachine):
     @invariant()
     def an_open_breaker_has_a_reason(self) -> None:
         if breaker_of(self.condition) == "open":
-            enough = self.attended >= self.policy.max_attempts
-            assert enough or self.was_final or not self.policy.enabled
+            most = self.policy.max_attempts
+            enough = most is not None and self.attended >= most
+            outlasted = self.now >= STEADY_SECONDS
+            assert enough or outlasted or self.was_final or not self.policy.enabled
 
     @invariant()
     def pauses_never_shrink_below_the_first(self) -> None:

@@ -13,6 +13,7 @@ from mcp import MCPError
 from mcp.shared.message import SessionMessage
 
 from plait._support.redact import Redactor
+from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
 from plait.client.transports.http import HttpSender, fail_request
 from plait.client.transports.http_client import HttpSession, is_plain
@@ -99,19 +100,12 @@ async def _sent(
     headers: dict[str, str] | None = None, wire: Wire | None = None
 ) -> tuple[PendingRequest, list[HttpExchange]]:
     """Send a request whose response may have 1,000 bytes."""
-    server = HttpServer(url="http://server.test/mcp")
+    limits = IncomingLimits(message_bytes=1000)
+    server = HttpServer(url="http://server.test/mcp", limits=limits)
     wire, pool = wire or Wire("shop", Redactor(), lambda: None), Pool()
     send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with httpx2.AsyncClient() as client:
-        sender = HttpSender(
-            server,
-            wire,
-            client,
-            HttpSession(),
-            pool,
-            MergedRead(receive),
-            longest_body_bytes=1000,
-        )
+        sender = HttpSender(server, wire, client, HttpSession(), pool, MergedRead(receive))
         request = PendingRequest("tools/call", 1, "2026-07-28", headers=headers)
         wire.requests[1] = request
         sender.send(b"{}", request)
@@ -146,7 +140,7 @@ async def test_a_response_has_a_limit(
         post.on_data(chunk)
 
     assert isinstance(request.fault, MCPError)
-    assert "1000 byte" in request.fault.message
+    assert "message_bytes" in request.fault.message
     assert request.written
     assert post.ended
 

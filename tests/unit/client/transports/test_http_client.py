@@ -74,11 +74,12 @@ class _Broken(httpx2.AsyncByteStream):
 
 async def test_a_success_is_passed_on_and_counts_as_written() -> None:
     exchange, wire = _exchange(), _wire()
-    async with _client(_answering(httpx2.Response(200, json={"ok": 1})), wire) as client:
+    answer = {"jsonrpc": "2.0", "id": exchange.request_id, "result": {"ok": 1}}
+    async with _client(_answering(httpx2.Response(200, json=answer)), wire) as client:
         with sending(exchange):
             response = await _post(client)
 
-    assert response.json() == {"ok": 1}
+    assert response.json() == answer
     assert exchange.written
     assert exchange.reply is None
     assert exchange.failure is None
@@ -276,7 +277,7 @@ async def test_a_stream_tells_when_no_more_can_come() -> None:
                 assert not exchange.stream_ended
                 pieces = [piece async for piece in response.aiter_bytes()]
 
-    assert b"".join(pieces) == b"data: 1\n\n"
+    assert pieces == []  # the only event is not a message
     assert exchange.stream_ended
 
 

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import sys
+import threading
 import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plait.client.transports.pipes import LineProtocol, PipeWriter
+from plait.client.transports.pipes import LineProtocol, PipeReader, PipeWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -91,9 +92,8 @@ async def test_a_line_is_taken_at_once_only_if_everything_before_it_was_read() -
 
 async def test_reading_pauses_while_too_much_waits() -> None:
     with _pipe() as (read, write):
-        pipe = os.fdopen(read, "rb", closefd=False)
-        loop = asyncio.get_running_loop()
-        transport, reader = await loop.connect_read_pipe(LineProtocol, pipe)
+        reader = LineProtocol()
+        transport = PipeReader(read, reader)
         writer = PipeWriter(write)
         line = b"x" * 65_535
         sending = asyncio.ensure_future(writer.send((line + b"\n") * 100))
@@ -104,6 +104,23 @@ async def test_reading_pauses_while_too_much_waits() -> None:
         await sending
         writer.close()
         transport.close()
+
+
+async def test_a_pipe_is_read_to_its_end_and_not_after_closing() -> None:
+    with _pipe() as (read, write), _pipe() as (other_read, other_write):
+        lines, closed = LineProtocol(), LineProtocol()
+        PipeReader(read, lines)
+        PipeReader(other_read, closed).close()
+        os.write(write, b"one\ntwo\n")
+        os.write(other_write, b"late\n")
+        os.close(write)
+
+        assert await lines.next_line() == b"one"
+        assert await lines.next_line() == b"two"
+        assert await lines.next_line() == b""
+        assert await lines.next_line() is None
+        assert await closed.next_line() is None
+        assert os.read(other_read, 100) == b"late\n"
 
 
 @contextmanager
@@ -272,13 +289,27 @@ async def test_messages_posted_in_one_turn_of_the_loop_arrive_in_order() -> None
     with _pipe() as (read, write):
         writer = PipeWriter(write)
 
-        ends = [writer.post(b"%d\n" % number) for number in range(5)]
-        assert os.read(read, 100) == b"0\n"  # the first is written at once
+        ends = [writer.post(b"%d\n" % number, is_alone=number == 0) for number in range(5)]
+        assert os.read(read, 100) == b"0\n"  # it does not wait for others
         await asyncio.sleep(0)
 
         assert os.read(read, 100) == b"1\n2\n3\n4\n"
         assert ends == [2, 4, 6, 8, 10]
         assert writer.consumed_bytes() == 10
+        writer.close()
+
+
+async def test_the_reader_gets_the_first_of_many_posted_messages_early() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+
+        for number in range(20):
+            writer.post(b"%02d\n" % number)
+        early = os.read(read, 100)
+        await asyncio.sleep(0)
+
+        assert len(early) == 16 * 3
+        assert early + os.read(read, 100) == b"".join(b"%02d\n" % number for number in range(20))
         writer.close()
 
 
@@ -310,7 +341,7 @@ async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported() ->
         writer = PipeWriter(write)
         reported: list[int] = []
         writer.on_broken = reported.append
-        first = writer.post(b"first\n")
+        first = writer.post(b"first\n", is_alone=True)
         writer.post(b"second\n")
         os.close(read)
         await asyncio.sleep(0)
@@ -325,12 +356,71 @@ async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported() ->
 async def test_nothing_is_posted_to_a_reader_that_is_about_to_end() -> None:
     with _pipe() as (read, write):
         writer = PipeWriter(write)
+        reported: list[int] = []
+        writer.on_broken = reported.append
+        writer.post(b"queued\n")  # and written at the end of the turn
         writer.is_doomed = lambda: True
 
         with pytest.raises(anyio.BrokenResourceError):
-            writer.post(b"hello\n")
+            writer.post(b"alone\n", is_alone=True)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
+        assert reported == [0]
         os.set_blocking(read, False)
         with pytest.raises(BlockingIOError):
             os.read(read, 100)
         writer.close()
+
+
+async def test_what_another_thread_has_written_counts_as_soon_as_it_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written, go_on = threading.Event(), threading.Event()
+    write = os.write
+
+    def preempted(fd: int, data: bytes) -> int:
+        """Write, and be held up before the caller learns of it."""
+        taken = write(fd, data)
+        written.set()
+        assert go_on.wait(5)
+        return taken
+
+    read_end, write_end = os.pipe()
+    try:
+        writer = PipeWriter(write_end)
+        monkeypatch.setattr(os, "write", preempted)
+        sending = asyncio.create_task(asyncio.to_thread(writer.write, b"0123456789"))
+        assert await asyncio.to_thread(written.wait, 5)
+        assert os.read(read_end, 100) == b"0123456789"
+        counting = asyncio.create_task(asyncio.to_thread(writer.consumed_bytes))
+        await asyncio.wait([counting], timeout=0.1)
+        go_on.set()
+
+        assert await sending == 10
+        assert await counting == 10
+        writer.close()
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+async def test_what_was_posted_before_the_pipe_refused_is_never_written() -> None:
+    read_end, write_end = os.pipe()
+    try:
+        writer = PipeWriter(write_end)
+        unwritten: list[int] = []
+        writer.on_broken = unwritten.append
+        end = writer.post(b"pay\n")
+        writer.refuse()
+        await anyio.wait_all_tasks_blocked()
+
+        assert end > unwritten[0] == 0
+        assert writer.consumed_bytes() == 0
+        os.set_blocking(read_end, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read_end, 100)
+        writer.close()
+    finally:
+        os.close(read_end)
+        os.close(write_end)

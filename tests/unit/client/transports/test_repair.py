@@ -522,3 +522,11 @@ def test_a_huge_broken_block_is_quoted_in_part(era: str) -> None:
 
     assert len(repaired.result["content"][0]["text"]) == 2001
     assert repaired.result["content"][0]["_meta"] == {ORIGINAL: block}
+
+
+@eras
+@pytest.mark.parametrize("block", [BEFORE, AFTER], ids=["text", "image"])
+def test_of_too_many_blocks_the_first_are_kept_with_a_note(era: str, block: Any) -> None:
+    repaired = repair_result("tools/call", _sent(era, content=[block] * 10_050), era)
+    assert len(repaired.result["content"]) == 10_000
+    assert repaired.notes == ("only the first 10,000 of 10,050 content blocks are kept",)

@@ -142,7 +142,8 @@ def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
     wire = _wire()
     assert wire.last_stderr_line() is None
 
-    wire.stderr.extend(["starting", f"bad key {CANARY}", "", "   "])
+    lines = ["starting", f"bad key {CANARY}", "", "   "]
+    wire.read_stderr = lambda: [line.encode() for line in lines]
 
     assert wire.last_stderr_line() == "bad key ***"
 
@@ -150,14 +151,14 @@ def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
 def test_only_the_last_50_lines_are_kept() -> None:
     wire = _wire()
 
-    wire.stderr.extend(str(number) for number in range(120))
+    wire.read_stderr = lambda: [b"%d" % number for number in range(120)]
 
-    assert list(wire.stderr) == [str(number) for number in range(70, 120)]
+    assert wire.stderr_tail() == [str(number) for number in range(70, 120)]
 
 
 def test_last_words_are_one_line_of_at_most_200_characters() -> None:
     wire = _wire()
 
-    wire.stderr.append("word\t" * 500)
+    wire.read_stderr = lambda: [b"word\t" * 500]
 
     assert len(wire.last_stderr_line() or "") == 200

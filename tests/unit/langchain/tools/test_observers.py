@@ -15,7 +15,8 @@ from langchain_core.globals import set_debug, set_verbose
 from langchain_core.runnables.config import RunnableConfig, set_config_context
 from langchain_core.tools import BaseTool, tool
 from langchain_core.tracers import context as tracers
-from langsmith import tracing_context
+from langsmith import RunTree, tracing_context
+from langsmith.run_helpers import set_tracing_parent
 from langsmith.utils import get_env_var
 
 from plait.langchain.tools.observers import is_observed
@@ -121,6 +122,27 @@ def test_langsmith_by_environment(
     monkeypatch.setenv(name, "true")
     _forget_environment()
     assert is_observed(plain, None)
+
+
+def test_langsmith_of_another_version_is_asked_itself(
+    plain: BaseTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("langsmith._internal._context._PARENT_RUN_TREE_REF")
+    monkeypatch.setattr(
+        "langsmith._internal._context.get_current_run_tree", lambda: "a run around this one"
+    )
+    assert is_observed(plain, None)
+
+
+def test_langsmith_by_a_global_setting(plain: BaseTool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langsmith._internal._context._GLOBAL_TRACING_ENABLED", True)
+    assert is_observed(plain, None)
+
+
+def test_langsmith_by_a_run_around_it(plain: BaseTool) -> None:
+    with set_tracing_parent(RunTree(name="outer")):
+        assert is_observed(plain, None)
+    assert not is_observed(plain, None)
 
 
 def test_langsmith_by_context(plain: BaseTool) -> None:

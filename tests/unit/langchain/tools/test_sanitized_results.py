@@ -52,11 +52,13 @@ def test_structured_content_stays_json_and_is_whole_in_the_artifact() -> None:
 
 def test_the_line_about_a_link_is_cleaned_and_the_artifact_has_what_was_sent() -> None:
     address = f"https://example.com/{HIDDEN}"
-    link = types.ResourceLink(uri=address, name=f"n{HIDDEN}", description="d\x07")
+    link = types.ResourceLink(
+        uri=address, name=f"n{HIDDEN}", description="d\x07", mime_type=f"text/plain{HIDDEN}"
+    )
     found = converted(link, text("x"))
 
     assert isinstance(found.content, list)
-    assert found.content[0]["text"] == "Resource: https://example.com/ - n: d\\u0007"
+    assert found.content[0]["text"] == "Resource: https://example.com/ (text/plain) - n: d\\u0007"
     assert found.artifact["content"][0]["uri"] == address
     assert found.artifact["content"][0]["name"] == f"n{HIDDEN}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,41 @@ def test_a_file_fills_in_what_the_environment_leaves_open(tmp_path: Path) -> Non
 
     assert settings.keys.langbase == "from file"
     assert settings.retry.max_retries == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+        ("LANGBASE_BASE_URL", "LANGBASE_API_KEY"),
+        ("PLAIT_REASONING_BASE_URL", "PLAIT_REASONING_API_KEY"),
+    ],
+)
+def test_a_file_never_redirects_a_key_from_elsewhere(
+    address: str, key: str, tmp_path: Path
+) -> None:
+    path = tmp_path / ".env"
+    path.write_text(f"{address}=https://evil.example/v1\n{key}=theirs\nLOG_LEVEL=debug\n")
+
+    settings = read_settings({key: "mine"}, dotenv=path)
+    without = read_settings({key: "mine", "LOG_LEVEL": "debug"})
+
+    assert replace(settings, notes=()) == without
+    sets, ignored = settings.notes
+    assert sets == f"{path} sets LOG_LEVEL"
+    assert ignored.startswith(f"{address} in {path} is ignored, because {key} is not from there")
+
+
+def test_a_file_may_name_an_address_for_its_own_key_or_for_none(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("OPENAI_BASE_URL=https://own.example/v1\nOPENAI_API_KEY=own\n")
+    both = read_settings({}, dotenv=path)
+    path.write_text("OPENAI_BASE_URL=http://localhost:8080/v1\n")
+    no_key = read_settings({"ANTHROPIC_API_KEY": "other"}, dotenv=path)
+
+    assert (both.openai_url, both.keys.openai) == ("https://own.example/v1", "own")
+    assert both.notes == (f"{path} sets OPENAI_BASE_URL, OPENAI_API_KEY",)
+    assert (no_key.openai_url, no_key.keys.openai) == ("http://localhost:8080/v1", None)
 
 
 def test_a_file_that_is_not_there_is_no_error(tmp_path: Path) -> None:

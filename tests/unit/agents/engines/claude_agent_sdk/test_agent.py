@@ -68,11 +68,10 @@ def test_what_failed_says_what_to_do(said: str, status: int | None, advice: str)
     assert caught.value.stderr == "it said"
 
 
-def test_a_limit_of_money_is_named() -> None:
+def test_a_limit_of_money_is_a_limit() -> None:
     ended = result("error_max_budget_usd", is_error=True, errors=["Reached maximum budget"])
 
-    with pytest.raises(AgentExecutionError, match=r"Reached maximum budget$"):
-        ending_of(ended, MODEL, REDACT, None)
+    assert ending_of(ended, MODEL, REDACT, None) == "limit"
 
 
 def test_a_program_that_ends_or_is_not_there_is_explained() -> None:

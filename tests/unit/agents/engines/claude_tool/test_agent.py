@@ -17,18 +17,14 @@ MARK = {"type": "ephemeral"}
 TOOLS = [StaticTool("one"), StaticTool("two", "The second.", {"$ref": "#/$defs/a", "$defs": {}})]
 
 
-def request(
-    settings: AgentConfig | None = None, *, threads: bool = False, **config: Any
-) -> dict[str, Any]:
-    """Ask what would be sent, with tools as their definitions."""
+def request(settings: AgentConfig | None = None, **config: Any) -> dict[str, Any]:
+    """Ask what would be sent."""
     defaults = {"id": "c", "model_name": "claude-x", "interface": "claude_tool"}
     model = ModelConfig.model_validate({"system_prompt": "Be brief.", **defaults, **config})
     messages = [Message.user("Go.")]
     run = AgentRun(model, settings or AgentConfig(), messages, Recorder(), Redactor(), None)
     run.tools = tools_of_run(TOOLS, [])
-    asked = request_for(run, {}, threads=threads)
-    tools = [tool if isinstance(tool, dict) else tool.to_dict() for tool in asked["tools"]]
-    return {**asked, "tools": tools}
+    return request_for(run)
 
 
 def middleware(**caching: Any) -> AgentMiddlewareConfig:
@@ -56,11 +52,6 @@ def test_the_mark_follows_the_settings() -> None:
     assert "cache_control" not in {**off["tools"][1], **off["system"][0]}
     assert "cache_control" not in unmarked["tools"][1]
     assert unmarked["system"][0]["cache_control"] == MARK
-
-
-def test_threads_are_only_for_an_endpoint_that_keeps_them() -> None:
-    assert request()["thread"] is False
-    assert "thread" not in request(threads=True)
 
 
 def test_no_system_prompt_is_no_system_prompt() -> None:
@@ -110,6 +101,7 @@ def test_extra_settings_win_and_unknown_ones_go_into_the_body() -> None:
 def test_long_answers_are_streamed() -> None:
     assert request()["stream"] is False
     assert request(max_tokens=8193)["stream"] is True
+    assert request(AgentConfig(stream=True))["stream"] is True
     assert request(max_tokens=8193, extra_kwargs={"stream": False})["stream"] is False
 
 

@@ -39,21 +39,6 @@ def test_a_token_is_taken_where_there_is_no_key() -> None:
     assert endpoint.base_url == OFFICIAL
 
 
-@pytest.mark.parametrize(
-    ("url", "official"),
-    [
-        (None, True),
-        ("https://api.anthropic.com/", True),
-        ("https://api.anthropic.com.evil.example", False),
-        ("http://127.0.0.1:8080", False),
-    ],
-)
-def test_only_anthropics_own_host_is_official(url: str | None, official: bool) -> None:
-    endpoint = AnthropicEndpoint.of(config(anthropic_api_key=KEY, anthropic_base_url=url), {})
-
-    assert endpoint.is_official is official
-
-
 def test_a_missing_key_is_an_error_that_says_where_to_put_it() -> None:
     with pytest.raises(AgentExecutionError, match=r"ANTHROPIC_API_KEY.*anthropic_api_key"):
         AnthropicEndpoint.of(config(), {})

@@ -22,7 +22,7 @@ def config(**settings: Any) -> ModelConfig:
 
 
 async def made(model_config: ModelConfig, name: str | None = None) -> BaseChatModel:
-    models = ChatModels(model_config, max_retries=1)
+    models = ChatModels(model_config)
     try:
         return models.make(name)
     finally:
@@ -61,7 +61,7 @@ async def test_settings_reach_a_model_of_anthropic(monkeypatch: pytest.MonkeyPat
     model: Any = await made(given)
 
     assert (model.model, model.max_tokens, model.temperature) == ("claude-x", 12, None)
-    assert (model.default_request_timeout, model.max_retries, model.top_k) == (7, 1, 3)
+    assert (model.default_request_timeout, model.max_retries, model.top_k) == (7, 0, 3)
     assert model.anthropic_api_key.get_secret_value() == "from the environment"
 
 
@@ -138,8 +138,11 @@ def test_a_missing_package_is_named_before_the_first_run(
         get_agent(config(model_provider=provider))
 
 
-def test_a_model_in_this_process_is_refused_with_a_way_out() -> None:
-    with pytest.raises(EngineUnavailableError, match="openai_endpoint"):
+def test_a_model_in_this_process_is_refused_without_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plait.agents.engines.langchain.chat_models.find_spec", lambda name: None)
+    with pytest.raises(EngineUnavailableError, match=r"plait\[local\]"):
         get_agent(config(model_provider="local"))
 
 

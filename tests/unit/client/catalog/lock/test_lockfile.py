@@ -93,6 +93,15 @@ def test_a_broken_lockfile_is_an_error_that_names_the_line(tmp_path: Path) -> No
     assert "plait lock" in str(broken(path, "[]"))
 
 
+@pytest.mark.parametrize("again", ['"shop": {"identity": {}, "tools": {}}, ', '"shop": {}, '])
+def test_a_key_that_is_there_twice_is_an_error(tmp_path: Path, again: str) -> None:
+    text = text_from_lockfile(Lockfile({"shop": locked(tool())}))
+
+    doubled = text.replace('"servers": {', f'"servers": {{{again}', 1)
+
+    assert "the key 'shop' is there twice" in str(broken(tmp_path / "lock.json", doubled))
+
+
 def test_a_missing_lockfile_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no lockfile.*plait lock") as caught:
         read_lockfile(tmp_path / "no.json")

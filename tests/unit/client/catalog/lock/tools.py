@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from plait.client.catalog.lock.entries import Identity, LockedServer, LockedTool
+from plait.client.catalog.lock.entries import LockedServer, LockedTool
+from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.tool import Tool
 
 names = st.text("abcdefgh", min_size=1, max_size=4)
@@ -57,7 +58,13 @@ def tool(
 
 
 def locked(*tools: Tool, **identity: Any) -> LockedServer:
-    told = {"name": "shop", "version": "1", "transport": "stdio", "target": "shop", **identity}
+    told: dict[str, Any] = {
+        "name": "shop",
+        "version": "1",
+        "transport": "stdio",
+        "target": "shop",
+        **identity,
+    }
     return LockedServer.of(Identity(**told), tools)
 
 

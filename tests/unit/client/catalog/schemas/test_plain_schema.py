@@ -83,7 +83,7 @@ def test_a_converted_schema_is_a_copy_that_can_be_changed() -> None:
         {"type": "object"},
         {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"},
         {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, True]}}},
-        {"type": "object", "properties": {"a": {"x-own": 1, "default": {"$ref": "#"}}}},
+        {"type": "object", "properties": {"a": {"x-own": 1, "default": {"ref": "#"}}}},
     ],
 )
 def test_usual_schemas_are_plain(schema: dict[str, Any]) -> None:

@@ -1,0 +1,32 @@
+"""Every test that the pages about security name exists, and each promise names one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+PAGES = (ROOT / "SECURITY.md", ROOT / "docs" / "concepts" / "threat-model.md")
+NAMED = re.compile(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<test>\w+))?`")
+PROMISES = re.compile(r"^\| Promised \|.*\n\|.*\n(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_is_named_exists(page: Path) -> None:
+    named = list(NAMED.finditer(page.read_text()))
+
+    assert named
+    for name in named:
+        code = (ROOT / name["file"]).read_text()
+        assert not name["test"] or f"def {name['test']}(" in code, name[0]
+
+
+def test_every_promise_names_a_test() -> None:
+    tables = [table["rows"] for table in PROMISES.finditer(PAGES[0].read_text())]
+
+    assert tables
+    for row in "".join(tables).splitlines():
+        assert NAMED.search(row), row

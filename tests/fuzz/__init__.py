@@ -1,0 +1,1 @@
+"""Mutated messages of servers, in both eras and on every transport."""

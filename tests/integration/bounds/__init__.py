@@ -1,0 +1,1 @@
+"""Servers that try to freeze this process, or to fill its memory."""

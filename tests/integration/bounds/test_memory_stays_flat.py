@@ -1,0 +1,202 @@
+"""Whatever a server sends, no more of it is kept than its limits say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zlib
+from collections.abc import Awaitable, Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
+
+from plait import OutcomeUnknownError, PlaitError, Toolbox
+from plait.errors import HttpError
+from tests.integration.bounds.memory import MemoryGrowth
+from tests.nursery import entry
+from tests.servers.scripted_http import Reply, scripted_http
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+_SERVER = str(Path(__file__).parents[2] / "servers" / "raw" / "flood_stdio.py")
+_MEGABYTE = b"x" * 1_000_000
+_LIMIT = 8_000_000
+_SENT_MEGABYTES = 150
+_MOST_GROWTH = _LIMIT + 64_000_000
+
+LIMITS = {"message_bytes": _LIMIT}
+WIRES = pytest.mark.parametrize("wire", ["lean", "sdk"])
+
+
+def _stdio_box() -> Toolbox:
+    return Toolbox({"s": entry(_SERVER)}, limits=LIMITS)
+
+
+@WIRES
+@pytest.mark.parametrize("late_id", [False, True])
+async def test_a_line_over_the_limit_fails_its_call_and_nothing_else(
+    wire: str, late_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    async with _stdio_box() as box:
+        await box.call("s", "good")
+        pid = box.status()["s"].pid
+        large = {"megabytes": 12, "late_id": late_id}
+        with pytest.raises(OutcomeUnknownError, match="message_bytes"):
+            await box.call("s", "line", large, timeout_seconds=20)
+        assert (await box.call("s", "good")).text == "good"
+        assert box.status()["s"].pid == pid
+
+
+async def test_a_line_under_the_limit_arrives_whole() -> None:
+    async with Toolbox({"s": entry(_SERVER)}) as box:
+        assert len((await box.call("s", "line", {"megabytes": 20})).text) == 20_000_000
+
+
+@WIRES
+async def test_output_without_a_newline_ends_the_session_and_is_not_kept(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    async with _stdio_box() as box:
+        await box.call("s", "good")
+        endless = {"megabytes": _SENT_MEGABYTES}
+        with MemoryGrowth() as growth, pytest.raises(OutcomeUnknownError, match="message_bytes"):
+            await box.call("s", "endless", endless, timeout_seconds=20)
+        assert growth.worst_bytes < _MOST_GROWTH
+        assert (await box.call("s", "good")).text == "good"
+
+
+async def test_a_notification_and_standard_error_of_any_size_harm_no_call() -> None:
+    async with _stdio_box() as box:
+        await box.call("s", "good")
+        with MemoryGrowth() as growth:
+            for name in ("notice", "stderr"):
+                flood = {"megabytes": 14 if name == "notice" else _SENT_MEGABYTES}
+                assert (await box.call("s", name, flood, timeout_seconds=20)).text == "good"
+        assert growth.worst_bytes < _MOST_GROWTH
+
+
+@cache
+def _bomb(before: bytes) -> bytes:
+    packer = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16)
+    pieces = [packer.compress(before)]
+    pieces += [packer.compress(_MEGABYTE) for _ in range(_SENT_MEGABYTES)]
+    return b"".join([*pieces, packer.flush()])
+
+
+async def _flood(reply: Reply, head: str) -> None:
+    reply.send(f"HTTP/1.1 {head}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    for _ in range(_SENT_MEGABYTES):
+        reply.chunk(_MEGABYTE)
+        await reply.writer.drain()
+
+
+async def _compressed_json(reply: Reply) -> None:
+    fields = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    reply.status(200, fields, _bomb(b'{"jsonrpc":"2.0","id":1,"result":"'))
+
+
+async def _compressed_event(reply: Reply) -> None:
+    fields = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
+    reply.status(200, fields, _bomb(b"data: "))
+
+
+async def _long_json(reply: Reply) -> None:
+    await _flood(reply, "200 OK\r\nContent-Type: application/json")
+
+
+async def _long_event(reply: Reply) -> None:
+    await _flood(reply, "200 OK\r\nContent-Type: text/event-stream")
+
+
+async def _long_refusal(reply: Reply) -> None:
+    await _flood(reply, "500 Broken\r\nContent-Type: text/plain")
+
+
+async def _long_challenge(reply: Reply) -> None:
+    await _flood(reply, "401 Unauthorized\r\nWWW-Authenticate: Bearer")
+
+
+async def _long_redirect(reply: Reply) -> None:
+    await _flood(reply, "307 Elsewhere\r\nLocation: http://elsewhere.test/mcp")
+
+
+async def _compressed_refusal(reply: Reply) -> None:
+    fields = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    reply.status(500, fields, _bomb(b"{"))
+
+
+ATTACKS: list[tuple[Callable[[Reply], Awaitable[None]], type[PlaitError]]] = [
+    (_compressed_json, OutcomeUnknownError),
+    (_compressed_event, OutcomeUnknownError),
+    (_long_json, OutcomeUnknownError),
+    (_long_event, OutcomeUnknownError),
+    (_long_refusal, HttpError),
+    (_long_challenge, HttpError),
+    (_long_redirect, HttpError),
+    (_compressed_refusal, HttpError),
+]
+
+
+@WIRES
+@pytest.mark.parametrize(("attack", "error"), ATTACKS)
+async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails(
+    wire: str,
+    attack: Callable[[Reply], Awaitable[None]],
+    error: type[PlaitError],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    attacks = [attack]
+
+    async def answer(reply: Reply) -> None:
+        if attacks:
+            await attacks.pop()(reply)
+        else:
+            reply.json(reply.response())
+
+    async with (
+        scripted_http(answer) as server,
+        Toolbox({"s": {"url": server.url}}, limits=LIMITS) as box,
+    ):
+        await box.tools()
+        with MemoryGrowth() as growth, pytest.raises(error) as raised:
+            await box.call("s", "work", timeout_seconds=20)
+        assert growth.worst_bytes < _MOST_GROWTH
+        if error is OutcomeUnknownError:
+            assert "message_bytes" in str(raised.value)
+        assert (await box.call("s", "work")).text == "done"
+
+
+async def test_a_websocket_message_over_the_limit_ends_the_session_with_the_reason() -> None:
+    async def answer(socket: ServerConnection) -> None:
+        async for frame in socket:
+            message = json.loads(frame)
+            result: dict[str, Any] = {"tools": []}
+            if message["method"] == "tools/call":
+                await socket.send("x" * (_LIMIT + 1))
+                continue
+            if message["method"] == "initialize":
+                result = {
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "s", "version": "1"},
+                }
+            if "id" in message:
+                reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                await socket.send(json.dumps(reply))
+
+    async with serve(answer, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")]) as server:
+        port = server.sockets[0].getsockname()[1]
+        address = {"url": f"ws://127.0.0.1:{port}/mcp", "protocol": "legacy"}
+        async with Toolbox({"s": address}, limits=LIMITS) as box:
+            with pytest.raises(OutcomeUnknownError, match="message_bytes"):
+                await asyncio.wait_for(box.call("s", "work"), 20)

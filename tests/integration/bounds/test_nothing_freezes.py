@@ -1,0 +1,129 @@
+"""No schema, pattern or number of tools of a server keeps the event loop from its other tasks."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import InvalidArgumentsError, Toolbox
+from plait.langchain import MultiServerMCPClient
+from tests.integration.bounds.loop_stalls import LoopStalls
+from tests.nursery import entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+_SERVER = str(Path(__file__).parents[2] / "servers" / "raw" / "raw_echo.py")
+_MOST_SECONDS = 0.1
+
+Json = dict[str, Any]
+
+
+def _tool(name: str, schema: Json, **more: Any) -> Json:
+    return {"name": name, "inputSchema": {"type": "object", **schema}, **more}
+
+
+def _doubling(keyword: str, last: Json, levels: int = 18) -> Json:
+    """Return a schema in which each definition uses the next one twice."""
+    definitions = {
+        f"d{level}": {keyword: [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)
+    }
+    return {
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "$defs": {**definitions, f"d{levels}": last},
+    }
+
+
+@asynccontextmanager
+async def _box(folder: Path, *tools: Json, **options: Any) -> AsyncGenerator[Toolbox]:
+    listed = folder / "tools.json"
+    listed.write_text(json.dumps(tools))
+    async with Toolbox({"s": entry(_SERVER, str(listed))}, **options) as box:
+        await box.ping("s")  # so that nothing is imported later
+        yield box
+
+
+async def test_a_pattern_that_backtracks_without_end_is_checked_in_linear_time(
+    tmp_path: Path,
+) -> None:
+    evil = {"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    async with _box(tmp_path, _tool("t", evil)) as box, LoopStalls() as stalls:
+        with pytest.raises(InvalidArgumentsError):
+            await box.call("s", "t", {"a": "a" * 28 + "!"}, timeout_seconds=3)
+    assert stalls.worst_seconds < _MOST_SECONDS
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+async def test_references_that_double_at_each_level_are_given_up_and_the_call_is_sent(
+    keyword: str, tmp_path: Path
+) -> None:
+    schema = _doubling(keyword, {"type": "integer", "minimum": 1})
+    async with _box(tmp_path, _tool("t", schema)) as box, LoopStalls() as stalls:
+        result = await box.call("s", "t", {"a": "x"}, timeout_seconds=10)
+    assert json.loads(result.text) == {"a": "x"}
+    assert stalls.worst_seconds < _MOST_SECONDS
+
+
+async def test_an_output_schema_that_doubles_is_given_up_with_a_note(tmp_path: Path) -> None:
+    show = _tool("show", {}, outputSchema={"type": "object", **_doubling("anyOf", {"minimum": 1})})
+    sent = {"content": [], "structuredContent": {"a": 0}}
+    async with _box(tmp_path, show) as box, LoopStalls() as stalls:
+        result = await box.call("s", "show", {"result": sent}, timeout_seconds=10)
+    assert any("not checked" in note for note in result.notes)
+    assert stalls.worst_seconds < _MOST_SECONDS
+
+
+def _plain(number: int) -> Json:
+    return _tool(f"tool_{number}", {"properties": {"a": {"type": "string"}}})
+
+
+def _odd(number: int) -> Json:
+    schema = {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+    return _tool(f"tool {number}", schema, description="a\u200bb", icons=[{"src": "x"}])
+
+
+@pytest.mark.parametrize("make", [_plain, _odd])
+async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
+    make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _box(tmp_path, *map(make, range(50_000))) as box, LoopStalls() as stalls:
+        tools = await box.tools()
+    assert len(tools) == 10_000
+    warnings = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert any("limits.tools" in one.getMessage() for one in warnings)
+    assert len(warnings) < 50
+    assert stalls.worst_seconds < _MOST_SECONDS
+
+
+async def test_a_tool_with_an_endless_schema_is_left_out_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wide = {"properties": {f"a{number}": {"type": "string"} for number in range(20_000)}}
+    tools = (_tool("wide", wide), _tool("good", {}))
+    async with _box(tmp_path, *tools) as box, LoopStalls() as stalls:
+        assert [tool.name for tool in await box.tools()] == ["good"]
+    assert any("limits.schema_entries" in one.getMessage() for one in caplog.records)
+    assert stalls.worst_seconds < _MOST_SECONDS
+    async with _box(tmp_path, *tools, limits={"schema_entries": 500_000}) as box:
+        assert [tool.name for tool in await box.tools()] == ["wide", "good"]
+
+
+async def test_schemas_for_models_are_made_in_bounded_time(tmp_path: Path) -> None:
+    pieces = [
+        {"patternProperties": {f"^a{n}": {}}, "properties": {f"b{n}": {}}} for n in range(800)
+    ]
+    listed = tmp_path / "tools.json"
+    hostile = (_tool("merged", {"allOf": pieces}), _tool("doubled", _doubling("allOf", {})))
+    listed.write_text(json.dumps(hostile))
+    servers: Any = {"s": {**entry(_SERVER, str(listed)), "transport": "stdio"}}
+    async with MultiServerMCPClient(servers) as client:
+        for profile in ("openai", "openai_strict", "anthropic", "gemini"):
+            for tool in await client.get_tools(profile=profile):
+                async with LoopStalls() as stalls:
+                    assert tool.args is not None
+                assert stalls.worst_seconds < 1.5 * _MOST_SECONDS, (tool.name, profile)

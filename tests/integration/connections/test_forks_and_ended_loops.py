@@ -1,0 +1,86 @@
+"""Clients in forked processes, and clients whose event loop has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from plait import ClientClosedError, Toolbox
+from tests.nursery import stdio_config
+
+FORKING = """
+import asyncio, json, multiprocessing, os, sys, time
+from plait import MultiServerMCPClient
+
+client = MultiServerMCPClient({"server": {**json.loads(sys.argv[1]), "timeout": 20}})
+echo = {tool.name: tool for tool in client.get_tools_blocking()}["echo"]
+assert echo.invoke({"text": "parent"}) == "parent"
+
+
+def child():
+    assert echo.invoke({"text": "child"}) == "child"
+    assert asyncio.run(echo.ainvoke({"text": "awaited"})) == "awaited"
+    assert client.status()["server"].pid != server
+
+
+server = client.status()["server"].pid
+forked = os.fork()
+if forked == 0:
+    child()
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 7
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join(30)
+assert process.exitcode == 0, process.exitcode
+assert echo.invoke({"text": "parent again"}) == "parent again"
+assert client.status()["server"].pid == server
+assert client.status()["server"].sessions == 1
+client.close()
+"""
+
+
+@pytest.mark.timeout(90)
+def test_a_client_that_was_used_works_in_forked_processes() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, json.dumps(stdio_config())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.timeout(60)
+def test_a_client_may_be_closed_after_its_loop_has_ended() -> None:
+    box = Toolbox({"server": stdio_config()})
+
+    async def use() -> int | None:
+        await box.__aenter__()
+        await box.call("server", "counter")
+        return box.status()["server"].pid
+
+    pid = asyncio.run(use())
+    box.close()
+    asyncio.run(box.aclose())
+
+    assert pid is None or not psutil.pid_exists(pid)
+    with pytest.raises(ClientClosedError):
+        box.call_blocking("server", "counter")
+
+
+@pytest.mark.timeout(60)
+def test_a_client_may_be_closed_while_its_loop_is_only_stopped() -> None:
+    box = Toolbox({"server": stdio_config()})
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(box.__aenter__())
+        loop.run_until_complete(box.call("server", "counter"))
+        pid = box.status()["server"].pid
+        assert pid is not None
+        box.close()
+        assert not psutil.pid_exists(pid)
+    finally:
+        loop.close()

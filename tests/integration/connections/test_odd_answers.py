@@ -1,0 +1,122 @@
+"""Answers and tools that are odd to read: a note on them, and nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from plait import MultiServerMCPClient, Toolbox
+from tests.servers.scripted_http import Reply, scripted_http
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+SERVER = """
+import json, os, sys
+
+ANY = {"type": "object"}
+REF = {"type": "object", "properties": {"$ref": {"type": "string"}}, "required": ["$ref"]}
+VALUE = {"type": "object", "properties": {"x": {"default": {"$ref": {"a": 1}}}}}
+TOOLS = {"pid": ANY, "link": ANY, "deep": ANY, "ref": REF, "value": VALUE}
+BLOCK = '{"type": "resource_link", "name": "big", "uri": "file:///x", "size": 1%s}' % ("0" * 400)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, answer = message.get("method"), {"jsonrpc": "2.0", "id": message.get("id")}
+    if method == "initialize":
+        info = {"name": "odd", "version": "1"}
+        answer["result"] = {
+            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info
+        }
+    elif method == "tools/list":
+        tools = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.items()]
+        answer["result"] = {"tools": tools}
+    elif method == "tools/call":
+        given = message["params"]["arguments"]
+        text = json.dumps({"pid": os.getpid(), "arguments": given})
+        content = json.dumps({"type": "text", "text": text})
+        result = '"content": [%s]' % content
+        if message["params"]["name"] == "link":
+            result = '"content": [%s, %s]' % (content, BLOCK)
+        if message["params"]["name"] == "deep":
+            nested = '{"a":' * given["levels"] + "1" + "}" * given["levels"]
+            result += ', "structuredContent": ' + nested
+        print('{"jsonrpc": "2.0", "id": %d, "result": {%s}}' % (message["id"], result), flush=True)
+        continue
+    else:
+        continue
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> dict[str, dict[str, Any]]:
+    script = tmp_path / "odd.py"
+    script.write_text(SERVER)
+    config = {"command": sys.executable, "args": [str(script)], "protocol": "legacy", "timeout": 10}
+    return {"odd": config}
+
+
+async def test_a_link_of_impossible_size_is_a_note_on_that_result(
+    servers: dict[str, dict[str, Any]],
+) -> None:
+    async with MultiServerMCPClient(servers) as client:
+        tools = {tool.name: tool for tool in await client.get_tools()}
+        content = await tools["link"].ainvoke({})
+        result = await client.toolbox.call("odd", "link")
+
+    assert "file:///x" in str(content)
+    assert any("size" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("wire", ["lean", "sdk"])
+@pytest.mark.parametrize("levels", [300, 5000])
+async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
+    servers: dict[str, dict[str, Any]], levels: int, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    async with Toolbox(servers) as box:
+        first = json.loads((await box.call("odd", "pid")).text)
+        deep = await box.call("odd", "deep", {"levels": levels})
+        last = json.loads((await box.call("odd", "pid")).text)
+
+    assert json.loads(deep.text)["pid"] == first["pid"] == last["pid"]
+    assert "nested too deeply" in json.dumps(deep.structured_content)
+    if wire == "lean":
+        assert any("nested" in note for note in deep.notes)
+
+
+@pytest.mark.parametrize("form", ["json", "events"])
+async def test_a_deep_answer_over_http_is_cut(form: str) -> None:
+    async def answer(reply: Reply) -> None:
+        nested = '{"a":' * 300 + "1" + "}" * 300
+        body = json.dumps(reply.response()).replace('"content"', f'"_meta": {nested}, "content"')
+        if form == "json":
+            reply.status(200, {"Content-Type": "application/json"}, body.encode())
+        else:
+            reply.start_events()
+            reply.event(body)
+            reply.end()
+
+    async with scripted_http(answer) as server, Toolbox({"server": {"url": server.url}}) as box:
+        result = await box.call("server", "work")
+
+    assert result.text == "done"
+    assert any("nested" in note for note in result.notes)
+
+
+async def test_a_property_named_ref_costs_no_tool_its_conversion(
+    servers: dict[str, dict[str, Any]],
+) -> None:
+    async with MultiServerMCPClient(servers) as client:
+        tools = {tool.name: tool for tool in await client.get_tools()}
+        converted = {name: convert_to_openai_tool(tool) for name, tool in tools.items()}
+        answer = json.loads(await tools["ref"].ainvoke({"$ref": "x"}))
+
+    assert set(converted) == {"pid", "link", "deep", "ref", "value"}
+    assert converted["ref"]["function"]["parameters"]["required"] == ["$ref"]
+    assert answer["arguments"] == {"$ref": "x"}

@@ -1,0 +1,90 @@
+"""A thousand users of one client, whose functions and auth objects come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+from collections.abc import Generator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+import pytest
+
+from plait import Toolbox
+from tests.integration.canaries.mirror import Mirror
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+USERS = int(os.environ.get("PLAIT_TEST_USERS", "20"))
+"""With 1000 there are more users than sessions, lists and kept results; that takes a minute."""
+
+
+@pytest.fixture
+def mirror() -> Generator[Mirror]:
+    with Mirror() as server:
+        yield server
+
+
+class UserAuth(httpx2.Auth):
+    def __init__(self, user: str) -> None:
+        self._user = user
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        request.headers["Authorization"] = f"Bearer {self._user}"
+        yield request
+
+
+def tenant_of_run(run: Mapping[str, Any]) -> dict[str, str]:
+    return {"X-Tenant": "all"}
+
+
+def auth_of_run(run: Mapping[str, Any]) -> UserAuth:
+    return UserAuth(str(run.get("configurable", {}).get("user")))
+
+
+async def seen_by(box: Toolbox, user: str) -> str:
+    result = await box.call("mail", "look", run={"configurable": {"user": user}})
+    (block,) = result.content
+    return json.loads(block.text)["headers"]["authorization"]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_no_user_reads_the_kept_mailbox_of_one_who_is_gone(mirror: Mirror) -> None:
+    config = {"url": mirror.url, "headers": tenant_of_run, "auth": auth_of_run}
+    async with Toolbox({"mail": {**config, "protocol": "legacy"}}, result_cache=True) as box:
+        for number in range(USERS):
+            assert await seen_by(box, f"user-{number}") == f"Bearer user-{number}"
+            if number % 20 == 0:
+                gc.collect()
+
+
+current_user: ContextVar[str] = ContextVar("current_user", default="nobody")
+
+
+class ContextAuth(httpx2.Auth):
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        request.headers["Authorization"] = f"Bearer {current_user.get()}"
+        yield request
+
+
+def headers_of_context() -> dict[str, str]:
+    return {"Authorization": f"Bearer {current_user.get()}"}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"headers": headers_of_context}, {"auth": ContextAuth()}], ids=["headers", "auth"]
+)
+async def test_a_function_or_object_that_looks_at_the_context_gets_no_kept_answer_of_another(
+    mirror: Mirror, settings: dict[str, Any]
+) -> None:
+    async with Toolbox({"mail": {"url": mirror.url, **settings}}, result_cache=True) as box:
+
+        async def ask(user: str) -> str:
+            current_user.set(user)
+            return await seen_by(box, user)
+
+        seen = [await asyncio.create_task(ask(user)) for user in ("ann", "bob", "ann")]
+
+    assert seen == ["Bearer ann", "Bearer bob", "Bearer ann"]

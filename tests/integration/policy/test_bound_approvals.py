@@ -1,0 +1,81 @@
+"""An approval in a graph is one of the call that was shown, not of what became of it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from plait import MultiServerMCPClient, Policy
+from plait.langchain.tools.graph_run import shown_interrupts
+from plait.testing import ScriptedChatModel, tool_call
+from tests.integration.policy.conftest import Guarded
+from tests.integration.policy.test_agents import SAID, THREAD, answers_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+ASK = Policy(default="ask")
+
+
+def shown(state: Any) -> list[dict[str, Any]]:
+    return [one.value["arguments"] for one in state.get("__interrupt__", ())]
+
+
+def forget() -> None:
+    """Do as if the graph was resumed by another process."""
+    shown_interrupts.clear()
+
+
+@pytest.mark.parametrize("between", [lambda: None, forget], ids=["here", "elsewhere"])
+@pytest.mark.parametrize(
+    ("answers", "made"),
+    [
+        ([True, True], ["touch b"]),
+        ([True, False], []),
+        ([{"decision": "edit", "args": {"path": "c"}}, True], ["touch b"]),
+    ],
+)
+async def test_a_call_that_changed_while_the_graph_waited_is_shown_again(
+    guarded: Guarded, between: Callable[[], None], answers: list[Any], made: list[str]
+) -> None:
+    paths = iter(["a"])
+
+    async def change(request: Any, handler: Any) -> Any:
+        return await handler(request.override(args={"path": next(paths, "b")}))
+
+    async with MultiServerMCPClient(guarded.with_policy(ASK), tool_interceptors=[change]) as client:
+        model = ScriptedChatModel([[tool_call("files_touch", path="x")], "done"])
+        agent: Any = create_agent(model, await client.get_tools(), checkpointer=InMemorySaver())
+        state = await agent.ainvoke(SAID, THREAD)
+        assert shown(state) == [{"path": "a"}]
+        for number, answer in enumerate(answers):
+            between()
+            state = await agent.ainvoke(Command(resume=answer), THREAD)
+            if number == 0:
+                assert shown(state) == [{"path": "b"}]
+                assert "changed" in state["__interrupt__"][0].value["problem"]
+                assert guarded.ledger() == []
+
+    assert guarded.ledger() == made
+    assert len(answers_of(state)) == 1
+
+
+@pytest.mark.parametrize("between", [lambda: None, forget], ids=["here", "elsewhere"])
+async def test_a_call_that_stays_the_same_is_asked_about_once(
+    guarded: Guarded, between: Callable[[], None]
+) -> None:
+    async with MultiServerMCPClient(guarded.with_policy(ASK)) as client:
+        calls = [tool_call("files_touch", path=name) for name in ("a", "b")]
+        model = ScriptedChatModel([calls, "done"])
+        agent: Any = create_agent(model, await client.get_tools(), checkpointer=InMemorySaver())
+        state = await agent.ainvoke(SAID, THREAD)
+        resume = {one.id: True for one in state["__interrupt__"]}
+        between()
+        state = await agent.ainvoke(Command(resume=resume), THREAD)
+
+    assert sorted(guarded.ledger()) == ["touch a", "touch b"]
+    assert "__interrupt__" not in state

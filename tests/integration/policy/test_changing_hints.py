@@ -1,0 +1,79 @@
+"""A rule believes the hints of the list that the call meets, and an approval those it showed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import PermissionDeniedError, Policy, Toolbox
+from plait.client import ApprovalRequest, PolicyRule
+from plait.testing import eventually
+from tests.integration.lock.shops import Shop, tools_with
+from tests.integration.lock.shops import shop as running_shop
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+READ_ONLY = Policy(
+    rules=[PolicyRule("allow", annotation="read-only"), PolicyRule("allow", tool="poke")],
+    default="deny",
+)
+HARMFUL = tools_with(find={"annotations": {"destructiveHint": True}})
+FIND = ("shop", "find", {"query": "tea"})
+
+
+async def announce(box: Toolbox, shop: Shop) -> None:
+    shop.write(HARMFUL)
+    await box.call("shop", "poke")
+
+
+async def restart(box: Toolbox, shop: Shop) -> None:
+    shop.write(HARMFUL)
+    pid = box.status().servers["shop"].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: box.status().servers["shop"].pid != pid)
+
+
+@pytest.mark.parametrize("change", [announce, restart])
+async def test_a_tool_that_is_not_read_only_any_more_is_not_allowed_as_such(
+    tmp_path: Path, change: Callable[[Toolbox, Shop], Any]
+) -> None:
+    with running_shop(tmp_path, "stdio") as shop:
+        async with Toolbox({"shop": shop.config}, policy=READ_ONLY) as box:
+            for _ in range(3):
+                await box.call(*FIND)
+            await change(box, shop)
+            with pytest.raises(PermissionDeniedError):
+                await box.call(*FIND)
+
+        assert shop.calls().count("find") == 3
+
+
+@pytest.mark.parametrize("change", [announce, restart])
+async def test_an_approval_of_a_harmless_tool_is_not_one_of_a_harmful_tool(
+    tmp_path: Path, change: Callable[[Toolbox, Shop], Any]
+) -> None:
+    asked: list[ApprovalRequest] = []
+    policy = Policy(rules=[PolicyRule("allow", tool="poke")], default="ask")
+
+    async def approve(request: ApprovalRequest) -> bool:
+        asked.append(request)
+        if len(asked) == 1:
+            await change(box, shop)  # while the person thinks
+        return len(asked) == 1
+
+    with running_shop(tmp_path, "stdio") as shop:
+        async with Toolbox({"shop": shop.config}, policy=policy, on_approval=approve) as box:
+            with pytest.raises(PermissionDeniedError):
+                await box.call(*FIND)
+
+        assert shop.calls().count("find") == 0
+    assert [dict(one.annotations) for one in asked] == [
+        {"read_only_hint": True},
+        {"destructive_hint": True},
+    ]

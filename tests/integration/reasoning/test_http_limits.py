@@ -1,0 +1,112 @@
+"""Slow and idle clients of the HTTP server are cut off, and honest ones are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from plait.testing import ServerProcess
+from tests.integration.reasoning.servers import environment
+from tests.nursery import python
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+SERVER = str(Path(__file__).with_name("limited_server.py"))
+REQUEST = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Serve with short limits, and yield the port."""
+    database = tmp_path_factory.mktemp("limits") / "reasoning.db"
+    command = [*python(), SERVER, "{port}", str(database)]
+    with ServerProcess(command, env=environment()) as server:
+        yield urlsplit(server.url).port or 0
+
+
+async def is_alive(port: int) -> bool:
+    async with httpx2.AsyncClient() as client:
+        return (await client.get(f"http://127.0.0.1:{port}/health")).status_code == 200
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what the server sent before it closed the connection."""
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            return await reader.read()
+    return b""
+
+
+async def trickle(writer: asyncio.StreamWriter, piece: bytes) -> None:
+    """Send a piece ten times a second, until the connection is closed."""
+    with suppress(ConnectionError):
+        while not writer.is_closing():
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"", b""),
+        (REQUEST, b"X-Slow: 1\r\n"),
+        (REQUEST + b"Content-Length: 100\r\n\r\n{", b""),
+        (REQUEST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", b""),
+    ],
+    ids=["nothing", "headers that never end", "half a body", "half a chunked body"],
+)
+async def test_a_client_that_never_finishes_its_request_is_cut_off(
+    port: int, start: bytes, piece: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(start)
+    sending = asyncio.create_task(trickle(writer, piece)) if piece else None
+
+    await ended(reader)
+
+    assert await is_alive(port)
+    if sending is not None:
+        sending.cancel()
+    writer.close()
+
+
+async def test_a_connection_without_requests_is_closed(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+
+    answer = await ended(reader)
+
+    assert answer.startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+async def test_a_second_request_on_a_connection_has_the_same_limit(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + REQUEST)
+    sending = asyncio.create_task(trickle(writer, b"X-Slow: 1\r\n"))
+
+    assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+
+    sending.cancel()
+    writer.close()
+
+
+async def test_connections_over_the_limit_are_refused_and_places_come_free(port: int) -> None:
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    refused = await ended(reader)
+
+    assert refused.startswith(b"HTTP/1.1 503")
+    for one, _ in held:
+        await ended(one)
+    assert await is_alive(port)
+    for _, other in (*held, (reader, writer)):
+        other.close()

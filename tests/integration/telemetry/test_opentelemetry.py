@@ -1,0 +1,302 @@
+"""Spans and metrics, with the real SDK of OpenTelemetry."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import opentelemetry.metrics._internal as internal
+import pytest
+from mcp.server import MCPServer
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
+
+from plait import PlaitError, Toolbox
+from plait.testing import ServerProcess, stdio_config
+from plait.testing.fixtures import StartFaultServer
+from plait.testing.server import build_server
+from plait.traces.observer import CallTool, Operation, ReadRequest
+from tests.nursery import entry, python
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+PROGRAM = """
+import asyncio, sys
+from plait import Toolbox
+from plait.testing.server import build_server
+
+async def main():
+    async with Toolbox({"sums": build_server()}) as box:
+        await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+        await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+
+asyncio.run(main())
+print([name for name in sys.modules if name.startswith("opentelemetry.sdk")])
+"""
+
+
+class Recorded:
+    """What was exported."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.reader = InMemoryMetricReader()
+
+    def spans(self) -> dict[str, ReadableSpan]:
+        """Return our spans by name; of equal names, the last one."""
+        ours = [span for span in self.exporter.get_finished_spans() if _scope(span) == "plait"]
+        return {span.name: span for span in ours}
+
+    def points(self, metric: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return [
+            point
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for one in scope.metrics
+            if one.name == metric
+            for point in one.data.data_points
+        ]
+
+
+def _scope(span: ReadableSpan) -> str | None:
+    return None if span.instrumentation_scope is None else span.instrumentation_scope.name
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[Recorded]:
+    """Set up the providers, which a program can do only once, and remove them again."""
+    kept = Recorded()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept.exporter))
+    trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider(metric_readers=[kept.reader]))
+    yield kept
+    for module, name in ((trace, "_TRACER_PROVIDER"), (internal, "_METER_PROVIDER")):
+        setattr(module, name, None)
+        getattr(module, f"{name}_SET_ONCE")._done = False
+
+
+@pytest.fixture(autouse=True)
+def _empty(recorded: Recorded) -> None:
+    recorded.exporter.clear()
+
+
+async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    servers = {"bank": stdio_config(state_dir=str(tmp_path))}
+    async with Toolbox(servers) as box:
+        await box.tools()
+        recorded.exporter.clear()
+        result = await box.call("bank", "get_and_die", {"key": "balance"})
+        assert result.attempts == 2
+
+    ours = [s for s in recorded.exporter.get_finished_spans() if _scope(s) == "plait"]
+    whole = recorded.spans()["execute_tool get_and_die"]
+    attempts = [span for span in ours if span.name == "tools/call get_and_die"]
+    assert [span.kind for span in attempts] == [SpanKind.CLIENT] * 2
+    assert all(span.parent == whole.get_span_context() for span in attempts)
+    assert [span.status.is_ok for span in attempts] == [False, True]
+    assert (whole.kind, whole.status.is_ok) == (SpanKind.INTERNAL, True)
+    assert [event.name for event in whole.events] == ["plait.retry"]
+    assert [event.name for event in attempts[1].events] == ["plait.session.ready"]
+    attributes = dict(attempts[1].attributes or {})
+    assert attributes.pop("jsonrpc.request.id")
+    assert attributes == {
+        "mcp.method.name": "tools/call",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "get_and_die",
+        "mcp.protocol.version": "2026-07-28",
+        "network.transport": "pipe",
+        "plait.server": "bank",
+        "plait.attempt": 2,
+    }
+    counts = {
+        point.attributes.get("error.type"): point.count
+        for point in recorded.points("mcp.client.operation.duration")
+        if point.attributes.get("gen_ai.tool.name") == "get_and_die"
+    }
+    assert counts == {None: 1, "OutcomeUnknownError": 1}
+    assert recorded.points("gen_ai.execute_tool.duration")
+    assert recorded.points("mcp.client.session.duration")
+
+
+async def test_lists_reads_and_failures_are_spans(
+    recorded: Recorded, fault_server: StartFaultServer
+) -> None:
+    server = fault_server()
+    async with Toolbox({"files": {"url": server.url}}) as box:
+        await box.tools()
+        with pytest.raises(PlaitError):
+            await box.read_resource("files", "demo://none")
+        failed = await box.call("files", "fail", {"text": "no"})
+
+    assert failed.is_error
+    spans = recorded.spans()
+    listed = dict(spans["tools/list"].attributes or {})
+    assert (listed["server.address"], listed["server.port"]) == ("127.0.0.1", server.port)
+    assert listed["network.transport"] == "tcp"
+    assert not spans["resources/read"].status.is_ok
+    for name in ("tools/call fail", "execute_tool fail"):
+        assert (spans[name].attributes or {})["error.type"] == "tool_error"
+        assert not spans[name].status.is_ok
+
+
+SERVE = """
+import anyio
+from plait.testing.ports import bind
+from plait.testing.serve import exit_when_stdin_closes, http_server
+
+exit_when_stdin_closes()
+with bind() as listener:
+    app = server.streamable_http_app()
+    anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+"""
+
+ECHO = """
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+server = MCPServer("echo", log_level="ERROR")
+
+@server.tool()
+def meta(ctx: Context) -> str:
+    request = getattr(ctx.request_context, "request", None)
+    header = None if request is None else request.headers.get("traceparent")
+    return f"{dict(ctx.request_context.meta or {})['traceparent']} {header}"
+"""
+
+
+@pytest.mark.parametrize("over", ["in-process", "stdio", "streamable-http"])
+async def test_servers_get_the_context_of_the_span(
+    over: str, recorded: Recorded, tmp_path: Path
+) -> None:
+    program = write(tmp_path / "echo.py", f"{ECHO}\nserver.run('stdio')")
+    with ExitStack() as stack:
+        if over == "in-process":
+            scope: dict[str, Any] = {}
+            exec(ECHO, scope)
+            server = scope["server"]
+        elif over == "stdio":
+            server = entry(str(program))
+        else:
+            program = write(tmp_path / "echo.py", f"{ECHO}\n{SERVE}")
+            running = stack.enter_context(ServerProcess([*python(), str(program)]))
+            server = {"url": running.url}
+        async with Toolbox({"echo": server}) as box:
+            text = (await box.call("echo", "meta")).text
+
+    span = recorded.spans()["tools/call meta"].get_span_context()
+    assert span is not None
+    in_meta, header = text.split(" ")
+    assert in_meta.startswith(f"00-{span.trace_id:032x}-{span.span_id:016x}-")
+    assert header == (in_meta if over == "streamable-http" else "None")
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+async def test_arguments_are_recorded_only_if_that_is_allowed(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Toolbox({"sums": build_server()}) as box:
+        await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+        before = recorded.spans()["execute_tool add_numbers"].attributes or {}
+        monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+        await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+        after = recorded.spans()["execute_tool add_numbers"].attributes or {}
+
+    assert "gen_ai.tool.call.arguments" not in before
+    assert json.loads(str(after["gen_ai.tool.call.arguments"])) == {"a": 1, "b": 2}
+
+
+async def test_observers_see_lists_and_failed_tools(recorded: Recorded) -> None:
+    seen: list[Any] = []
+
+    class Watcher:
+        @contextmanager
+        def around(self, operation: Operation) -> Generator[None]:
+            try:
+                yield
+            except PlaitError as error:
+                seen.append((operation, type(error).__name__))
+                raise
+            else:
+                seen.append((operation, None))
+
+    server = MCPServer("bad")
+
+    @server.tool()
+    def fail() -> str:
+        raise ValueError("no")
+
+    async with Toolbox({"bad": server}, observers=[Watcher()]) as box:
+        await box.tools()
+        assert (await box.call("bad", "fail")).is_error
+
+    assert seen[0] == (ReadRequest(server="bad", method="tools/list", attempt=1), None)
+    assert seen[-1][0] == CallTool(server="bad", tool="fail", attempt=1)
+    assert seen[-1][1] == "_ReportedFailure"
+
+
+def test_the_sdk_is_not_imported_by_programs_that_do_not_use_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert done.stdout.strip() == "[]"
+
+
+async def test_a_receiver_of_otlp_gets_the_spans(recorded: Recorded) -> None:
+    received: list[str] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            request = ExportTraceServiceRequest.FromString(body)
+            received.extend(
+                span.name
+                for resource in request.resource_spans
+                for scope in resource.scope_spans
+                for span in scope.spans
+            )
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{receiver.server_port}/v1/traces"
+    processor = SimpleSpanProcessor(OTLPSpanExporter(endpoint=url))
+    provider = trace.get_tracer_provider()
+    assert isinstance(provider, TracerProvider)
+    provider.add_span_processor(processor)
+    try:
+        async with Toolbox({"sums": build_server()}) as box:
+            await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+
+    assert {"execute_tool add_numbers", "tools/call add_numbers"} <= set(received)

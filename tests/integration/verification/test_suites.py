@@ -1,0 +1,204 @@
+"""Suites run on real servers with a scripted model, from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from plait.testing import eventually
+from plait.verification.results import read_results
+from tests.nursery import entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+ADD = {"calls": [{"name": "add_numbers", "arguments": {"a": 20, "b": 22}}]}
+
+
+def suite_in(folder: Path, cases: list[dict[str, Any]], script: list[Any], **defaults: Any) -> Path:
+    (folder / "script.json").write_text(json.dumps(script))
+    server = entry("-m", "plait.testing.server", "--transport", "stdio")
+    suite = {
+        "name": "sums",
+        "defaults": {
+            "model": f"scripted:{folder / 'script.json'}",
+            "servers": {"sums": server},
+            **defaults,
+        },
+        "cases": [{"question": "What is 20 + 22?", **case} for case in cases],
+    }
+    path = folder / "suite.yaml"
+    path.write_text(json.dumps(suite))
+    return path
+
+
+def verify(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "plait.cli", "verify", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "plait.cli", "verify", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL)
+
+
+def test_checks_decide_which_cases_pass(tmp_path: Path) -> None:
+    called = {"name": "add_numbers", "arguments": {"a": 20}, "result_contains": "42", "times": 1}
+    cases = [
+        {
+            "name": "right",
+            "checks": [
+                {"contains": ["42", "it is"]},
+                {"matches": "4[0-9]"},
+                {"not_contains": "43"},
+                {"tool_called": called},
+                {"tools_in_order": ["sums/add_numbers"]},
+                {"tool_not_called": "get_timestamp"},
+                {"no_tool_errors": True},
+                {"max_turns": 2},
+                {"max_seconds": 100},
+                {
+                    "world": {
+                        "server": "sums",
+                        "tool": "add_numbers",
+                        "arguments": {"a": 1, "b": 1},
+                        "equals": "2",
+                    }
+                },
+            ],
+        },
+        {"name": "wrong", "tags": ["bad"], "checks": [{"equals": "It is 43."}, {"max_turns": 1}]},
+        {"name": "cut", "limits": {"turns": 1}, "checks": [{"contains": "42"}]},
+        {
+            "name": "broken",
+            "servers": {"gone": {"command": "there-is-no-such-program", "required": True}},
+            "checks": [{"contains": "42"}],
+        },
+    ]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."])
+
+    done = verify(suite, "--json", cwd=tmp_path)
+
+    assert done.returncode == 13, done.stderr
+    report = json.loads(done.stdout)
+    assert report["total"]["passed"] == 1
+    assert report["total"]["failed"] == 2
+    assert report["total"]["errors"] == 1
+    results = {result.case: result for result in read_results(tmp_path / "plait-report")}
+    assert {name: result.outcome for name, result in results.items()} == {
+        "right": "passed",
+        "wrong": "failed",
+        "cut": "failed",
+        "broken": "error",
+    }
+    assert [check["passed"] for check in results["wrong"].checks] == [False, False]
+    assert results["cut"].failure.startswith("RecursionLimitAutoFail: the turn limit")
+    assert results["cut"].recursion_limit_reached
+    assert results["cut"].tokens > 0
+    assert (tmp_path / "plait-report" / str(results["cut"].trace)).exists()
+    junit = ET.parse(tmp_path / "plait-report" / "junit.xml").getroot()
+    assert len(junit.findall(".//failure")) == 2
+    assert len(junit.findall(".//error")) == 1
+    summary = (tmp_path / "plait-report" / "summary.md").read_text()
+    assert "wrong" in summary
+    assert "right" not in summary
+
+
+def test_a_judge_reads_the_template_and_decides_about_traits(tmp_path: Path) -> None:
+    judge = tmp_path / "judge.json"
+    judge.write_text(json.dumps(['Sure: {"total": 42, "polite": true, "declines": false}']))
+    template = [{"name": "total", "type": "number", "expected": 42.2, "tolerance": 0.5}]
+    cases = [
+        {
+            "name": "good",
+            "template": template,
+            "rubric": [{"name": "polite"}, {"name": "rude", "regex": "idiot", "wanted": False}],
+            "abstention_enabled": True,
+        },
+        {"name": "off", "template": [{**template[0], "tolerance": 0.1}]},
+    ]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], judge=f"scripted:{judge}")
+
+    verify(suite, cwd=tmp_path)
+
+    results = {result.case: result for result in read_results(tmp_path / "plait-report")}
+    assert results["good"].outcome == "passed"
+    assert results["good"].traits == {"rude": False, "polite": True}
+    assert results["off"].failure == "VerifyTemplate: total is 42, expected 42.2"
+
+
+async def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
+    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(12)]
+    script = [{**ADD, "delay": 0.05}, "It is 42."]
+    suite = suite_in(tmp_path, cases, script)
+    results = tmp_path / "plait-report" / "results.jsonl"
+    runner = started(suite, "--concurrency", "2", cwd=tmp_path)
+    await eventually(
+        lambda: results.exists() and results.read_text().count("\n") >= 2, timeout_seconds=60
+    )
+    runner.send_signal(signal.SIGKILL)
+    runner.wait(10)
+    with results.open("a") as file:
+        file.write('{"key": "cut off')
+    finished = {result.key: result.seconds for result in read_results(tmp_path / "plait-report")}
+    assert 2 <= len(finished) < 12
+
+    done = verify(suite, "--resume", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["total"]["passed"] == 12
+    after = {result.key: result.seconds for result in read_results(tmp_path / "plait-report")}
+    assert len(after) == 12
+    assert {key: after[key] for key in finished} == finished
+
+
+def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
+    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(5)]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], repeat=2)
+    for part in (1, 2):
+        done = verify(suite, "--shard", f"{part}/2", "--report", f"out-{part}", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    verify(suite, "--report", "whole", cwd=tmp_path)
+
+    done = verify("merge", "out-1", "out-2", "--report", "out", "--json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    total = json.loads(done.stdout)["total"]
+    assert (total["passed"], total["k"], total["pass_hat_k"]) == (10, 2, 1.0)
+    keys = {result.key for result in read_results(tmp_path / "out")}
+    assert keys == {result.key for result in read_results(tmp_path / "whole")}
+
+
+def test_two_reports_are_compared(tmp_path: Path) -> None:
+    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(3)]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."])
+    verify(suite, "--report", "good", cwd=tmp_path)
+    (tmp_path / "script.json").write_text(json.dumps([ADD, "No idea."]))
+    verify(suite, "--report", "bad", cwd=tmp_path)
+
+    done = verify("compare", "good", "bad", "--json", cwd=tmp_path)
+
+    found = json.loads(done.stdout)
+    assert found["worse"] == ["case-0", "case-1", "case-2"]
+    assert found["difference"]["mean"] == -1.0
+    assert found["p_value"] == 0.25
+
+
+def test_the_starter_passes_offline(tmp_path: Path) -> None:
+    assert verify("init", cwd=tmp_path).returncode == 0
+    done = verify("suite.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2" in done.stdout
+    assert verify("init", cwd=tmp_path).returncode == 4

@@ -1,0 +1,54 @@
+"""The evaluation of ways of reasoning has checkable tasks, keeps to its budget, and resumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.reasoning.evaluate import Budgeted, main, read_outcomes, scripted, table, wilson
+from benchmarks.reasoning.puzzles import puzzles
+
+
+def test_the_same_seed_makes_the_same_tasks_of_every_kind() -> None:
+    one, two, other = puzzles(12), puzzles(12), puzzles(12, seed=21)
+
+    assert [task.question for task in one] == [task.question for task in two]
+    assert [task.question for task in one] != [task.question for task in other]
+    assert {task.kind for task in one} == {"game of 24", "constraints", "route", "logic"}
+
+
+def test_answers_are_checked() -> None:
+    tasks = {task.kind: task for task in puzzles(4)}
+
+    assert sum(tasks["logic"].check(answer) for answer in ("yes", "no")) == 1
+    assert sum(tasks["route"].check(str(km)) for km in range(60)) == 1
+    assert not tasks["game of 24"].check("24")
+    assert not tasks["game of 24"].check("__import__('os')")
+    assert not tasks["constraints"].check("Ann, Ann, Ann, Ann")
+
+
+@pytest.mark.anyio
+async def test_the_harness_runs_every_way_and_goes_on_where_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--harness-check", "--results", str(tmp_path / "r.jsonl"), "--tasks"]
+    assert await main([*arguments, "1"]) == 0
+    first = read_outcomes(tmp_path / "r.jsonl")
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write('{"cut off')
+    assert await main([*arguments, "1"]) == 0
+
+    assert read_outcomes(tmp_path / "r.jsonl") == first
+    assert {"plain", "linear", "tree", "got", "reflection + backtrack"} <= {o.way for o in first}
+    assert all(outcome.output_tokens <= 600 for outcome in first)
+    assert "these are no scores" in capsys.readouterr().out
+    assert "| plain | 1 |" in table(first)
+
+
+def test_intervals_are_those_of_wilson() -> None:
+    low, high = wilson(8, 10)
+
+    assert (round(low, 3), round(high, 3)) == (0.490, 0.943)
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert Budgeted(scripted(), 600).left == 600

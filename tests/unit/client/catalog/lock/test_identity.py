@@ -1,0 +1,168 @@
+"""What a lockfile says of a server: enough to know it again, and nothing that may be secret."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.client.catalog.lock.entries import LockedServer, Lockfile, text_from_lockfile
+from plait.client.catalog.lock.identity import Identity, identity_of
+from plait.client.config.read import read_config
+from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
+
+SECRET = "hunter2-Zx9"
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
+
+STYLES: dict[str, list[str]] = {
+    "--token=x": [f"--token={SECRET}"],
+    "--api-key x": ["--api-key", SECRET],
+    "-p x": ["-p", SECRET],
+    "-px": [f"-p{SECRET}"],
+    "-k x": ["-k", SECRET],
+    "--pass x": ["--pass", SECRET],
+    "--auth user:x": ["--auth", f"me:{SECRET}"],
+    "--user me:x": ["--user", f"me:{SECRET}"],
+    "-u me:x": ["-u", f"me:{SECRET}"],
+    "--login x": ["--login", SECRET],
+    "--connect x": ["--connect", SECRET],
+    "--key-id": ["--access", SECRET],
+    "userinfo": [f"https://me:{SECRET}@example.com/mcp"],
+    "user only": [f"https://{SECRET}@example.com/mcp"],
+    "query": [f"https://example.com/mcp?api_key={SECRET}"],
+    "query with an innocent name": [f"https://example.com/mcp?q={SECRET}"],
+    "key in the path": [f"https://example.com/mcp/{TOKEN}"],
+    "KEY=val": [f"API_KEY={SECRET}"],
+    "innocent name=val": [f"ENDPOINT_AUTHZ={SECRET}"],
+    "-e KEY=val": ["-e", f"DB={SECRET}"],
+    "--env=KEY=val": [f"--env=SESSION={SECRET}"],
+    "header": ["--header", f"X-Api-Key: {SECRET}"],
+    "header=": [f"--header=Authorization: Bearer {SECRET}"],
+    "JSON": [json.dumps({"apiKey": SECRET})],
+    "JSON with an innocent name": ["--config", json.dumps({"value": SECRET})],
+    "bearer": ["Bearer", SECRET],
+    "basic": [f"Basic {SECRET}"],
+    "connection string": [f"postgresql://me:{SECRET}@db:5432/shop"],
+    "ADO string": [f"Server=db;User Id=me;Password={SECRET};"],
+    "JDBC": [f"jdbc:mysql://db/shop?user=me&password={SECRET}"],
+    "positional": [SECRET],
+    "after --": ["--", SECRET],
+    "token of a service": [TOKEN],
+    "PIN": ["-p", "4711"],
+    "number": ["4711"],
+}
+
+
+def told(server: ServerConfig, folder: Path = Path("/project")) -> Identity:
+    return identity_of(server, {"name": "shop", "version": "1"}, folder)
+
+
+def lockfile_of(server: ServerConfig) -> str:
+    return text_from_lockfile(Lockfile({"shop": LockedServer.of(told(server), ())}))
+
+
+@pytest.mark.parametrize("command", ["shop-server", "npx"])
+@pytest.mark.parametrize("style", STYLES)
+def test_no_argument_that_may_be_secret_is_in_the_lockfile(style: str, command: str) -> None:
+    first = ["-y", "shop-server"] if command == "npx" else []
+
+    text = lockfile_of(StdioServer(command=command, args=[*first, *STYLES[style]]))
+
+    assert SECRET not in text
+    assert TOKEN not in text
+    assert "4711" not in text
+    assert "shop-server" in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"https://me:{SECRET}@example.com/mcp",
+        f"https://example.com/mcp?key={SECRET}",
+        f"https://example.com/mcp?q={SECRET}",
+        f"https://example.com/{TOKEN}/mcp",
+    ],
+)
+def test_nothing_secret_of_a_url_its_headers_and_a_programs_variables_is_there(url: str) -> None:
+    remote = lockfile_of(HttpServer(url=url, headers={"X-Key": SECRET}))
+    local = lockfile_of(StdioServer(command="shop", env={"DB": SECRET}))
+
+    assert SECRET not in remote + local
+    assert TOKEN not in remote
+    assert "https://example.com/" in remote
+
+
+def test_variables_are_written_as_they_are_configured() -> None:
+    environ = {
+        "SHOP": "/opt/shop",
+        "SHOP_TOKEN": SECRET,
+        "REGION": "eu-west",
+        "HOST": "example.com",
+    }
+    config = read_config(
+        {
+            "shop": {
+                "command": "${SHOP}/bin/serve",
+                "args": ["--token=${SHOP_TOKEN}", "--region", "${REGION}", "${SHOP}/data"],
+                "env": {"KEY": "${SHOP_TOKEN}"},
+            },
+            "web": {"url": "https://${HOST}/mcp?key=${SHOP_TOKEN}"},
+        },
+        environ=environ,
+    )
+
+    shop, web = (told(config.servers[name]) for name in ("shop", "web"))
+
+    assert shop.target == "${SHOP}/bin/serve --token=${SHOP_TOKEN} --region ${REGION} ${SHOP}/data"
+    assert (shop.env, shop.hidden) == (("KEY",), None)
+    assert web.target == "https://${HOST}/mcp"
+
+
+def test_a_reviewer_reads_what_runs() -> None:
+    commands = {
+        "npx -y @modelcontextprotocol/server-filesystem@1.2.3 ./data": [
+            *("npx", "-y", "@modelcontextprotocol/server-filesystem@1.2.3", "/project/data"),
+        ],
+        "uvx mcp-server-git==1.0 --repository ~/src": [
+            *("uvx", "mcp-server-git==1.0", "--repository", str(Path.home() / "src")),
+        ],
+        "python -m shop.server --port 8080": ["python", "-m", "shop.server", "--port", "8080"],
+        "./bin/shop stdio": ["/project/bin/shop", "stdio"],
+        "docker run -i --rm example/shop:2": ["docker", "run", "-i", "--rm", "example/shop:2"],
+        "node server.js": ["node", "server.js"],
+    }
+    for shown, (command, *args) in commands.items():
+        made = told(StdioServer(command=command, args=args))
+        assert (made.target, made.hidden) == (shown, None)
+
+
+SHOP = StdioServer(command="/opt/shop/serve", args=["--region", "europe"], cwd="/data")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "/tmp/other/serve"},
+        {"args": ["--region", "asia"]},
+        {"cwd": "/elsewhere"},
+        {"env": {"LD_PRELOAD": "x.so"}},
+        {"inherit_env": ("AWS_SECRET_ACCESS_KEY",)},
+        {"inherit_env": True},
+    ],
+)
+def test_another_program_folder_argument_or_variable_is_another_server(
+    change: dict[str, Any],
+) -> None:
+    assert told(replace(SHOP, **change)).address != told(SHOP).address
+
+
+def test_a_renewed_secret_is_the_same_server() -> None:
+    made = [
+        told(replace(SHOP, args=["--token", value], env={"KEY": value}))
+        for value in ("old1", "new2")
+    ]
+
+    assert made[0] == made[1]

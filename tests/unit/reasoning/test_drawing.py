@@ -1,0 +1,91 @@
+"""A session is drawn in layers, with what was said about it, and no line crosses a box."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import pairwise
+
+import pytest
+
+from plait.reasoning.drawing import SCREEN_WIDTH, layered
+from plait.reasoning.export import EXPORTERS, read_document
+from tests.unit.reasoning.conftest import Desk
+
+ARROWS = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (4, 5), (0, 5), (3, 6), (5, 6), (8, 9)]
+
+
+@pytest.fixture(params=["fast_sugiyama", "plain"])
+def layout_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "plain":
+        monkeypatch.setitem(sys.modules, "fast_sugiyama", None)
+    return request.param
+
+
+@pytest.mark.usefixtures("layout_engine")
+def test_nodes_stand_below_what_leads_to_them_and_arrows_have_their_own_way() -> None:
+    layout = layered(10, ARROWS)
+
+    places = {number: (round(x, 3), round(y)) for number, (x, y) in layout.nodes.items()}
+    assert set(places) == set(range(10))
+    for source, target in ARROWS:
+        assert places[source][1] < places[target][1]
+        rows = [places[source][1], *(round(y) for _, y in layout.bends[source, target])]
+        assert [*rows, places[target][1]] == list(range(rows[0], places[target][1] + 1))
+    taken = [*places.values()]
+    taken += [(round(x, 3), round(y)) for bend in layout.bends.values() for x, y in bend]
+    for one in taken:
+        near = [x for x, y in taken if y == one[1] and x != one[0]]
+        assert all(abs(x - one[0]) > 0.7 for x in near), one
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("layout_engine")
+async def test_every_format_shows_references_rationales_and_the_conclusion(desk: Desk) -> None:
+    ways = [{"thought": f"way {n}", "rationale": f"cheap {n}"} for n in range(4)]
+    await desk("linear", content="<the> question", session_id="s")
+    await desk("tree", content="which?", session_id="s", branches=ways)
+    await desk("tree_focus", session_id="s", branch_id="b3")
+    refs = [{"to_branch": "b2", "type": "contradicts", "reason": "one excludes the other"}]
+    await desk("tree", content="more", session_id="s", branches=ways, cross_refs=refs)
+    await desk("tree_complete", session_id="s", branch_id="b2", completed=False)
+    await desk("session_conclude", session_id="s", conclusion="Take way 1.", thought_ids=["t4"])
+    session = await desk.store.get_session("s")
+    assert session is not None
+    document = await read_document(desk.store, session)
+
+    for kind in ("markdown", "mermaid", "dot", "svg"):
+        text = EXPORTERS[kind](document).content
+        assert "contradicts: one excludes the other" in text.replace(
+            "contradicts Option 1: way 0:", "contradicts:"
+        ), kind
+        assert "because: cheap 1" in text, kind
+        assert "Take way 1." in text, kind
+    picture = EXPORTERS["svg"](document).content
+    width = re.search(r'width="(\d+)"', picture)
+    assert width is not None
+    assert int(width[1]) <= SCREEN_WIDTH
+
+
+@pytest.mark.anyio
+async def test_a_long_session_is_a_column_and_a_wide_one_fits_the_screen(desk: Desk) -> None:
+    for number in range(30):
+        await desk("linear", content=f"step {number}", session_id="s")
+    ways = [{"thought": f"way {n}"} for n in range(10)]
+    await desk("got_init", content="root", session_id="wide")
+    await desk("got_generate", session_id="wide", continuations=ways)
+
+    sizes: dict[str, tuple[int, int]] = {}
+    for key in ("s", "wide"):
+        session = await desk.store.get_session(key)
+        assert session is not None
+        picture = EXPORTERS["svg"](await read_document(desk.store, session)).content
+        found = re.search(r'width="(\d+)" height="(\d+)"', picture)
+        assert found is not None
+        sizes[key] = (int(found[1]), int(found[2]))
+        lines = re.findall(r"M(\d+) (\d+) C", picture)
+        assert len(lines) == {"s": 29, "wide": 10}[key]
+        if key == "s":
+            assert all(one[0] == two[0] for one, two in pairwise(lines))
+    assert sizes["s"][0] < 300
+    assert sizes["wide"][0] <= SCREEN_WIDTH

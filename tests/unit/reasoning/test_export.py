@@ -1,0 +1,26 @@
+"""Exports show the texts of a session; nothing in them acts where the export is opened."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from plait.reasoning.export import Diagram, DiagramNode, _markdown_text, _mermaid_text, svg_of
+
+HOSTILE = "<script>alert(1)</script> ![x](http://169.254.169.254/) `rm` & \x1b[31m\x00"
+
+
+def test_markdown_has_no_image_link_html_or_control_character() -> None:
+    text = _markdown_text(HOSTILE)
+    assert "\x1b" not in text
+    assert text.startswith("\\<script>alert(1)\\</script> \\!\\[x\\](http://")
+    assert "\\`rm\\` \\&" in text
+
+
+def test_an_svg_of_any_text_is_well_formed_and_has_no_script() -> None:
+    node = DiagramNode(key="a", kind="thought<", text=HOSTILE, faded=False, score=None)
+    root = ElementTree.fromstring(svg_of(Diagram(nodes=[node], arrows=[])))
+    assert not [one for one in root.iter() if "script" in one.tag]
+
+
+def test_mermaid_labels_end_no_label() -> None:
+    assert not set('"<>[]|') & set(_mermaid_text(HOSTILE))
