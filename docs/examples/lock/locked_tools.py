@@ -31,5 +31,5 @@ async def main() -> None:
             print(error)
 
 
-subprocess.run(["plait", "lock"], check=True, capture_output=True)
+subprocess.run(["plait", "lock", "--config", "mcp.json"], check=True, capture_output=True)
 asyncio.run(main())
