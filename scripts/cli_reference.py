@@ -43,14 +43,25 @@ The first of these that exists:
 4. `./.mcp.json`
 5. `~/.config/plait/mcp.json`
 
+The third and the fourth are used once you have [approved](../how-to/trust-a-folder.md) them, and
+again after each change: on a terminal a command shows what the file does and asks; elsewhere it
+exits with code 12. `--trust` approves it, and `PLAIT_TRUST=1` uses it without asking, for CI.
+A file that everybody on the machine can write is refused.
+
 A value that the file wants to be asked for (`${input:id}`) is asked on the terminal, hidden if it
 is a password; `PLAIT_INPUT_<ID>` answers without asking.
 
 ## The log
 
 `-v` shows plait's own log on stderr, and the traceback of an error.
-`-vv` adds the libraries below it.
-`PLAIT_DEBUG="*"` shows the same log; `PLAIT_DEBUG=transports,connections` only these packages.
+`-vv` adds the messages to and from the servers, and the log of the libraries below.
+`PLAIT_DEBUG="*"` shows plait's log with the messages.
+`PLAIT_DEBUG=transports,connections` shows only these packages.
+
+`--wire` shows only the messages, one a line: direction, server, id, method, milliseconds and size.
+The message itself follows, without secrets, cut after 400 characters.
+`--wire=full` shows all of it.
+In a program of yours, `PLAIT_DEBUG=wire` and `PLAIT_DEBUG=wire=full` do the same.
 
 ## JSON
 
@@ -62,7 +73,8 @@ is a password; `PLAIT_INPUT_<ID>` answers without asking.
 `annotations` |
 | `call` | an object: `server`, `tool`, `is_error`, `content`, `structured_content`, `meta`, \
 `attempts`, `notes`, `seconds`; `saved` with `--save`; `error` when there is no result |
-| `run` | an object: `final_response`, `status` (`completed`, `limit`, `timeout`, `cancelled`, \
+| `run` | an object a line: the events of the run as they happen, and last the result: \
+`event` (`result`), `final_response`, `status` (`completed`, `limit`, `timeout`, `cancelled`, \
 `failed`), `limit_reached`, `timeout_reached`, `turns`, `usage`, `seconds`, `interface`, `model`, \
 `actual_model`, `session_id`, `run` (its id), `trace` (the file), `trace_messages`; `error` when \
 it failed, with `status` alone if it did not begin |

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -27,10 +28,11 @@ from rich.table import Table
 from rich.text import Text
 
 from plait import MultiServerMCPClient, OutcomeUnknownError, Toolbox, ToolResult
-from plait._support.logs import configure_logging
+from plait._support.logs import configure_logging, silence_other_logs
 from plait.cli.commands.servers import status_table
 from plait.cli.terminal import console_for, seconds_label
 from plait.client import Status
+from plait.models.weights import usable_weights
 from plait.testing import (
     ScriptedChatModel,
     ServerProcess,
@@ -66,6 +68,7 @@ class Stage:
 def main() -> int:
     """Play every scene; Ctrl-C ends it early and closes everything all the same."""
     configure_logging(0)
+    silence_other_logs()
     screen = console_for(sys.stdout)
     screen.width = min(screen.width, WIDTH)
     screen.print(title())
@@ -112,8 +115,26 @@ async def play(screen: Console, folder: Path, web: ServerProcess, chat: ServerPr
         await kill_during_a_payment(stage)
         await let_an_agent_work(stage, folder)
         await show_the_records(stage)
+        await let_a_model_think(stage, folder)
     screen.print()
     screen.print(what_next())
+
+
+async def let_a_model_think(stage: Stage, folder: Path) -> None:
+    """Let a local model take a step of reasoning, if its weights are here."""
+    weights = usable_weights()
+    if weights is None:
+        say(stage, "\nA real model thinks here after: plait model fetch qwen2.5-coder-1.5b")
+        return
+    scene(stage, "8. A model on this machine thinks", f"{weights.name}, without any network.")
+    command = ["-m", "plait.cli", "reasoning", "serve", "--backend", "local"]
+    database = str(folder / "reasoning.db")
+    servers = {"reasoning": {"command": sys.executable, "args": [*command, "--db", database]}}
+    question = {"content": "Why may a retry of a payment be worse than a failure?"}
+    with waiting(stage, "thinking"):
+        async with Toolbox(servers, default_tool_timeout=180) as box:
+            step = await box.call("reasoning", "reasoning_linear", question)
+    say(stage, json.loads(step.text)["content"] if not step.is_error else step.text)
 
 
 async def meet_the_servers(stage: Stage, folder: Path) -> None:

@@ -1,0 +1,383 @@
+"""Compare ways of reasoning on generated tasks, with the same model and the same token budget.
+
+    python -m benchmarks.reasoning.evaluate --backend local --tasks 32
+    python -m benchmarks.reasoning.evaluate --harness-check
+
+The tasks are generated from a fixed seed. Each way may have a model write at most `--budget` tokens
+on a task, its answer included. Every finished task is a line of the results file, so a run that is
+interrupted goes on where it was. Scores are printed for real models only: the harness check runs
+the same code on scripted replies, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.reasoning.puzzles import Puzzle, puzzles
+from plait import Toolbox
+from plait.errors import PlaitError
+from plait.models.weights import WEIGHTS
+from plait.reasoning.backends.choose import choose, completer_for, detect_models
+from plait.reasoning.backends.port import Completer, Completion, Prompt
+from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.settings import BackendPreference, read_settings
+from plait.reasoning.prompts import PROMPTS
+from plait.reasoning.reasoner import Reasoner
+from plait.reasoning.results import result_data
+from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.sql import SqlStorage
+
+ROOT = Path(__file__).resolve().parents[2]
+SEQUENTIAL = ROOT / ".node/node_modules/.bin/mcp-server-sequential-thinking"
+ANSWER_TOKENS = 120
+SEED = 20
+
+
+class BudgetEndedError(Exception):
+    """No tokens are left for thinking."""
+
+
+class Budgeted(Completer):
+    """Lets a model write a limited number of tokens, and keeps some of them for the answer."""
+
+    def __init__(self, inner: Completer, tokens: int) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self.left = tokens
+        self.calls = self.input_tokens = self.output_tokens = 0
+
+    def describe(self) -> str:
+        """Describe the model."""
+        return self._inner.describe()
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Ask the model for what the budget allows."""
+        allowed = self.left if prompt.pipe == "answer" else self.left - ANSWER_TOKENS
+        if allowed < 20:
+            raise BudgetEndedError
+        done = await self._inner.complete(
+            replace(prompt, max_tokens=min(prompt.max_tokens, allowed), temperature=0.0)
+        )
+        written = done.output_tokens or math.ceil(len(done.text.encode()) / 4)
+        self.left -= written
+        self.calls += 1
+        self.input_tokens += done.input_tokens or 0
+        self.output_tokens += written
+        return done
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a way of reasoning has to work with."""
+
+    reasoner: Reasoner
+    completer: Budgeted
+    box: Toolbox | None
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Call a reasoning tool."""
+        return result_data(await self.reasoner.call(f"reasoning_{tool}", arguments))
+
+
+async def plain(_bench: Bench, _puzzle: Puzzle) -> list[str]:
+    """Think nothing beforehand."""
+    return []
+
+
+async def linear(bench: Bench, puzzle: Puzzle) -> list[str]:
+    """Take up to three steps."""
+    notes: list[str] = []
+    session = f"linear-{puzzle.key}"
+    ask = puzzle.question
+    for _ in range(3):
+        step = await bench.call("linear", content=ask, session_id=session)
+        notes.append(step["content"])
+        ask = "Take the next step towards the answer."
+    return notes
+
+
+async def tree(bench: Bench, puzzle: Puzzle) -> list[str]:
+    """Open two ways, follow the better one for a step."""
+    session = f"tree-{puzzle.key}"
+    opened = await bench.call("tree", content=puzzle.question, session_id=session, num_branches=2)
+    best = opened["child_branches"][opened["recommended_branch_index"]]
+    await bench.call("tree_focus", session_id=session, branch_id=best["id"])
+    notes = [best["name"], best["rationale"]]
+    step = await bench.call("linear", content="Work this way out.", session_id=session)
+    return [*notes, step["content"]]
+
+
+async def got(bench: Bench, puzzle: Puzzle) -> list[str]:
+    """Grow a small graph, and join the two best nodes."""
+    begun = await bench.call("got_init", content=puzzle.question, problem=puzzle.question)
+    session = begun["session_id"]
+    grown = await bench.call("got_generate", session_id=session, k=2)
+    nodes = grown["continuations"]
+    notes = [node["content"] for node in nodes]
+    if len(nodes) > 1:
+        ids = [node["node_id"] for node in nodes]
+        joined = await bench.call("got_aggregate", session_id=session, node_ids=ids)
+        notes = [joined["content"]]
+    return notes
+
+
+async def reflection(bench: Bench, puzzle: Puzzle) -> list[str]:
+    """Take a step, examine it, and go back and take another if it is weak."""
+    session = f"reflection-{puzzle.key}"
+    step = await bench.call("linear", content=puzzle.question, session_id=session)
+    point = await bench.call("checkpoint_create", session_id=session, name="first step")
+    found = await bench.call("reflection", thought_id=step["thought_id"], max_iterations=1)
+    if found["quality_score"] >= 0.7:
+        return [step["content"]]
+    again = await bench.call(
+        "backtrack", checkpoint_id=point["id"], new_direction=f"Mind this: {found['analysis']}"
+    )
+    return [again["content"]]
+
+
+async def sequential(bench: Bench, puzzle: Puzzle) -> list[str]:
+    """Think with the sequential-thinking server, up to three thoughts."""
+    notes: list[str] = []
+    if bench.box is None:
+        return notes
+    for number in range(1, 4):
+        before = "\n".join(notes)
+        prompt = Prompt(
+            pipe="thought",
+            system="You solve a problem step by step. Write the next thought only.",
+            user=f"{puzzle.question}\n\nThoughts so far:\n{before or 'none'}",
+            temperature=0.0,
+            max_tokens=160,
+            json=False,
+        )
+        thought = (await bench.completer.complete(prompt)).text.strip() or "…"
+        arguments = {
+            "thought": thought,
+            "thoughtNumber": number,
+            "totalThoughts": 3,
+            "nextThoughtNeeded": number < 3,
+        }
+        await bench.box.call("sequential", "sequentialthinking", arguments)
+        notes.append(thought)
+    return notes
+
+
+WAYS: dict[str, Callable[[Bench, Puzzle], Awaitable[list[str]]]] = {
+    "plain": plain,
+    "linear": linear,
+    "tree": tree,
+    "got": got,
+    "reflection + backtrack": reflection,
+    "sequential-thinking": sequential,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One task, done one way."""
+
+    model: str
+    budget: int
+    way: str
+    task: str
+    right: bool
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+
+
+async def answer(bench: Bench, puzzle: Puzzle, way: str) -> str:
+    """Think, and return the answer of the model."""
+    notes: list[str] = []
+    with suppress(BudgetEndedError, PlaitError):  # it thinks as far as it comes
+        notes = await WAYS[way](bench, puzzle)
+    known = "\n".join(note for note in notes if note)
+    user = f"{puzzle.question}\n\n" + (f"Notes:\n{known}\n\n" if known else "")
+    prompt = Prompt(
+        pipe="answer",
+        system="You solve puzzles. Think briefly, then end with a line: ANSWER: <the answer>",
+        user=user + "Solve it, and end with the line ANSWER: <the answer>",
+        temperature=0.0,
+        max_tokens=bench.completer.left,
+        json=False,
+    )
+    text = (await bench.completer.complete(prompt)).text
+    found = re.findall(r"ANSWER:\s*(.+)", text)
+    return (
+        found[-1].strip(" .*`") if found else text.strip().splitlines()[-1] if text.strip() else ""
+    )
+
+
+async def evaluate(options: argparse.Namespace, inner: Completer, model: str) -> None:
+    """Run what is not in the results file yet."""
+    path = Path(options.results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {(one.model, one.budget, one.way, one.task) for one in read_outcomes(path)}
+    has_peer = SEQUENTIAL.exists()
+    peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
+    if not has_peer:
+        print(f"without sequential-thinking: {SEQUENTIAL.name} is not in .node", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqlStorage(database_from_text(f"{folder}/reasoning.db"))
+        await store.open()
+        try:
+            async with peer as box:
+                for puzzle in puzzles(options.tasks, options.seed):
+                    for way in WAYS:
+                        if way == "sequential-thinking" and not has_peer:
+                            continue
+                        if (model, options.budget, way, puzzle.key) in done:
+                            continue
+                        completer = Budgeted(inner, options.budget)
+                        bench = Bench(Reasoner(store, completer), completer, box)
+                        began = time.monotonic()
+                        right = puzzle.check(await answer(bench, puzzle, way))
+                        outcome = Outcome(
+                            model,
+                            options.budget,
+                            way,
+                            puzzle.key,
+                            right,
+                            completer.calls,
+                            completer.input_tokens,
+                            completer.output_tokens,
+                            round(time.monotonic() - began, 2),
+                        )
+                        append(path, outcome)
+                        print(
+                            f"{puzzle.key:10} {way:24} {'right' if right else 'wrong'}", flush=True
+                        )
+        finally:
+            await store.aclose()
+
+
+def append(path: Path, outcome: Outcome) -> None:
+    """Add a result to the file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(outcome)) + "\n")
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """Read the results so far; a line that was cut off is left out."""
+    found: list[Outcome] = []
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            found.append(Outcome(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return found
+
+
+def wilson(right: int, count: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a share."""
+    if not count:
+        return 0.0, 1.0
+    z, share = 1.96, right / count
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count**2))
+    spread /= 1 + z * z / count
+    return max(0.0, middle - spread), min(1.0, middle + spread)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """Return results as a Markdown table."""
+    lines = [
+        "| Way | Tasks | Right | 95 % interval | Tokens written | Tokens read | Calls | Seconds |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for way in WAYS:
+        own = [one for one in outcomes if one.way == way]
+        if not own:
+            continue
+        count, right = len(own), sum(one.right for one in own)
+        low, high = wilson(right, count)
+        facts = (
+            sum(one.output_tokens for one in own) / count,
+            sum(one.input_tokens for one in own) / count,
+            sum(one.calls for one in own) / count,
+            sum(one.seconds for one in own) / count,
+        )
+        means = f"{facts[0]:.0f} | {facts[1]:.0f} | {facts[2]:.1f} | {facts[3]:.1f}"
+        lines.append(f"| {way} | {count} | {right / count:.0%} | {low:.0%}–{high:.0%} | {means} |")
+    return "\n".join(lines)
+
+
+def scripted() -> ScriptedCompleter:
+    """Return a stand-in for the harness check: valid replies, and the answer yes."""
+    thought = {"thought": "a thought", "confidence": 0.6}
+    view = {"thought": "a way", "confidence": 0.6, "rationale": "why"}
+    return ScriptedCompleter(
+        {
+            "linear-reasoning-v1": thought,
+            "backtracking-reasoning-v1": thought,
+            "tree-reasoning-v1": {"branches": [view, view], "recommended_branch": 0},
+            "got-generate-v1": {"continuations": [view, view]},
+            "got-aggregate-v1": {"aggregated_thought": "both", "confidence": 0.6},
+            "reflection-v1": {"analysis": "weak", "quality_score": 0.3},
+            "*": "ANSWER: yes",
+        }
+    )
+
+
+async def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the evaluation, and print its table."""
+    parser = argparse.ArgumentParser(description="Compare ways of reasoning.")
+    parser.add_argument("--backend", help="the backend of the reasoning server")
+    parser.add_argument("--model", help="the model of the backend")
+    parser.add_argument("--base-url")
+    parser.add_argument("--tasks", type=int, default=32)
+    parser.add_argument("--budget", type=int, default=600, help="tokens a task and way may write")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--results", default=".bench/reasoning.jsonl")
+    parser.add_argument("--harness-check", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.harness_check:
+        completer: Completer = scripted()
+        name = "scripted"
+    else:
+        preference = BackendPreference(
+            backend=options.backend, model=options.model, base_url=options.base_url
+        )
+        settings = read_settings(os.environ, preference=preference)
+        choice = choose(settings, await detect_models(settings))
+        if choice.backend in ("host", "sampling", "scripted"):
+            print("No model is configured: see docs/reasoning/evaluation.md", file=sys.stderr)
+            return 2
+        completer = completer_for(choice, settings, prompts=PROMPTS)
+        name = choice.model or completer.describe()
+    await completer.open()
+    try:
+        await evaluate(options, completer, name)
+    finally:
+        await completer.aclose()
+    own = [
+        one
+        for one in read_outcomes(Path(options.results))
+        if one.model == name and one.budget == options.budget
+    ]
+    if options.harness_check:
+        print(f"harness check: {len(own)} tasks ran; these are no scores")
+        return 0
+    weights = WEIGHTS.get(name)
+    print(f"\nmodel {name}" + (f", SHA-256 {weights.sha256}" if weights else ""))
+    print(f"seed {options.seed}, {options.tasks} tasks, budget {options.budget} tokens\n")
+    print(table(own))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))
