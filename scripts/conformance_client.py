@@ -106,6 +106,9 @@ PROGRAMS: Mapping[str, Program] = {
 }
 """What to do in each scenario."""
 
+ASKING = frozenset({"elicitation-sep1034-client-defaults", "sep-2322-client-request-state"})
+"""The scenarios whose servers ask the user."""
+
 EXAMPLES: Mapping[str, Any] = {
     "string": "text",
     "integer": 1,
@@ -155,9 +158,10 @@ async def accept(context: ClientRequestContext, params: ElicitRequestParams) -> 
 
 async def run(scenario: str, server: Mapping[str, Any], context: Context) -> str | None:
     """Go through one scenario, and return the protocol version that was spoken."""
-    async with Toolbox(
-        {SERVER: server}, roots=[Path.cwd()], on_elicitation=lambda _: accept
-    ) as toolbox:
+    # With a callback, `auto` prefers the handshake era on servers that speak both.
+    asks = scenario in ASKING
+    callback = {"on_elicitation": lambda _: accept} if asks else {}
+    async with Toolbox({SERVER: server}, roots=[Path.cwd()], **callback) as toolbox:
         try:
             await PROGRAMS.get(scenario, sign_in)(toolbox, context)
         except AuthRequiredError as error:
