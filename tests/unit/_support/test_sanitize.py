@@ -163,10 +163,8 @@ def test_bytes_of_json_with_a_row_of_marks_are_never_clean() -> None:
 
 
 def test_bytes_of_json_with_other_characters_are_clean() -> None:
-    suspects = set(_suspects())
-    others = " ".join(
-        text for code in range(0x20, 0x20000) if (text := chr(code)) not in suspects | {"\\"}
-    )
+    suspects = {*_suspects(), "\\"}
+    others = " ".join(text for code in range(0x20, 0x20000) if (text := chr(code)) not in suspects)
 
     assert is_clean_body(json.dumps(others, ensure_ascii=False).encode())
     without_marks = others.replace("\u200e", "").replace("\u200f", "")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
+import signal
 import threading
 from contextvars import ContextVar
 
@@ -75,10 +75,11 @@ def test_work_that_cannot_be_stopped_is_left_behind() -> None:
 
 def test_ctrl_c_cancels_the_work_and_goes_on_to_the_caller() -> None:
     cancelled = threading.Event()
+    main = threading.get_ident()
 
     async def work() -> None:
         try:
-            _thread.interrupt_main()
+            signal.pthread_kill(main, signal.SIGINT)
             await asyncio.Event().wait()
         finally:
             cancelled.set()
