@@ -32,7 +32,9 @@ from plait.agents.engines.claude_tool.wrapped import (
 from plait.agents.engines.claude_tool.wrapped import wrap_mcp_tool as wrap_mcp_tool
 from plait.agents.engines.claude_tool.wrapped import wrap_static_tool as wrap_static_tool
 from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
-from plait.agents.engines.langchain.graph_tracer import GraphLimitError as GraphLimitError
+from plait.agents.engines.langchain.graph_middleware import TraceMiddleware as TraceMiddleware
+from plait.agents.engines.langchain.graph_recording import GraphLimitError as GraphLimitError
+from plait.agents.engines.langchain.graph_recording import GraphTraceOptions as GraphTraceOptions
 from plait.agents.engines.langchain.graph_tracer import GraphTracer as GraphTracer
 from plait.agents.engines.langchain.messages import (
     extract_partial_agent_state as extract_partial_agent_state,

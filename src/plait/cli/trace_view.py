@@ -153,7 +153,8 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
         case events.ToolCalled():
             arguments = json.dumps(event.arguments, ensure_ascii=False)
             arguments = arguments if full else one_line(arguments, _SHORT)
-            yield _line(event, f"→ {called_label(event)}", "blue", arguments)
+            node = f"in {event.node}  " if event.node else ""
+            yield _line(event, f"→ {called_label(event)}", "blue", node + arguments)
         case events.ToolReturned():
             mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
             tries = f", {event.attempts} attempts" if event.attempts > 1 else ""

@@ -1,19 +1,29 @@
-"""Graphs of LangGraph that are not agents of plait, traced and limited by a callback."""
+"""Graphs of LangGraph that are not agents of plait, traced and limited."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import anyio
 import pytest
+from click.testing import CliRunner
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage
-from langchain_core.tools import tool
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+from typing_extensions import override
 
-from plait.agents import GraphLimitError, GraphTracer
+from plait.agents import GraphLimitError, GraphTracer, TraceMiddleware
+from plait.cli import main
 from plait.testing import ScriptedChatModel, tool_call
-from plait.traces import Turn, read_trace
+from plait.traces import ToolCalled, Turn, read_trace, read_traces
+
+ASK = {"messages": [HumanMessage("Add.")]}
 
 
 @tool
@@ -39,7 +49,7 @@ def test_a_graph_with_a_sub_graph_and_parallel_tools_leaves_a_trace(tmp_path: Pa
     both = [tool_call("add", a=1, b=2), tool_call("add", a=3, b=4)]
     tracer = GraphTracer(path)
 
-    graph_of([both, "Seven."]).invoke({"messages": [HumanMessage("Add.")]}, {"callbacks": [tracer]})
+    graph_of([both, "Seven."]).invoke(ASK, {"callbacks": [tracer]})
 
     trace = read_trace(path)
     assert (trace.status, trace.turns, trace.final_response) == ("completed", 3, "It is right.")
@@ -58,8 +68,240 @@ def test_a_graph_ends_at_its_limit(tmp_path: Path) -> None:
     again = [[tool_call("add", a=1, b=2)] for _ in range(5)]
 
     with pytest.raises(GraphLimitError):
-        graph_of(again).invoke(
-            {"messages": [HumanMessage("Add.")]}, {"callbacks": [GraphTracer(path, max_turns=2)]}
-        )
+        graph_of(again).invoke(ASK, {"callbacks": [GraphTracer(path, max_turns=2)]})
 
     assert (read_trace(path).status, read_trace(path).turns) == ("limit", 2)
+
+
+def show(path: Path) -> str:
+    done = CliRunner().invoke(main, ["trace", "show", str(path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def test_trace_show_names_the_nodes_of_a_graph(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    both = [tool_call("add", a=1, b=2), tool_call("add", a=3, b=4)]
+
+    graph_of([both, "Seven."]).invoke(ASK, {"callbacks": [GraphTracer(path)]})
+
+    shown = show(path)
+    assert "completed  langgraph · scripted · 3 turns · 2 tool calls" in shown
+    assert shown.count("→ add  in research/tools") == 2
+    assert "turn 1  in research/model" in shown
+    assert "turn 3  in judge" in shown
+
+
+def test_runs_at_the_same_time_have_a_trace_each(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+
+    def answer(messages: list[Any]) -> Any:
+        return [tool_call("add", a=1, b=2)] if len(messages) == 1 else "3."
+
+    inner: Any = create_agent(ScriptedChatModel(answer), [add])
+
+    inner.batch([ASK, ASK, ASK], {"callbacks": [GraphTracer(path)]})
+
+    assert [(run.turns, len(run.calls), run.status) for run in read_traces(path)] == [
+        (2, 1, "completed")
+    ] * 3
+
+
+WATCHERS = {"callback": GraphTracer, "middleware": TraceMiddleware}
+
+
+def run_watched(kind: str, path: Path, script: Any, tools: Any = (add,), **limits: Any) -> Any:
+    """Run an agent under a tracer of this kind, in an event loop, and return the tracer."""
+    watcher: Any = WATCHERS[kind](path, **limits)
+    is_middleware = kind == "middleware"
+    agent: Any = create_agent(
+        ScriptedChatModel(script), list(tools), middleware=[watcher] if is_middleware else []
+    )
+    config = {} if is_middleware else {"callbacks": [watcher]}
+    anyio.run(lambda: agent.ainvoke(ASK, config))
+    return watcher
+
+
+@pytest.mark.parametrize("kind", WATCHERS)
+@pytest.mark.parametrize(
+    ("limits", "turns", "calls"),
+    [
+        ({"max_turns": 2}, 2, 4),
+        ({"max_tool_calls": 3}, 2, 3),
+        ({"max_tokens_total": 20}, 1, 2),
+        ({"max_cost_usd": 0.5, "prices": lambda model, usage: 0.3}, 2, 4),
+        ({"max_cost_usd": 0.5, "prices": lambda model, usage: None}, 1, 2),
+    ],
+    ids=["turns", "calls", "tokens", "cost", "unknown cost"],
+)
+def test_a_limit_ends_a_run_with_its_trace(
+    kind: str, limits: dict[str, Any], turns: int, calls: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "graph.jsonl"
+    again = [[tool_call("add", a=1, b=2), tool_call("add", a=3, b=4)] for _ in range(9)]
+
+    with pytest.raises(GraphLimitError) as caught:
+        run_watched(kind, path, again, **limits)
+
+    trace = read_trace(path)
+    assert (trace.status, trace.turns, len(trace.calls)) == ("limit", turns, calls)
+    assert caught.value.limit_reached
+    assert caught.value.trace.run == trace.run
+    assert len(caught.value.messages) >= turns
+    assert caught.value.usage.total_tokens > 0
+
+
+@tool
+def hand_over(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Answer with a command."""
+    return Command(update={"messages": [ToolMessage(text, tool_call_id=tool_call_id)]})
+
+
+@tool
+def explode() -> str:
+    """Fail."""
+    raise RuntimeError("no fuel")
+
+
+@pytest.mark.parametrize("kind", WATCHERS)
+def test_results_are_recorded_as_the_model_reads_them(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    run_watched(kind, path, [[tool_call("hand_over", text="over")], "Done."], [hand_over])
+
+    ((_, result),) = read_trace(path).calls
+    assert result is not None
+    assert (result.content, result.is_error) == ("over", False)
+
+
+@pytest.mark.parametrize("kind", WATCHERS)
+def test_a_failure_is_in_the_trace(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    with pytest.raises(RuntimeError):
+        run_watched(kind, path, [[tool_call("explode")], "Done."], [explode])
+
+    trace = read_trace(path)
+    assert (trace.status, trace.failure and trace.failure.message) == ("failed", "no fuel")
+    ((_, result),) = trace.calls
+    assert result is not None
+    assert (result.content, result.is_error) == ("RuntimeError: no fuel", True)
+
+
+def test_middleware_records_the_model_the_prompt_and_the_tools(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    model = ScriptedChatModel(["One.", "Two."])
+    agent: Any = create_agent(
+        model, [add], system_prompt="Be short.", middleware=[TraceMiddleware(path)]
+    )
+    agent.invoke(ASK)
+    agent.invoke(ASK)
+
+    for trace in read_traces(path):
+        assert trace.started is not None
+        assert [message.text for message in trace.started.messages] == ["Be short.", "Add."]
+        assert trace.definitions["add"].description == "Add."
+        assert set(trace.definitions["add"].input_schema["properties"]) == {"a", "b"}
+    assert path.read_text().count('"event":"tool"') == 1
+
+
+def test_an_agent_in_a_tool_belongs_to_the_trace_of_the_outer_one(tmp_path: Path) -> None:
+    watcher = TraceMiddleware(tmp_path / "outer.jsonl")
+    other = TraceMiddleware(tmp_path / "other.jsonl")
+
+    def agent_tool(name: str, watched: TraceMiddleware) -> Callable[[str], str]:
+        inner: Any = create_agent(
+            ScriptedChatModel([[tool_call("add", a=1, b=2)], "3."]), [add], middleware=[watched]
+        )
+
+        def delegate(question: str) -> str:
+            """Ask another agent."""
+            return inner.invoke({"messages": [("user", question)]})["messages"][-1].text
+
+        delegate.__name__ = name
+        return delegate
+
+    tools = [tool(agent_tool("joined", watcher)), tool(agent_tool("apart", other))]
+    both = [tool_call("joined", question="Add."), tool_call("apart", question="Add.")]
+    outer: Any = create_agent(ScriptedChatModel([both, "Done."]), tools, middleware=[watcher])
+    outer.invoke(ASK)
+
+    trace = read_trace(tmp_path / "outer.jsonl")
+    assert (trace.status, trace.turns, trace.final_response) == ("completed", 4, "Done.")
+    names = [event.name for event in trace.events if isinstance(event, ToolCalled)]
+    assert sorted(names) == ["add", "apart", "joined"]
+    apart = read_trace(tmp_path / "other.jsonl")
+    assert apart.started is not None
+    assert (apart.turns, apart.started.parent_run) == (2, trace.run)
+
+
+class Retry(AgentMiddleware[Any, Any, Any]):
+    """Repeats a request that failed."""
+
+    @override
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except RuntimeError:
+            return handler(request)
+
+
+class Flaky(AgentMiddleware[Any, Any, Any]):
+    """Fails once."""
+
+    failed = False
+
+    @override
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("overloaded")
+        return handler(request)
+
+
+def test_a_request_that_other_middleware_repeats_is_one_turn(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    agent: Any = create_agent(
+        ScriptedChatModel(["One."]), [], middleware=[TraceMiddleware(path), Retry(), Flaky()]
+    )
+
+    agent.invoke(ASK)
+
+    assert (read_trace(path).status, read_trace(path).turns) == ("completed", 1)
+
+
+@tool
+def confirm() -> str:
+    """Wait for the user."""
+    return str(interrupt("Really?"))
+
+
+def test_a_run_that_was_interrupted_continues_its_trace(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    agent: Any = create_agent(
+        ScriptedChatModel([[tool_call("confirm")], "Done."]),
+        [confirm],
+        middleware=[TraceMiddleware(path, max_tool_calls=1)],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "1"}}
+
+    agent.invoke(ASK, config)
+    before = read_trace(path)
+    agent.invoke(Command(resume="yes"), config)
+
+    trace = read_trace(path)
+    assert (before.status, before.run) == ("unfinished", trace.run)
+    ((_, result),) = trace.calls
+    assert result is not None
+    assert (trace.status, result.content) == ("completed", "yes")
+
+
+def test_a_graph_that_waits_has_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    agent: Any = create_agent(
+        ScriptedChatModel([[tool_call("confirm")]]), [confirm], checkpointer=InMemorySaver()
+    )
+    config = {"configurable": {"thread_id": "1"}, "callbacks": [GraphTracer(path)]}
+
+    agent.invoke(ASK, config)
+
+    assert read_trace(path).status == "unfinished"

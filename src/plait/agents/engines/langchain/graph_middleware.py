@@ -1,0 +1,279 @@
+"""Middleware for `create_agent` that traces and limits the runs of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Annotated, Any, ClassVar, NotRequired, TypeAlias, TypedDict, Unpack
+
+from cachetools import LRUCache
+from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
+from typing_extensions import override
+
+from plait.agents.call_arguments import arguments_from
+from plait.agents.engines.langchain.graph_recording import (
+    INTERFACE,
+    GraphRecording,
+    GraphTraceOptions,
+    GraphTraces,
+    messages_in,
+    node_of,
+)
+from plait.traces.messages.message import Message
+from plait.traces.recorder import ToolDefinition
+from plait.traces.trace import Trace
+
+_Reply: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
+_ToolReply: TypeAlias = ToolMessage | Command[Any]
+
+_MOST_RUNS = 4096
+"""Runs that are remembered: those that wait for an answer, and those whose end nothing reports."""
+
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "endpoint": ("openai_api_base", "anthropic_api_url", "base_url"),
+    "temperature": ("temperature",),
+    "max_tokens": ("max_tokens", "max_output_tokens"),
+}
+"""The attributes of chat models that are settings in a trace."""
+
+
+class _Place(TypedDict):
+    """Where an agent records: in a trace of its own, or in that of an agent around it."""
+
+    run: str
+    is_own: bool
+
+
+class _State(AgentState[Any]):
+    plait_trace: NotRequired[Annotated[_Place, PrivateStateAttr]]
+
+
+@dataclass(slots=True)
+class _Run:
+    recording: GraphRecording
+    parent: str | None = None
+    """The run of another trace in which this one was started."""
+    has_begun: bool = False
+
+
+_outer: ContextVar[tuple[TraceMiddleware, str] | None] = ContextVar("plait_outer_run", default=None)
+"""The middleware and the run of the tool call in which this code runs."""
+
+
+class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Records each run of an agent, and ends it at a limit with `GraphLimitError`.
+
+    Put it first: `create_agent(model, tools, middleware=[TraceMiddleware("runs.jsonl"), …])`.
+    Then it records what other middleware has made of answers and results. An agent with the same
+    middleware that runs in a tool of this one belongs to its trace. An agent may have several runs
+    at the same time.
+    """
+
+    state_schema: ClassVar[Any] = _State
+
+    def __init__(
+        self, trace: str | Path | None = None, **options: Unpack[GraphTraceOptions]
+    ) -> None:
+        """Take the file of the traces, if there is one, and the limits of each run."""
+        super().__init__()
+        self._traces = GraphTraces(trace, options)
+        self._runs: LRUCache[str, _Run] = LRUCache(_MOST_RUNS)
+        self._lock = RLock()
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the run that began last, so far."""
+        return self._traces.last
+
+    @override
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Begin a trace, or join that of the tool call in which the agent runs."""
+        outer, name = _outer.get() or (None, None)
+        with self._lock:
+            is_own = outer is not self or name not in self._runs
+        if is_own or name is None:
+            name, _ = self._open(name)
+        return {"plait_trace": _Place(run=name, is_own=is_own)}
+
+    @override
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return self.before_agent(state, runtime)
+
+    def _open(self, parent: str | None) -> tuple[str, _Run]:
+        run = _Run(self._traces.begin(), parent)
+        name = run.recording.recorder.run
+        with self._lock:
+            self._runs[name] = run
+        return name, run
+
+    @override
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """End the trace of the run."""
+        if state["plait_trace"]["is_own"]:
+            name, run = self._run_of(state)
+            self._begin(run, messages_in(state))
+            self._end(name, run)
+
+    @override
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        self.after_agent(state, runtime)
+
+    @override
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]
+    ) -> Any:
+        with self._request(request) as answered:
+            return answered(handler(request))
+
+    @override
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
+    ) -> Any:
+        with self._request(request) as answered:
+            return answered(await handler(request))
+
+    @override
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], _ToolReply]
+    ) -> _ToolReply:
+        with self._call(request) as returned:
+            return returned(handler(request))
+
+    @override
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[_ToolReply]]
+    ) -> _ToolReply:
+        with self._call(request) as returned:
+            return returned(await handler(request))
+
+    @contextmanager
+    def _request(self, request: ModelRequest[Any]) -> Generator[Callable[[_Reply], _Reply]]:
+        """Record the answer that the block passes on, or the failure that ends the block."""
+        name, run = self._run_of(request.state)
+        self._begin(run, _messages_of(request), request)
+        recording = run.recording
+        with self._ending(request.state, name, run):
+            began = recording.request()
+
+            def answered(reply: _Reply) -> _Reply:
+                for message in _answers_in(reply):
+                    recording.turn(message, began, node_of(get_config().get("metadata")))
+                return reply
+
+            try:
+                yield answered
+            except BaseException:
+                recording.request_failed()
+                raise
+
+    @contextmanager
+    def _call(self, request: ToolCallRequest) -> Generator[Callable[[_ToolReply], _ToolReply]]:
+        """Record a call, and the result that the block passes on, or the failure of the block."""
+        name, run = self._run_of(request.state)
+        self._begin(run, messages_in(request.state))
+        recording, call = run.recording, request.tool_call
+        call_id = call["id"] or ""
+        node = node_of(get_config().get("metadata"))
+        with self._ending(request.state, name, run):
+            recording.call(call_id, call["name"], arguments_from(call["args"]), node)
+            token = _outer.set((self, name))
+
+            def returned(reply: _ToolReply) -> _ToolReply:
+                recording.returned(call_id, reply)
+                return reply
+
+            try:
+                yield returned
+            except BaseException as error:
+                recording.call_failed(call_id, error)
+                raise
+            finally:
+                _outer.reset(token)
+
+    @contextmanager
+    def _ending(self, state: Any, name: str, run: _Run) -> Generator[None]:
+        """End the trace with the error that ends the run; an interrupted run goes on later."""
+        try:
+            yield
+        except GraphBubbleUp:
+            raise
+        except BaseException as error:
+            if state["plait_trace"]["is_own"]:  # else the tool call around the agent may go on
+                self._end(name, run, error)
+            raise
+
+    def _end(self, name: str, run: _Run, error: BaseException | None = None) -> None:
+        with self._lock:
+            self._runs.pop(name, None)
+        run.recording.end(error)
+
+    def _run_of(self, state: Any) -> tuple[str, _Run]:
+        """Return the run of a state; one that another process began has a trace of its own here."""
+        name: str = state["plait_trace"]["run"]
+        with self._lock:
+            run = self._runs.get(name)
+        return self._open(name) if run is None else (name, run)
+
+    def _begin(
+        self, run: _Run, messages: list[Message], request: ModelRequest[Any] | None = None
+    ) -> None:
+        """Record the start of the run, once: the first request has the model and the tools."""
+        if run.has_begun:
+            return
+        run.has_begun = True
+        definitions = {} if request is None else dict(map(_definition, request.tools))
+        run.recording.recorder.run_started(
+            messages,
+            interface=INTERFACE,
+            model=None if request is None else _attribute(request.model, "model_name", "model"),
+            tools=definitions,
+            max_turns=self._traces.options.get("max_turns"),
+            parent_run=run.parent,
+            settings={} if request is None else _settings(request),
+            definitions=definitions,
+        )
+
+
+def _messages_of(request: ModelRequest[Any]) -> list[Message]:
+    prompt = () if request.system_message is None else (request.system_message,)
+    return messages_in({"messages": [*prompt, *request.messages]})
+
+
+def _answers_in(reply: _Reply) -> list[AIMessage]:
+    if isinstance(reply, ExtendedModelResponse):
+        reply = reply.model_response
+    messages = reply.result if isinstance(reply, ModelResponse) else [reply]
+    return [message for message in messages if isinstance(message, AIMessage)]
+
+
+def _definition(tool: BaseTool | dict[str, Any]) -> tuple[str, ToolDefinition]:
+    if isinstance(tool, dict) and "function" not in tool:  # a tool of the provider
+        name = str(tool.get("name") or tool.get("type"))
+        return name, (name, str(tool.get("description") or ""), tool)
+    data: dict[str, Any] = convert_to_openai_tool(tool)["function"]
+    name = str(data["name"])
+    return name, (name, data.get("description") or "", data.get("parameters") or {})
+
+
+def _settings(request: ModelRequest[Any]) -> dict[str, Any]:
+    found = {name: _attribute(request.model, *names) for name, names in _SETTINGS.items()}
+    found |= {"extra_kwargs": dict(request.model_settings) or None}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _attribute(model: object, *names: str) -> Any:
+    values = (getattr(model, name, None) for name in names)
+    return next((value for value in values if isinstance(value, str | int | float)), None)
