@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -26,10 +27,12 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
+from plait.traces.agent_spans import chat_span
 from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
 from plait.traces.messages.message import Message, Role, UsageMetadata, extract_system_prompt
 from plait.traces.recorder import Recorder
+from plait.traces.spans import add_event, is_set_up
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.agents")
@@ -107,9 +110,11 @@ class AgentRun:
         self.record_call(call_id, name, arguments)
         attempts, notes = 1, ()
         if tool is not None and tool.listed is not None:
-            answer, attempts, notes = await self._call_server(tool.listed, arguments, on_approval)
+            answer, attempts, notes = await self._call_server(
+                call_id, tool.listed, arguments, on_approval
+            )
         elif tool is not None and tool.static is not None:
-            answer = await self._call_program(tool, tool.static, arguments, on_approval)
+            answer = await self._call_program(call_id, tool, tool.static, arguments, on_approval)
         else:
             answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
         self.recorder.tool_returned(
@@ -118,7 +123,11 @@ class AgentRun:
         return answer
 
     async def _call_server(
-        self, tool: Tool, arguments: Mapping[str, Any], on_approval: OnApproval | None
+        self,
+        call_id: str,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        on_approval: OnApproval | None,
     ) -> tuple[ToolAnswer, int, tuple[str, ...]]:
         assert self.toolbox is not None  # noqa: S101  # the tool is one of its tools
         try:
@@ -129,6 +138,7 @@ class AgentRun:
                 on_approval=on_approval,
                 run=self._context,
                 reader=self._reader,
+                call_id=call_id,
             )
         except ConfigError:
             raise
@@ -139,6 +149,7 @@ class AgentRun:
 
     async def _call_program(
         self,
+        call_id: str,
         tool: RunTool,
         static: StaticTool,
         arguments: Mapping[str, Any],
@@ -149,6 +160,7 @@ class AgentRun:
             server=PROGRAM,
             tool=static.name,
             arguments=arguments,
+            call_id=call_id,
             on_approval=on_approval,
             run=run_identity_of(self._context),
         )
@@ -304,6 +316,24 @@ class AgentRun:
         """Return the seconds until the deadline; `None` if there is none."""
         return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
+    def model_retry(self, attempt: int, reason: str, delay_seconds: float) -> None:
+        """Record that a request to the model is repeated, as attempt number `attempt`."""
+        self.recorder.model_retry(attempt, reason=reason, delay_seconds=round(delay_seconds, 3))
+        add_event("plait.model_retry", {"attempt": attempt})
+
+    def chat_span(
+        self, began: float | None = None
+    ) -> AbstractContextManager[dict[str, Any] | None]:
+        """Return the span of a request to the model, and what `describe_answer` takes.
+
+        With `began`, a monotonic time, the request is already answered.
+        """
+        if not is_set_up():
+            return nullcontext()
+        config = self.model_config
+        settings = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+        return chat_span(*provider_and_model(config), began, **settings)
+
     def end(self, status: Status) -> Trace:
         """Record the end of the run, and return its trace.
 
@@ -319,6 +349,23 @@ class AgentRun:
             session_id=self.session_id,
             actual_model=self.actual_model,
         )
+
+
+_PROVIDERS: Mapping[str, str] = {
+    "claude_tool": "anthropic",
+    "claude_agent_sdk": "anthropic",
+    "openrouter": "openrouter",
+    "openai_endpoint": "openai",
+}
+"""The providers of engines that have only one."""
+
+
+def provider_and_model(config: ModelConfig) -> tuple[str | None, str | None]:
+    """Return the provider of a model and its name there, for spans."""
+    provider, name = _PROVIDERS.get(config.interface, config.model_provider), config.model_name
+    if provider is None and name is not None and ":" in name:
+        provider, _, name = name.partition(":")
+    return provider, name
 
 
 def _policy_data(policy: Policy) -> dict[str, Any]:

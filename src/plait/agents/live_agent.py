@@ -18,7 +18,7 @@ from mcp.client.session import ElicitationFnT
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
-from plait.agents.agent_run import AgentRun
+from plait.agents.agent_run import AgentRun, provider_and_model
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
@@ -29,12 +29,14 @@ from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
 from plait.models.providers import keys_in
+from plait.traces.agent_spans import agent_outcome, agent_span
 from plait.traces.codec import Redact
 from plait.traces.events import Status
 from plait.traces.file import TraceFile
 from plait.traces.messages.message import Message, Role
 from plait.traces.observer import CallTool, Operation
 from plait.traces.recorder import Recorder
+from plait.traces.spans import is_set_up
 from plait.traces.trace import Trace
 
 Ending = Literal["completed", "limit"]
@@ -118,6 +120,16 @@ class LiveAgent(BaseAgent):
         settings = config or AgentConfig()
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
+        with invocation(self.model_config, messages) as describe:
+            return describe(await self._arun(messages, tools, mcp_servers, settings))
+
+    async def _arun(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolLike] | None,
+        mcp_servers: AgentServers | None,
+        settings: AgentConfig,
+    ) -> AgentResult:
         if self._kept is None:
             observer = RunObserver()
             options = self.toolbox_options(settings)
@@ -174,6 +186,34 @@ class LiveAgent(BaseAgent):
         failure = AgentExecutionError(f"{self.engine}: {type(error).__name__}: {excerpt}")
         failure.__cause__ = error
         return without_secrets(failure, run.redact)
+
+
+@contextlib.contextmanager
+def invocation(
+    model_config: ModelConfig, messages: Sequence[Message]
+) -> Generator[Callable[[AgentResult], AgentResult]]:
+    """Record a run as a span, if anything is traced; yields what adds the result to it."""
+    if not is_set_up():
+        yield lambda result: result
+        return
+    provider, model = provider_and_model(model_config)
+    with agent_span(model_config.id, provider, model, messages) as details:
+
+        def describe(result: AgentResult) -> AgentResult:
+            answer = Message.assistant(result.final_response)
+            details.update(
+                agent_outcome(result.usage, result.stop_reason, result.session_id, [answer])
+            )
+            if result.timeout_reached:
+                details["error.type"] = "timeout"
+            return result
+
+        try:
+            yield describe
+        except PlaitError as error:
+            if error.usage is not None:
+                details.update(agent_outcome(error.usage, None, None, []))
+            raise
 
 
 _GUARDS: Final = ("lock", "lockfile", "policy")

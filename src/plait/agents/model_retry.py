@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import ModelConfig
@@ -70,14 +70,15 @@ class RetryPlan:
 
 async def with_retries(
     run: AgentRun,
-    request: Callable[[], Awaitable[T]],
+    request: Callable[[dict[str, Any] | None], Awaitable[T]],
     failure_of: Callable[[Exception], PlaitError],
     *,
     passes: tuple[type[Exception], ...] = (),
 ) -> T:
     """Make a request to the model, and repeat it while its failure is `retryable`.
 
-    `failure_of` translates a failure; exceptions in `passes` are raised as they are.
+    `request` passes its argument to `describe_answer`. `failure_of` translates a failure;
+    exceptions in `passes` are raised as they are.
 
     Raises:
         PlaitError: The last failure, which says whether a later attempt may succeed.
@@ -86,7 +87,8 @@ async def with_retries(
     attempt = 1
     while True:
         try:
-            return await request()
+            with run.chat_span() as span:
+                return await request(span)
         except passes:
             raise
         except Exception as error:  # noqa: BLE001  # boundary: providers may raise anything
@@ -97,5 +99,5 @@ async def with_retries(
             # Outside of the handler: otherwise the original error, with secrets, is its context.
             raise failure
         attempt += 1
-        run.recorder.model_retry(attempt, reason=str(failure), delay_seconds=round(pause, 3))
+        run.model_retry(attempt, str(failure), pause)
         await asyncio.sleep(pause)

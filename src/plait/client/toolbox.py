@@ -276,6 +276,7 @@ class Toolbox(ConnectionOwner):
         on_approval: OnApproval | None = None,
         run: Run | None = None,
         reader: str = READ_MORE,
+        call_id: str | None = None,
     ) -> ToolResult:
         """Call a tool by its wire name; a failure that the tool reports is a result.
 
@@ -283,7 +284,7 @@ class Toolbox(ConnectionOwner):
         `on_elicitation` of its own; the timeout does not count that time. `on_approval` replaces
         the client's own. `run` is passed to functions that return credentials, for example
         `{"configurable": {"user": "ann"}}`. `reader` is the name under which the model knows the
-        tool that reads shortened results.
+        tool that reads shortened results, `call_id` the id of the call there.
 
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
@@ -300,6 +301,7 @@ class Toolbox(ConnectionOwner):
             on_approval=on_approval,
             access=await self.calls.access_for(server, run),
             run=run_identity_of(run),
+            call_id=call_id,
         )
         return await self.calls.run(call, reader=reader)
 

@@ -1,16 +1,19 @@
 """OpenTelemetry spans and metrics, by the conventions for MCP and generative AI.
 
 They are recorded when the program has set up a provider of OpenTelemetry; only its API is imported
-here, and only once a server is contacted.
+here, and only once a server is contacted, or the program has imported it. A failure of the
+provider, such as a processor that raises, is logged, and never ends what is traced.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import Token
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,23 +21,34 @@ from plait.errors import PlaitError, ToolFailedError
 from plait.traces.observer import CallTool, Operation
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span, SpanKind, Tracer
 
-Attributes = Mapping[str, str | int | float | bool]
+logger = logging.getLogger("plait.traces")
+
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 _SCOPE = "plait"
 _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """The bucket boundaries that the conventions recommend."""
 _TOKENS = tuple(4**power for power in range(14))
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable of the conventions that allows arguments and results in spans."""
+"""The variable of the conventions that allows arguments, results and messages in spans."""
+_PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
+"""The variables that set up a provider without a line of code."""
 
 
 def is_traced() -> bool:
     """Return whether OpenTelemetry has anything to record or to pass on."""
     current_context, has_provider = _opentelemetry()
     return bool(current_context()) or has_provider()
+
+
+def is_set_up() -> bool:
+    """Return the same as `is_traced`, without importing OpenTelemetry for it."""
+    may_be = "opentelemetry.trace" in sys.modules or any(name in os.environ for name in _PROVIDERS)
+    return may_be and is_traced()
 
 
 @cache
@@ -85,21 +99,26 @@ SPANS = SpanObserver()
 @contextmanager
 def _client_span(name: str, attributes: Attributes) -> Generator[None]:
     with (
-        _span(name, attributes, client=True) as details,
-        _measured("mcp.client.operation.duration", details),
+        span(name, attributes, client=True) as details,
+        measured("mcp.client.operation.duration", details),
     ):
         yield
 
 
 @contextmanager
 def tool_span(
-    server: str, tool: str, arguments: Callable[[], str], call_id: str | None = None
+    server: str,
+    tool: str,
+    arguments: Callable[[], str],
+    *,
+    call_id: str | None = None,
+    kind: str = "extension",
 ) -> Generator[dict[str, Any]]:
     """Record a tool call with all of its attempts; what is put in the yielded dict is added."""
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
-        "gen_ai.tool.type": "extension",
+        "gen_ai.tool.type": kind,
         "plait.server": server,
     }
     if call_id is not None:
@@ -107,55 +126,97 @@ def tool_span(
     if captures_content():
         attributes["gen_ai.tool.call.arguments"] = arguments()
     with (
-        _span(f"execute_tool {tool}", attributes) as details,
-        _measured("gen_ai.execute_tool.duration", details),
+        span(f"execute_tool {tool}", attributes) as details,
+        measured("gen_ai.execute_tool.duration", details),
     ):
         yield details
 
 
 @contextmanager
-def _span(name: str, attributes: Attributes, *, client: bool = False) -> Generator[dict[str, Any]]:
+def span(
+    name: str, attributes: Attributes, *, client: bool = False, seconds_ago: float | None = None
+) -> Generator[dict[str, Any]]:
     """Make a span current; an error that ends it is recorded by its type, without its text."""
-    from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
-    kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
     details = dict(attributes)
-    with _tracer().start_as_current_span(
-        name,
-        kind=kind,
-        attributes=attributes,
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield details
-        except BaseException as error:
-            details["error.type"] = error_type(error)
-            if isinstance(error, PlaitError) and error.code is not None:
-                details["rpc.response.status_code"] = str(error.code)
+    kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
+    opened = _opened(name, kind, attributes, seconds_ago)
+    try:
+        yield details
+    except BaseException as error:
+        details["error.type"] = error_type(error)
+        if isinstance(error, PlaitError) and error.code is not None:
+            details["rpc.response.status_code"] = str(error.code)
+        raise
+    finally:
+        if opened is not None:
+            _close(*opened, details)
+
+
+def _opened(
+    name: str, kind: SpanKind, attributes: Attributes, seconds_ago: float | None
+) -> tuple[Span, Token[Context]] | None:
+    from opentelemetry.context import attach  # noqa: PLC0415
+    from opentelemetry.trace import set_span_in_context  # noqa: PLC0415
+
+    start = None if seconds_ago is None else time.time_ns() - int(seconds_ago * 1e9)
+    try:
+        span = _tracer().start_span(name, kind=kind, attributes=attributes, start_time=start)
+        return span, attach(set_span_in_context(span))
+    except Exception as error:  # noqa: BLE001  # boundary: samplers and processors may raise
+        _log_failure(error)
+        return None
+
+
+def _close(span: Span, token: Token[Context], details: Mapping[str, Any]) -> None:
+    from opentelemetry.context import detach  # noqa: PLC0415
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
+
+    try:
+        detach(token)
+        if "error.type" in details:
             span.set_status(Status(StatusCode.ERROR))
-            raise
-        else:
-            if "error.type" in details:
-                span.set_status(Status(StatusCode.ERROR))
-        finally:
-            span.set_attributes(details)
+        span.set_attributes(dict(details))
+        span.end()
+    except Exception as error:  # noqa: BLE001  # boundary: processors and exporters may raise
+        _log_failure(error)
+
+
+_failures: set[type[BaseException]] = set()
+
+
+def _log_failure(error: Exception) -> None:
+    """Log a failure of the provider, once for each class."""
+    if type(error) not in _failures:
+        _failures.add(type(error))
+        logger.warning("OpenTelemetry failed, so spans or metrics are missing", exc_info=error)
 
 
 @contextmanager
-def _measured(name: str, details: Mapping[str, Any]) -> Generator[None]:
+def measured(name: str, details: Mapping[str, Any]) -> Generator[None]:
+    """Record the seconds of a block."""
     began = time.monotonic()
     try:
         yield
     except BaseException as error:
         kept = {**_low_cardinality(details), "error.type": error_type(error)}
-        _histogram(name).record(time.monotonic() - began, kept)
+        record(name, time.monotonic() - began, kept)
         raise
-    _histogram(name).record(time.monotonic() - began, _low_cardinality(details))
+    record(name, time.monotonic() - began, _low_cardinality(details))
+
+
+def record(metric: str, value: float, attributes: Mapping[str, Any]) -> None:
+    """Record a value of a metric."""
+    try:
+        _histogram(metric).record(value, dict(attributes))
+    except Exception as error:  # noqa: BLE001  # boundary: readers and views may raise
+        _log_failure(error)
 
 
 _METRIC_ATTRIBUTES = frozenset(
     {"mcp.method.name", "gen_ai.operation.name", "gen_ai.tool.name", "error.type", "plait.server"}
+    | {"gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"}
 )
 
 
@@ -178,18 +239,25 @@ def error_type(error: BaseException) -> str:
 
 def describe_request(attributes: Attributes) -> None:
     """Add attributes to the current span."""
-    current_span().set_attributes(dict(attributes))
+    try:
+        current_span().set_attributes(dict(attributes))
+    except Exception as error:  # noqa: BLE001  # boundary: a span of any provider
+        _log_failure(error)
 
 
 def add_event(name: str, attributes: Attributes) -> None:
     """Add an event to the current span, if anything is traced."""
-    if is_traced():
+    if not is_set_up():
+        return
+    try:
         current_span().add_event(name, attributes)
+    except Exception as error:  # noqa: BLE001  # boundary: a span of any provider
+        _log_failure(error)
 
 
 def record_session(seconds: float, attributes: Attributes) -> None:
     """Record how long a session was open."""
-    _histogram("mcp.client.session.duration").record(seconds, dict(attributes))
+    record("mcp.client.session.duration", seconds, attributes)
 
 
 def trace_context() -> dict[str, str]:
@@ -197,7 +265,10 @@ def trace_context() -> dict[str, str]:
     from opentelemetry.propagate import inject  # noqa: PLC0415
 
     fields: dict[str, str] = {}
-    inject(fields)
+    try:
+        inject(fields)
+    except Exception as error:  # noqa: BLE001  # boundary: a propagator of the program
+        _log_failure(error)
     return fields
 
 

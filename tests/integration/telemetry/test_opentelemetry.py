@@ -7,23 +7,19 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import opentelemetry.metrics._internal as internal
 import pytest
 from mcp.server import MCPServer
-from opentelemetry import metrics, trace
+from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
 from plait import PlaitError, Toolbox
@@ -31,6 +27,7 @@ from plait.testing import ServerProcess, stdio_config
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.server import build_server
 from plait.traces.observer import CallTool, Operation, ReadRequest
+from tests.integration.telemetry.recorded import Recorded, scope_of
 from tests.nursery import entry, python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -50,56 +47,6 @@ print([name for name in sys.modules if name.startswith("opentelemetry.sdk")])
 """
 
 
-class Recorded:
-    """What was exported."""
-
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.reader = InMemoryMetricReader()
-
-    def spans(self) -> dict[str, ReadableSpan]:
-        """Return our spans by name; of equal names, the last one."""
-        ours = [span for span in self.exporter.get_finished_spans() if _scope(span) == "plait"]
-        return {span.name: span for span in ours}
-
-    def points(self, metric: str) -> list[Any]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        return [
-            point
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for one in scope.metrics
-            if one.name == metric
-            for point in one.data.data_points
-        ]
-
-
-def _scope(span: ReadableSpan) -> str | None:
-    return None if span.instrumentation_scope is None else span.instrumentation_scope.name
-
-
-@pytest.fixture(scope="module")
-def recorded() -> Iterator[Recorded]:
-    """Set up the providers, which a program can do only once, and remove them again."""
-    kept = Recorded()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(kept.exporter))
-    trace.set_tracer_provider(provider)
-    metrics.set_meter_provider(MeterProvider(metric_readers=[kept.reader]))
-    yield kept
-    # The MCP SDK keeps its tracer, and with it this provider, for the tests after these.
-    provider._active_span_processor._span_processors = ()
-    for module, name in ((trace, "_TRACER_PROVIDER"), (internal, "_METER_PROVIDER")):
-        setattr(module, name, None)
-        getattr(module, f"{name}_SET_ONCE")._done = False
-
-
-@pytest.fixture(autouse=True)
-def _empty(recorded: Recorded) -> None:
-    recorded.exporter.clear()
-
-
 async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
     recorded: Recorded, tmp_path: Path
 ) -> None:
@@ -110,7 +57,7 @@ async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
         result = await box.call("bank", "get_and_die", {"key": "balance"})
         assert result.attempts == 2
 
-    ours = [s for s in recorded.exporter.get_finished_spans() if _scope(s) == "plait"]
+    ours = [s for s in recorded.exporter.get_finished_spans() if scope_of(s) == "plait"]
     whole = recorded.spans()["execute_tool get_and_die"]
     attempts = [span for span in ours if span.name == "tools/call get_and_die"]
     assert [span.kind for span in attempts] == [SpanKind.CLIENT] * 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
 
@@ -52,7 +53,16 @@ from plait.errors import (
     ToolNotFoundError,
 )
 from plait.traces.observer import CallTool, Observer, observe
-from plait.traces.spans import SPANS, TOOL_ERROR, add_event, error_type, is_traced, tool_span
+from plait.traces.spans import (
+    SPANS,
+    TOOL_ERROR,
+    add_event,
+    captures_content,
+    error_type,
+    is_set_up,
+    is_traced,
+    tool_span,
+)
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -147,11 +157,8 @@ class ToolExecutor:
         async with within_run(call):
             if not is_traced():
                 return await self._run_decided(call)
-            with tool_span(call.server, call.tool, partial(_as_json, call)) as details:
-                result = await self._run_decided(call)
-                if result.is_error:
-                    details["error.type"] = TOOL_ERROR
-                return result
+            with _span_of(call) as details:
+                return _described(await self._run_decided(call), details)
 
     async def _run_decided(self, call: ToolCall) -> ToolResult:
         """Make the call; if the hints it was permitted by have changed, decide again."""
@@ -205,6 +212,14 @@ class ToolExecutor:
         self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
     ) -> ToolResult:
         """Make a call of a function of the program, under the rules for calls of servers."""
+        if not is_set_up():
+            return await self._run_local(call, tool, function)
+        with _span_of(call, kind="function") as details:
+            return _described(await self._run_local(call, tool, function), details)
+
+    async def _run_local(
+        self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
+    ) -> ToolResult:
         began = time.monotonic()
         async with within_run(call):
             call = await self._permitted(call, tool)
@@ -457,6 +472,22 @@ class ToolExecutor:
 
 def _is_idempotent(tool: Tool | None) -> bool:
     return tool is not None and tool.idempotent
+
+
+def _span_of(
+    call: ToolCall, kind: str = "extension"
+) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    arguments = partial(_as_json, call)
+    return tool_span(call.server, call.tool, arguments, call_id=call.call_id, kind=kind)
+
+
+def _described(result: ToolResult, details: dict[str, Any]) -> ToolResult:
+    """Add a result to the details of its span, and return it."""
+    if result.is_error:
+        details["error.type"] = TOOL_ERROR
+    if captures_content():
+        details["gen_ai.tool.call.result"] = result.text
+    return result
 
 
 def _as_json(call: ToolCall) -> str:

@@ -174,6 +174,8 @@ class ToolCall:
     tool: str
     """The wire name."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    call_id: str | None = None
+    """The id that the model gave the call, for spans."""
     timeout_seconds: float | None = None
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None

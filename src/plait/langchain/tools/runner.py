@@ -252,6 +252,7 @@ class ToolRunner:
             server=tool.server,
             tool=tool.wire_name,
             arguments=request.args,
+            call_id=invocation.tool_call_id,
             timeout_seconds=checked_limit(configurable.get("timeout"), "timeout")
             or self.timeout_seconds,
             on_progress=callbacks.progress_callback,

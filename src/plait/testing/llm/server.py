@@ -206,7 +206,8 @@ class ProviderServer(ABC):
         if not isinstance(whole, EventStream):
             return None
         errors = [] if cut.error is None else [self.stream_error(cut.error)]
-        return EventStream([*whole.events[: cut.after], *errors], ends=cut.quiet)
+        sent = [*whole.events[: cut.after], *errors]
+        return EventStream(sent, ends=cut.quiet and not cut.stalls, stalls=cut.stalls)
 
     async def _is_abandoned(self, receive: Receive, seconds: float = math.inf) -> bool:
         """Wait for the client to disconnect; return whether it did."""
@@ -262,7 +263,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: Iterable[str], *, ends: bool = True) -> None:
+    def __init__(self, events: Iterable[str], *, ends: bool = True, stalls: bool = False) -> None:
         super().__init__()
         # A stream has no known length.
         del self.headers["content-length"]
@@ -270,6 +271,8 @@ class EventStream(Response):
         self.events: Sequence[str] = tuple(events)
         self.ends = ends
         """Whether the end of the stream is sent; otherwise the connection is to be cut."""
+        self.stalls = stalls
+        """Whether nothing follows the events until the client disconnects."""
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -279,6 +282,8 @@ class EventStream(Response):
         for event in self.events:
             chunk = {"type": "http.response.body", "body": event.encode(), "more_body": True}
             await send(chunk)
+        while self.stalls and (await receive())["type"] != "http.disconnect":
+            pass
         if self.ends:
             await send({"type": "http.response.body", "body": b""})
 

@@ -48,6 +48,8 @@ class Cut:
     """Whether the stream ends as if it were complete; otherwise the connection breaks."""
     error: str | None = None
     """The type of an error that the stream ends with, such as `overloaded_error`."""
+    stalls: bool = False
+    """Whether nothing more comes, until the client disconnects, instead of an end."""
 
 
 Turn: TypeAlias = "str | Say | Mapping[str, Any] | Refuse | Raw | Hang | Cut"

@@ -59,7 +59,7 @@ class ClaudeSDKAgent(LiveAgent):
             if pause is None or not turns.broke_off or run.turns_left < 1:
                 raise ending
             attempt += 1
-            run.recorder.model_retry(attempt, reason=str(ending), delay_seconds=round(pause, 3))
+            run.model_retry(attempt, str(ending), pause)
             await asyncio.sleep(pause)
 
     async def _session(self, run: AgentRun) -> tuple[Turns, Ending | AgentExecutionError]:

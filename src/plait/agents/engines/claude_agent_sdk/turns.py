@@ -30,6 +30,7 @@ from plait.agents.engines.claude_agent_sdk.messages import (
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
+from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
 
@@ -114,7 +115,7 @@ class Turns:
                 retry="always",
             )
         attempt = int(data.get("attempt") or 1) + 1
-        self._run.recorder.model_retry(attempt, reason=reason, delay_seconds=pause)
+        self._run.model_retry(attempt, reason, pause)
 
     def close(self) -> None:
         """Release the calls that still wait for their turn."""
@@ -217,10 +218,19 @@ class Turns:
             self._dropped |= {call.id for call in calls}
             answer.content = [part for part in answer.content if part not in calls]
             calls = []
+        usage = usage_from_anthropic(answer.usage)
+        with self._run.chat_span(self._requested_at) as span:
+            describe_answer(
+                span,
+                response_id=answer.message_id,
+                model=answer.model,
+                stop_reason=answer.stop_reason,
+                usage=usage,
+            )
         self._run.recorder.turn(
             Message(Role.ASSISTANT, answer.content),
             model=answer.model,
-            usage=usage_from_anthropic(answer.usage),
+            usage=usage,
             seconds=round(time.monotonic() - self._requested_at, 6),
             stop_reason=answer.stop_reason,
         )

@@ -43,6 +43,7 @@ from plait.agents.provider_http import WrongPageError, model_client
 from plait.agents.stop_reasons import not_made, stop_kind
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.endpoints import is_loopback, origin_of
+from plait.traces.agent_spans import describe_answer
 
 
 class ClaudeToolAgent(LiveAgent):
@@ -95,7 +96,7 @@ class _Conversation:
                 await self._call(calls, stop)
         return "limit"
 
-    async def _answer(self) -> dict[str, Any]:
+    async def _answer(self, span: dict[str, Any] | None) -> dict[str, Any]:
         """Request an answer; as plain data, because the SDK's objects reject broken arguments."""
         answer = await self._create(messages=self._messages, **self._request)
         if not self._request["stream"]:
@@ -106,6 +107,13 @@ class _Conversation:
                 message = await message_from_stream(events, on_part)
         if message.get("stop_reason") is None:
             raise CutAnswerError("it ended without a reason to stop")
+        describe_answer(
+            span,
+            response_id=message.get("id"),
+            model=message.get("model"),
+            stop_reason=message.get("stop_reason"),
+            usage=usage_from_anthropic(message.get("usage")),
+        )
         return well_formed_data(message)
 
     def _record(self, message: dict[str, Any], seconds: float) -> list[dict[str, Any]]:

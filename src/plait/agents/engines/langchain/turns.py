@@ -32,6 +32,7 @@ from plait.agents.model_retry import CutAnswerError, with_retries
 from plait.agents.stop_reasons import not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
+from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any
 
 _CallModel: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -82,7 +83,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         began = time.monotonic()
         response = await with_retries(
             self._run,
-            lambda: self._answer(request, handler),
+            lambda span: self._answer(request, handler, span),
             lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
             passes=(GraphBubbleUp,),
         )
@@ -92,7 +93,9 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
         return response
 
-    async def _answer(self, request: ModelRequest[Any], handler: _CallModel) -> ModelResponse[Any]:
+    async def _answer(
+        self, request: ModelRequest[Any], handler: _CallModel, span: dict[str, Any] | None
+    ) -> ModelResponse[Any]:
         """Request one answer, within the time for a request."""
         seconds = self._run.model_config.request_timeout
         limit = asyncio.timeout(seconds)
@@ -105,6 +108,13 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             raise TimeoutError(f"no answer within {seconds:g} s") from error
         if isinstance(first := response.result[0], AIMessage):
             _check_end(first)
+            describe_answer(
+                span,
+                response_id=first.response_metadata.get("id") or first.id,
+                model=model_name_of(first),
+                stop_reason=stop_reason_of(first),
+                usage=usage_from_langchain(first),
+            )
         return response
 
     async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:

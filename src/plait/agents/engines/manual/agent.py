@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.live_agent import recorder_for
+from plait.agents.live_agent import invocation, recorder_for
 from plait.agents.port import (
     AgentCapabilities,
     AgentResult,
@@ -201,6 +201,7 @@ class ManualAgent(BaseAgent):
     """Returns recorded answers, by the hash of the question or the name of the task."""
 
     def __init__(self, model_config: ModelConfig) -> None:
+        self._model_config = model_config
         self._traces = ManualTraces.of(model_config.manual_traces)
 
     @property
@@ -228,10 +229,11 @@ class ManualAgent(BaseAgent):
                 'or extra["task_id"]',
                 "arun",
             )
-        result = self._traces.find(settings.question_hash, settings.task_id)
-        if settings.trace is not None or settings.on_event is not None:
-            with recorder_for(settings, Redactor()) as recorder:
-                _record(recorder, messages, settings, result)
+        with invocation(self._model_config, messages) as describe:
+            result = describe(self._traces.find(settings.question_hash, settings.task_id))
+            if settings.trace is not None or settings.on_event is not None:
+                with recorder_for(settings, Redactor()) as recorder:
+                    _record(recorder, messages, settings, result)
         return result
 
 
