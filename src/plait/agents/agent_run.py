@@ -237,6 +237,7 @@ class AgentRun:
             model=self.model_config.model_name,
             question_hash=self.settings.question_hash,
             task_id=self.settings.task_id,
+            continues=self.settings.continues,
             servers=() if self.toolbox is None else self.toolbox.server_names,
             tools=[tool.full_name for tool in self.tools.values() if tool.server != OWN_SERVER],
             max_turns=self.settings.max_turns,

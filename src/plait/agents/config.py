@@ -13,6 +13,7 @@ from plait._support.durations import checked_seconds
 from plait.agents.prices import CostOf, PriceTable
 from plait.errors import ConfigError
 from plait.traces.events import TraceEvent
+from plait.traces.trace import Trace
 
 _Seconds = Annotated[float, BeforeValidator(lambda value: checked_seconds(value, "a timeout"))]
 
@@ -49,6 +50,8 @@ class AgentConfig:
     """The prices of models, or a function of a model and a usage; by default `genai-prices`."""
     stream: bool = False
     """Whether parts of answers are events too, as they arrive: `Delta`."""
+    continues: Trace | None = None
+    """The run whose conversation the messages continue; the trace refers to it."""
     on_interrupt: Callable[[Any], Awaitable[Any] | Any] | None = None
     """Answers the interrupts of a graph on the langchain engine, such as those for elicitation,
     approval and sign-in: takes the value of the interrupt, and returns the value to resume with.

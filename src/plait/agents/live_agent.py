@@ -79,7 +79,7 @@ class LiveAgent(BaseAgent):
         The runs use these servers and the `tool_options` of this `config`, whatever `arun` gets.
         """
         observer = RunObserver()
-        options = self.toolbox_options(config or AgentConfig())
+        options = {"follow_tools": True, **self.toolbox_options(config or AgentConfig())}
         toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer, has_tools=True)
         assert toolbox is not None  # noqa: S101  # with `has_tools` there is one
         async with toolbox:

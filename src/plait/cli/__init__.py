@@ -13,6 +13,7 @@ COMMANDS = {
     "tools": LazyCommand("tools", "List the tools of the servers."),
     "call": LazyCommand("call", "Call a tool and print its result."),
     "run": LazyCommand("run", "Run an agent on a task with the tools of your servers."),
+    "chat": LazyCommand("chat", "Converse with an agent that has the tools of your servers."),
     "resources": LazyCommand("resources", "List the resources and templates of the servers."),
     "read": LazyCommand("resources", "Read one resource and print it."),
     "prompts": LazyCommand("prompts", "List the prompts of the servers."),

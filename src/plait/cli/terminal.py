@@ -244,8 +244,21 @@ class WaitLine:
 
 async def read_typed_line() -> str | None:
     """Return the next line that the user types, or `None` at the end of the input."""
-    # Not through `sys.stdin`: at Ctrl-C a thread blocked in it holds a lock that the exit needs.
-    data = await in_thread(os.read, sys.stdin.fileno(), _LONGEST_LINE)
+    file = sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    try:
+        loop.add_reader(file, typed.set)
+    except (NotImplementedError, PermissionError):  # Windows, or a file in place of a terminal
+        # Not through `sys.stdin`: a thread blocked in it holds a lock that the exit needs.
+        data = await in_thread(os.read, file, _LONGEST_LINE)
+    else:
+        # No thread: after a cancellation it would take the next line, which is not for it.
+        try:
+            await typed.wait()
+            data = os.read(file, _LONGEST_LINE)
+        finally:
+            loop.remove_reader(file)
     encoding = sys.stdin.encoding or "utf-8"
     return data.decode(encoding, "replace").rstrip("\r\n") if data else None
 

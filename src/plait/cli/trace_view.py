@@ -62,7 +62,7 @@ def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
             Text(column[place], _STATUS_STYLES[trace.status] if title == "ended" else "")
             for title, column in columns.items()
         ]
-        question = to_prompt_string(trace.started.messages) if trace.started else ""
+        question = to_prompt_string(trace.started.new_messages) if trace.started else ""
         table.add_row(*cells, visible(one_line(question, room)))
     return table
 
@@ -126,22 +126,33 @@ def numbers_of(trace: Trace) -> list[str]:
     facts = (
         count_label(trace.turns, "turn"),
         count_label(len(trace.calls), "tool call"),
-        _tokens(usage) if usage.total_tokens else None,
-        None if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+        usage_label(usage),
         seconds_label(trace.seconds),
     )
     return [fact for fact in facts if fact]
 
 
-def _tokens(usage: UsageMetadata | None) -> str:
-    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage else ""
+def usage_label(usage: UsageMetadata | None) -> str:
+    """Format tokens and costs; empty if no tokens are reported."""
+    if usage is None or not usage.total_tokens:
+        return ""
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens · {cost_label(usage.cost_usd)}"
+
+
+def cost_label(cost_usd: float | None) -> str:
+    """Format a cost; small ones with more digits."""
+    if cost_usd is None:
+        return "cost unknown"
+    return f"${cost_usd:.4f}" if cost_usd >= 0.01 or not cost_usd else f"${cost_usd:.6f}"
 
 
 def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
     """Render an event; `full` shows complete texts."""
     match event:
         case events.RunStarted():
-            for message in event.messages:
+            if event.continues is not None:
+                yield _line(event, f"continues run {event.continues[:8]}", "bold")
+            for message in event.new_messages:
                 yield _line(event, message.role.value, "bold")
                 yield body_view(message.text, full=full)
         case events.Turn():
@@ -189,7 +200,7 @@ def turn_line(event: events.Turn) -> Text:
     """Render the heading of a model turn."""
     stop = "" if event.stop_reason in _ORDINARY_STOPS else f"stopped: {event.stop_reason}"
     node = f"in {event.node}" if event.node else ""
-    facts = " · ".join(fact for fact in (node, _tokens(event.usage), stop) if fact)
+    facts = " · ".join(fact for fact in (node, usage_label(event.usage), stop) if fact)
     return _line(event, f"turn {event.number}", "bold cyan", facts)
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, Role, UsageMetadata
 
 VERSION = 1
 """The version of the format; readers support it and all earlier ones."""
 
 Status = Literal["completed", "truncated", "refused", "limit", "timeout", "failed", "cancelled"]
 """How a run ended; `truncated` and `refused` are last answers that were cut, or refused."""
+
+_ANSWERS: Final = (Role.ASSISTANT, Role.TOOL)
 
 Action = Literal["accept", "decline", "cancel"]
 """The answer to an elicitation."""
@@ -54,6 +56,10 @@ class RunStarted(TraceEvent):
     timeout_seconds: float | None = None
     parent_run: str | None = None
     """The run that started this one."""
+    continues: str | None = None
+    """The run whose conversation this one continues."""
+    omitted: int | None = None
+    """How many messages of that conversation a file omits here, because it has them there."""
     plait: str | None = None
     """The version of plait that wrote it."""
     unreached: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,6 +68,15 @@ class RunStarted(TraceEvent):
     """The endpoint, temperature and other settings of the model, and the policy of the run."""
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     """The digests of the definitions of the tools, by `server/tool`: see `ToolDefined`."""
+
+    @property
+    def new_messages(self) -> tuple[Message, ...]:
+        """The messages of the input that the model has not answered before this run."""
+        if self.continues is None:
+            return self.messages
+        places = range(len(self.messages), 0, -1)
+        last = next((n for n in places if self.messages[n - 1].role in _ANSWERS), 0)
+        return self.messages[last:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

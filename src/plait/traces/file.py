@@ -6,13 +6,15 @@ import logging
 import mmap
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
 from plait._support.files import make_private
 from plait.errors import TraceFormatError
 from plait.traces.codec import LaterVersionError, event_from_line
-from plait.traces.events import ToolDefined, TraceEvent
+from plait.traces.events import RunStarted, ToolDefined, TraceEvent
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")
@@ -40,6 +42,14 @@ class TraceFile:
         self.definitions: set[str] = _definitions_in(self._file)
         """The digests of the definitions of tools that the file has."""
         self._has_warned = False
+
+    def has_run(self, run: str) -> bool:
+        """Check whether the file has the start of a run."""
+        with self._lock:
+            if self._file is None or not os.fstat(self._file).st_size:
+                return False
+            with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as data:
+                return data.find(f'"event":"run","run":"{run}"'.encode()) >= 0
 
     def write(self, line: bytes) -> None:
         """Append a line; a failure is logged once, and raises nothing."""
@@ -98,10 +108,22 @@ def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
         raise TraceFormatError(f"{name}: no line is an event of a trace")
     every = (event for events in runs.values() for event in events)
     defined = {event.digest: event for event in every if isinstance(event, ToolDefined)}
-    return [
-        Trace(run=run, events=tuple(events), damaged=damaged, shared_definitions=defined)
-        for run, events in runs.items()
-    ]
+    traces: dict[str, Trace] = {}
+    for run, events in runs.items():
+        whole = tuple(_with_earlier(event, traces) for event in events)
+        traces[run] = Trace(run=run, events=whole, damaged=damaged, shared_definitions=defined)
+    return list(traces.values())
+
+
+def _with_earlier(event: TraceEvent, traces: Mapping[str, Trace]) -> TraceEvent:
+    """Return the start of a run with the messages that the file has in an earlier run."""
+    if not isinstance(event, RunStarted) or not event.omitted:
+        return event
+    earlier = traces.get(event.continues or "")
+    before = () if earlier is None else tuple(earlier.conversation)
+    if len(before) != event.omitted:
+        return event
+    return replace(event, messages=(*before, *event.messages), omitted=None)
 
 
 def read_trace(path: str | Path, run: str | None = None) -> Trace:

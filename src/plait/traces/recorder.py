@@ -75,6 +75,7 @@ class Recorder:
         self._open: dict[str, events.ToolCalled] = {}
         self._started: int | None = None
         """The id of the first `RunStarted`."""
+        self._continued: Trace | None = None
         self._turn: int | None = None
         """The id of the last turn."""
         self._turns = 0
@@ -107,15 +108,18 @@ class Recorder:
         max_turns: int | None = None,
         timeout_seconds: float | None = None,
         parent_run: str | None = None,
+        continues: Trace | None = None,
         unreached: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         definitions: Mapping[str, ToolDefinition] | None = None,
     ) -> events.RunStarted:
         """Record the start of a run; `tools` are `server/tool`, and so are the `definitions`.
 
-        Without a `question_hash`, the user messages are hashed.
+        Without a `question_hash`, the user messages are hashed. The messages of a run that this
+        one `continues` are not stored again in its file.
         """
         digests = {name: self._define(tool) for name, tool in (definitions or {}).items()}
+        self._continued = continues
         started = self._add(
             events.RunStarted,
             interface=interface,
@@ -128,6 +132,7 @@ class Recorder:
             max_turns=max_turns,
             timeout_seconds=timeout_seconds,
             parent_run=parent_run,
+            continues=continues and continues.run,
             plait=__version__,
             unreached=dict(unreached or {}),
             settings=dict(settings or {}),
@@ -405,7 +410,10 @@ class Recorder:
             )
             self._events.append(event)
             if self._sink is not None:
-                self._sink.write(line_from_event(event, self._cleaner))
+                stored = event
+                if self._continued is not None and isinstance(event, events.RunStarted):
+                    stored = _without_earlier(event, self._continued, self._sink)
+                self._sink.write(line_from_event(stored, self._cleaner))
         for listener in self._listeners:
             try:
                 listener(event)
@@ -427,3 +435,12 @@ class Recorder:
             if call.server == server and (tool is None or call.tool == tool)
         )
         return next(matches, None)
+
+
+def _without_earlier(started: events.RunStarted, continued: Trace, sink: Sink) -> events.RunStarted:
+    """Return the start of a run without the messages that its file has in an earlier run."""
+    before = tuple(continued.conversation)
+    has_run: Callable[[str], bool] | None = getattr(sink, "has_run", None)
+    if has_run is None or started.messages[: len(before)] != before or not has_run(continued.run):
+        return started
+    return replace(started, messages=started.messages[len(before) :], omitted=len(before))

@@ -125,9 +125,14 @@ class Trace:
 
     @property
     def conversation(self) -> list[Message]:
-        """The input of the run and its messages, to continue from."""
+        """The input of the run and its messages, to continue from.
+
+        The beginning of an answer that was stopped is a message of the model, too.
+        """
         before = self.started.messages if self.started else ()
-        return answered([*before, *self.messages])
+        partial = self.partial_text
+        stopped = [Message.assistant(partial)] if partial.strip() else []
+        return answered([*before, *self.messages, *stopped])
 
     @property
     def definitions(self) -> dict[str, ToolDefined]:

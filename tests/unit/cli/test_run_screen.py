@@ -6,7 +6,7 @@ import re
 
 from rich.console import Console, RenderableType
 
-from plait.cli.run_agent import Activity, live_view, summary_line
+from plait.cli.run_screen import Activity, live_view, summary_line
 from plait.cli.terminal import progress_label
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata

@@ -175,3 +175,33 @@ def test_a_full_disk_is_said_once_and_ends_nothing(caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 1
     assert len(recorder.trace.events) == 8
     file.close()
+
+
+def test_a_run_that_continues_another_stores_only_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    file = TraceFile(path)
+    first = Recorder(file, run="one")
+    first.run_started([Message.user("first question")], interface="x")
+    first.delta("text", "first ans")
+    before = first.ended("cancelled")
+    second = Recorder(file, run="two")
+    asked = [*before.conversation, Message.user("second question")]
+    second.run_started(asked, interface="x", continues=before)
+    second.turn(Message.assistant("second answer"))
+    whole = second.ended("completed")
+    file.close()
+
+    read = read_traces(path)[1]
+
+    assert [one.text for one in before.conversation] == ["first question", "first ans"]
+    assert read.conversation == whole.conversation
+    assert len(read.conversation) == 4
+    assert read.started is not None
+    assert [one.text for one in read.started.new_messages] == ["second question"]
+    assert path.read_bytes().count(b"first question") == 1
+
+    alone = TraceFile(tmp_path / "other.jsonl")
+    Recorder(alone, run="three").run_started(asked, interface="x", continues=before)
+    alone.close()
+    (copied,) = read_traces(tmp_path / "other.jsonl")
+    assert copied.conversation == asked

@@ -3,121 +3,23 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from plait._support.suggestions import suggest_names
 from plait.cli import session
 from plait.cli.arguments import reader_for
-from plait.cli.base import ExampleCommand, json_option, repeatable, settings_of, timeout_option
-from plait.cli.exits import Exit, exit_code_for
-from plait.client.config.read import read_options
-from plait.errors import ConfigError
-
-_ENDINGS = {
-    "limit": Exit.TURNS_USED_UP,
-    "timeout": Exit.TIMEOUT,
-    "truncated": Exit.INCOMPLETE,
-    "refused": Exit.INCOMPLETE,
-}
-_SIGNALS = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
-
-
-def _known_engine(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
-    from plait.agents.registry import REGISTRY
-
-    known = REGISTRY.names()
-    if value not in known:
-        raise click.BadParameter(f"there is no engine {value!r}: {suggest_names(value, known)}")
-    return value
-
-
-def _budget(_: click.Context, __: click.Parameter, value: str | None) -> object:
-    if value is None:
-        return None
-    budget = False if value == "off" else int(value) if value.isdecimal() else value
-    try:
-        read_options({"result_budget": budget})
-    except ConfigError as error:
-        raise click.BadParameter(f"{error.problems[0].message}; or write off") from error
-    return budget
+from plait.cli.base import ExampleCommand, json_option, settings_of
+from plait.cli.run_options import agent_options
 
 
 @click.command(cls=ExampleCommand)
-@click.argument("task")
-@repeatable("--server", "servers", "NAME", "Use this server only")
-@click.option(
-    "--model",
-    metavar="MODEL",
-    help="PROVIDER:NAME, ollama:NAME, URL#NAME, scripted:FILE or manual:FILE; "
-    "by default $PLAIT_MODEL, or the first model found.",
-)
-@click.option(
-    "--engine",
-    metavar="ENGINE",
-    callback=_known_engine,
-    help="langchain, claude_tool, claude_agent_sdk, openai_endpoint, openrouter or manual; "
-    "by default the one that fits the model.",
-)
-@click.option(
-    "--max-turns",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of model turns.",
-)
-@timeout_option("Timeout of the run.")
-@click.option("--policy", metavar="PATH", help="Use this policy instead of the configured one.")
-@click.option("--yes", is_flag=True, help="Approve calls for which the policy requires approval.")
-@click.option("--system", metavar="TEXT", help="System prompt.")
-@repeatable("--image", "images", "FILE", "Show this image to the model")
-@click.option("--temperature", type=click.FloatRange(min=0), metavar="NUMBER", help="Temperature.")
-@click.option(
-    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Maximum tokens of one answer."
-)
-@click.option(
-    "--thinking",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Tokens that a model of Anthropic may think.",
-)
-@click.option("--base-url", metavar="URL", help="URL of the model's API.")
-@click.option(
-    "--max-total-tokens",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Maximum tokens of the whole run.",
-)
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="USD",
-    help="Maximum cost of the run in US dollars, if the price of the model is known.",
-)
-@click.option(
-    "--continue",
-    "continued",
-    is_flag=False,
-    flag_value="",
-    metavar="[TRACE]",
-    help="Continue the last run of this trace, by default that of --trace.",
-)
-@click.option("--trace", metavar="FILE", help="Append the trace of the run to this file.")
-@click.option(
-    "--result-budget",
-    metavar="SIZE",
-    callback=_budget,
-    help="Limit of one tool result: tokens, a size such as 200kB, or off; "
-    "by default the configured one, or 20000.",
-)
-@click.option("--no-ollama", is_flag=True, help="Do not look for Ollama on this machine.")
+@click.argument("task", required=False)
+@agent_options
 @json_option
 @click.pass_context
-def run(ctx: click.Context, task: str, as_json: bool, **options: Any) -> None:
+def run(ctx: click.Context, task: str | None, as_json: bool, **options: Any) -> None:
     """Run an agent on a task with the tools of your servers.
 
     The task is one argument; "-" reads it from stdin. The answer goes to
@@ -153,6 +55,9 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Any) -> None:
     from plait.cli.run_agent import plan_run, print_end, print_head, run_agent, screen_for
 
     shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
+    if task is None and options["continued"] and not Path(options["continued"]).is_file():
+        # Of `--continue TASK`, click takes the task for the trace.
+        task, options["continued"] = options["continued"], ""
     text = _task(task)
     options["stream"] = as_json or (shown and sys.stdout.isatty())
     with session.json_errors(ctx, status="failed"):
@@ -162,16 +67,14 @@ def run(ctx: click.Context, task: str, as_json: bool, **options: Any) -> None:
         screen = screen_for(ctx, plan, shown=shown)
         outcome = run_agent(plan, screen, as_json=as_json)
     print_end(plan, outcome, screen, as_json=as_json)
-    if outcome.error is not None:
-        if not as_json:
-            raise outcome.error
-        ctx.exit(exit_code_for(outcome.error))
-    if outcome.stopped_by is not None:
-        ctx.exit(_SIGNALS[outcome.stopped_by])
-    ctx.exit(_ENDINGS.get(outcome.status, Exit.OK))
+    if outcome.error is not None and not as_json:
+        raise outcome.error
+    ctx.exit(outcome.exit_code)
 
 
-def _task(task: str) -> str:
+def _task(task: str | None) -> str:
+    if task is None:
+        raise click.MissingParameter(param_hint="TASK", param_type="argument")
     try:
         text = reader_for([task])("-").strip() if task == "-" else task
     except UnicodeDecodeError as error:

@@ -60,7 +60,7 @@ def _print_tools(tools_by_server: Mapping[str, Sequence[Tool]], full: bool) -> N
     def lines(tools: Sequence[Tool]) -> Iterator[RenderableType]:
         for tool in tools:
             yield signature_text(tool, width)
-            for line in _details(tool) if full else _summary(tool):
+            for line in _details(tool) if full else summary_of(tool):
                 yield Padding(Text(line, "dim"), (0, 0, 0, 6))
 
     terminal.print_sections(
@@ -99,7 +99,8 @@ def marks_of(tool: Tool) -> list[str]:
     return [word for hint, word in named.items() if tool.annotations.get(hint)]
 
 
-def _summary(tool: Tool) -> Iterable[str]:
+def summary_of(tool: Tool) -> Iterable[str]:
+    """Return the first line of a description, if there is one."""
     lines = (line.strip() for line in tool.description.splitlines())
     first = next((line for line in lines if line), tool.title or "")
     return [terminal.visible(first)] if first else []

@@ -1,0 +1,328 @@
+"""A conversation on the command line: one agent, its servers, its history and its commands."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+import click
+from rich.padding import Padding
+from rich.text import Text
+
+from plait.agents.factory import get_agent
+from plait.agents.live_agent import LiveAgent
+from plait.agents.port import AgentPort
+from plait.cli import terminal
+from plait.cli.advice import show_failure
+from plait.cli.background_loop import BackgroundLoop
+from plait.cli.commands.servers import status_table
+from plait.cli.commands.tools import signature_text, summary_of
+from plait.cli.conversations import is_continued, state_folder
+from plait.cli.exits import Exit
+from plait.cli.line_reader import LineReader
+from plait.cli.run_agent import (
+    RunOutcome,
+    RunPlan,
+    SignalName,
+    answer,
+    client_config,
+    print_end,
+    stopped_by_signals,
+    tool_callbacks,
+)
+from plait.cli.run_options import read_image
+from plait.cli.run_screen import RunScreen
+from plait.cli.terminal import print_aside, print_rich
+from plait.cli.trace_view import run_view, usage_label
+from plait.client.toolbox import Toolbox
+from plait.errors import PlaitError
+from plait.traces.messages.content import ImageContent
+from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.recorder import hash_question
+from plait.traces.trace import Trace
+
+T = TypeVar("T")
+
+_PROMPT: Final = "you> "
+
+_COMMANDS: Final = {
+    "/tools": "list the tools of the agent",
+    "/servers": "show the status of the servers",
+    "/trace": "show how the last answer came about",
+    "/image FILE": "show an image to the model with the next message",
+    "/help": "show these commands",
+    "/exit": "end the conversation, as Ctrl-D does",
+}
+
+_KEYS: Final = (
+    "A line that ends with \\ goes on in the next one; a message that begins with / needs a space "
+    "before it. Ctrl-C stops an answer and keeps the conversation; twice, it ends the program."
+)
+
+_COMMAND = re.compile(r"/[a-z]*")
+
+
+class TerminatedError(BaseException):
+    """SIGTERM arrived while the terminal was read."""
+
+
+def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: bool) -> Exit:
+    """Converse until the end of the input, and return the exit code."""
+    agent = get_agent(plan.choice.config, auto_fallback=False)
+    callbacks = tool_callbacks(plan, screen)
+    plan = replace(plan, settings=replace(plan.settings, tool_options=callbacks))
+    words = [name.split()[0] for name in _COMMANDS]
+    with (
+        _terminated_by_signal(),
+        LineReader(_PROMPT, words, state_folder()) as lines,
+        BackgroundLoop(partial(_opened, agent, plan)) as loop,
+    ):
+        conversation = Conversation(ctx, plan, screen, agent, loop, as_json=as_json)
+        try:
+            return conversation.run(lines)
+        finally:
+            conversation.print_total()
+
+
+@contextlib.asynccontextmanager
+async def _opened(agent: AgentPort, plan: RunPlan) -> AsyncGenerator[Toolbox | None]:
+    """Keep the servers of the agent open; `None` if its engine opens them for each run."""
+    try:
+        if isinstance(agent, LiveAgent):
+            async with agent.keep_servers(client_config(plan), plan.settings) as toolbox:
+                yield toolbox
+        else:
+            yield None
+    finally:
+        await agent.aclose()
+
+
+@contextlib.contextmanager
+def _terminated_by_signal() -> Generator[None]:
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise TerminatedError
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Conversation:
+    """The messages of a user and the answers of an agent, each a run that continues the last."""
+
+    def __init__(
+        self,
+        ctx: click.Context,
+        plan: RunPlan,
+        screen: RunScreen,
+        agent: AgentPort,
+        loop: BackgroundLoop[Toolbox | None],
+        *,
+        as_json: bool,
+    ) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._screen = screen
+        self._agent = agent
+        self._loop = loop
+        self._as_json = as_json
+        self._continues = plan.settings.continues
+        """The run that the next message continues."""
+        self._last: Trace | None = None
+        self._images: list[ImageContent] = [read_image(path) for path in ctx.params["images"]]
+        self._spent = UsageMetadata(cost_usd=0.0)
+        self._answers = 0
+        self._code = Exit.OK
+        self._is_interrupted = False
+        """Whether the last input was Ctrl-C."""
+
+    def run(self, lines: LineReader) -> Exit:
+        """Answer messages until there are no more; return the exit code."""
+        while True:
+            try:
+                line = lines.read()
+            except KeyboardInterrupt:
+                click.echo(err=True)
+                if self._is_interrupted:
+                    return Exit.INTERRUPTED
+                self._is_interrupted = True
+                text = "press Ctrl-C again, or Ctrl-D, to end the conversation"
+                print_aside("note", text, colour="cyan")
+                continue
+            except TerminatedError:
+                return Exit.TERMINATED
+            self._is_interrupted = False
+            if line is None:
+                return Exit.OK if lines.is_interactive else self._code
+            ending = self._handle(line)
+            if ending is not None:
+                return ending
+
+    def _handle(self, line: str) -> Exit | None:
+        """Answer a message, or run a command; return the exit code if that is the end."""
+        word, _, rest = line.strip().partition(" ")
+        if not word:
+            return None
+        if not line.startswith("/") or not _COMMAND.fullmatch(word):
+            return self._ask(line.strip())
+        match word:
+            case "/exit" | "/quit":
+                return Exit.OK
+            case "/tools":
+                self._print_tools()
+            case "/servers":
+                self._print_servers()
+            case "/trace":
+                self._print_trace()
+            case "/image":
+                self._add_image(rest.strip())
+            case "/help":
+                self._print_help()
+            case _:
+                print_aside("note", f"there is no command {word}: see /help", colour="yellow")
+        return None
+
+    def _ask(self, text: str) -> Exit | None:
+        settings = self._plan.settings
+        tokens, cost = settings.max_tokens_total, settings.max_cost_usd
+        spent = self._spent
+        if tokens is not None and spent.total_tokens >= tokens:
+            return self._refuse(f"the conversation has used its {tokens} tokens")
+        if cost is not None and (spent.cost_usd is None or spent.cost_usd >= cost):
+            return self._refuse(f"the conversation has used its ${cost:g}")
+        before = [] if self._continues is None else self._continues.conversation
+        images, self._images = self._images, []
+        plan = replace(
+            self._plan,
+            messages=[*before, Message.user(text, images)],
+            settings=replace(
+                settings,
+                continues=self._continues,
+                question_hash=hash_question(text),
+                max_tokens_total=None if tokens is None else tokens - spent.total_tokens,
+                max_cost_usd=None if cost is None else cost - (spent.cost_usd or 0.0),
+            ),
+        )
+        self._screen.begin()
+        signals: list[SignalName] = []
+        work = answer(self._agent, plan, self._screen, signals, as_json=self._as_json)
+        outcome = self._wait_for(work, signals)
+        return self._finish(plan, outcome)
+
+    def _refuse(self, text: str) -> Exit:
+        print_aside("error", f"{text}: start another, or raise the limit", colour="red")
+        return Exit.TURNS_USED_UP
+
+    def _finish(self, plan: RunPlan, outcome: RunOutcome | None) -> Exit | None:
+        if outcome is None:
+            return None
+        self._last = outcome.trace
+        self._answers += 1
+        usage = outcome.trace.usage
+        is_priced = self._spent.cost_usd is not None and usage.cost_usd is not None
+        if usage.total_tokens:
+            total = self._spent + usage
+            self._spent = total if is_priced else replace(total, cost_usd=None)
+        if is_continued(outcome.trace):
+            self._continues = outcome.trace
+        print_end(plan, outcome, self._screen, as_json=self._as_json)
+        if outcome.error is not None and not self._as_json:
+            show_failure(self._ctx, outcome.error)
+        if outcome.stopped_by == "SIGTERM":
+            return Exit.TERMINATED
+        self._is_interrupted = outcome.stopped_by == "SIGINT"
+        if outcome.exit_code is not Exit.OK:
+            self._code = outcome.exit_code
+        return None
+
+    def _wait_for(self, work: Coroutine[Any, Any, T], signals: list[SignalName]) -> T | None:
+        """Run a coroutine in the loop of the agent; `None` if Ctrl-C stopped it."""
+        future, cancel = self._loop.start(work)
+        with stopped_by_signals(signals, cancel):
+            try:
+                return future.result()
+            except CancelledError:
+                return None
+
+    def _print_tools(self) -> None:
+        toolbox = self._loop.resources
+        if toolbox is None or not toolbox.server_names:
+            print_aside("note", "there are no tools", colour="cyan")
+            return
+        try:
+            tools = self._wait_for(toolbox.tools(), [])
+        except PlaitError as error:
+            show_failure(self._ctx, error)
+            return
+        width = terminal.console_for(sys.stderr).width
+        server = None
+        for tool in tools or ():
+            if tool.server != server:
+                server = tool.server
+                print_rich(Text(terminal.visible(server), "bold"), err=True)
+            print_rich(signature_text(tool, width), err=True)
+            for line in summary_of(tool):
+                print_rich(Padding(Text(line, "dim"), (0, 0, 0, 6)), err=True)
+
+    def _print_servers(self) -> None:
+        toolbox = self._loop.resources
+        if toolbox is None or not toolbox.server_names:
+            print_aside("note", "there are no servers", colour="cyan")
+            return
+        with contextlib.suppress(PlaitError):  # the table shows which cannot be reached
+            self._wait_for(toolbox.tools(), [])
+        status = toolbox.status()
+        print_rich(status_table(status), err=True)
+        for one in status.servers.values():
+            if one.last_error and one.state != "ready":
+                print_aside("warning", f"{one.name}: {one.last_error}", colour="yellow")
+
+    def _print_trace(self) -> None:
+        if self._last is None or not self._last.events:
+            print_aside("note", "there is no answer yet", colour="cyan")
+            return
+        for part in run_view(self._screen.redacted(self._last), full=False):
+            print_rich(part, err=True)
+        if self._plan.settings.trace is not None:
+            print_aside("trace", str(self._plan.settings.trace), colour="cyan")
+
+    def _add_image(self, path: str) -> None:
+        try:
+            self._images.append(read_image(path))
+        except click.BadParameter as error:
+            print_aside("error", error.message, colour="red")
+        except OSError as error:
+            print_aside("error", f"{path}: {error.strerror}", colour="red")
+        else:
+            print_aside("note", f"{path} goes with the next message", colour="cyan")
+
+    def _print_help(self) -> None:
+        table = terminal.plain_table("command", "effect")
+        for name, about in _COMMANDS.items():
+            table.add_row(name, about)
+        print_rich(table, err=True)
+        click.echo(terminal.wrapped(_KEYS, sys.stderr, indent=0), err=True)
+
+    def print_total(self) -> None:
+        """Print what the conversation has used, and where its trace is."""
+        if not self._answers:
+            return
+        usage = usage_label(self._spent)
+        facts = [terminal.count_label(self._answers, "message"), *([usage] if usage else [])]
+        file = self._plan.settings.trace
+        facts += [] if file is None else [f"trace {file}"]
+        self._screen.show(Text(terminal.visible("conversation  " + " · ".join(facts)), "dim"))
