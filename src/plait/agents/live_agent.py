@@ -8,6 +8,7 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Unpack
@@ -320,6 +321,10 @@ def _end(recorder: Recorder, status: Status) -> None:
         recorder.ended(status)
 
 
+_recorder_of_run: ContextVar[Recorder | None] = ContextVar("recorder_of_run", default=None)
+"""Runs at the same time may share a toolbox, and so its observer."""
+
+
 class RunObserver:
     """Records retried calls, and servers that reconnect.
 
@@ -327,7 +332,7 @@ class RunObserver:
     """
 
     def __init__(self) -> None:
-        self._recorder: Recorder | None = None
+        self._latest: Recorder | None = None
         self._toolbox: Toolbox | None = None
         self._reasons: dict[tuple[str, str], str] = {}
         self._lost: dict[str, tuple[datetime, str]] = {}
@@ -336,9 +341,15 @@ class RunObserver:
     def watch(self, toolbox: Toolbox, recorder: Recorder) -> None:
         """Connect the toolbox to a recorder."""
         self._toolbox = toolbox
-        self._recorder = recorder
+        self._latest = recorder
+        _recorder_of_run.set(recorder)
         events = toolbox.events()
         self._seen = events[-1].at if events else None
+
+    @property
+    def _recorder(self) -> Recorder | None:
+        """The recorder of the run that the current call belongs to."""
+        return _recorder_of_run.get() or self._latest
 
     def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
         """Observe one attempt of a call."""

@@ -93,10 +93,10 @@ class RunOutcome:
             return exit_code_for(self.error)
         if self.stopped_by is not None:
             return _SIGNALS[self.stopped_by]
-        return _ENDINGS.get(self.status, Exit.OK)
+        return STATUS_EXITS.get(self.status, Exit.OK)
 
 
-_ENDINGS: Final = {
+STATUS_EXITS: Final = {
     "limit": Exit.TURNS_USED_UP,
     "timeout": Exit.TIMEOUT,
     "truncated": Exit.INCOMPLETE,

@@ -143,7 +143,7 @@ def cost_label(cost_usd: float | None) -> str:
     """Format a cost; small ones with more digits."""
     if cost_usd is None:
         return "cost unknown"
-    return f"${cost_usd:.4f}" if cost_usd >= 0.01 or not cost_usd else f"${cost_usd:.6f}"
+    return f"${cost_usd:.4f}" if cost_usd >= 0.001 or not cost_usd else f"${cost_usd:.6f}"
 
 
 def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:

@@ -155,7 +155,8 @@ def test_the_newest_conversation_of_the_folder_is_continued_by_chat_and_run(
     assert "One." not in shown.stdout
 
     other = folder / "other.jsonl"
-    moved = plait_in("run", "d", "--continue", str(file), "--trace", str(other), says=["4"], *MODEL)
+    to_other = ("--continue", str(file), "--trace", str(other))
+    moved = plait_in("run", "d", *MODEL, *to_other, says=["4"])
     assert moved.exit_code == 0
     assert [one.text for one in read_traces(other)[0].conversation][:2] == ["a", "One."]
 
@@ -210,6 +211,7 @@ def test_ctrl_c_stops_an_answer_and_a_prompt_and_twice_ends_the_program(
     wait_until(lambda: len(api.requests) == 2)
     terminal.press("Wait", "\x03")
     terminal.say("you> ", "Are you there?\n")
+    terminal.press("completed  1 turn", "")
     terminal.say("you> ", "Wait again\n")
     wait_until(lambda: len(api.requests) == 4)
     terminal.press("Wait again", "\x03")
