@@ -47,7 +47,7 @@ def test_each_event_is_a_line_and_the_answer_is_left_to_others() -> None:
 
     assert [re.sub(r"^ +[\d.]+ s ", "T ", line) for line in lines] == [
         "tools: 2 tools of bank and shop",
-        "T turn 1  10 + 5 tokens",
+        "T turn 1  10 + 5 tokens · cost unknown",
         "           I pay what is due, and say so in as many words as",
         "           it takes.",
         'T → bank/pay  {"amount": 5, "to": "bbbbbbbbbbbbbbb…',

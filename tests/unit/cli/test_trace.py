@@ -93,7 +93,7 @@ def test_a_run_is_shown_step_by_step(tmp_path: Path) -> None:
     shown = _run("show", _recorded(tmp_path / "a.jsonl", "It is 21 °C.")).stdout
 
     assert [" ".join(line.split()[2:]) for line in shown.splitlines()[5:]] == [
-        "turn 1 10 + 5 tokens",
+        "turn 1 10 + 5 tokens · cost unknown",
         "",
         '→ weather/now {"city": "Köln"}',
         '→ weather/now {"city": "Bonn"}',
