@@ -104,7 +104,7 @@ def test_a_run_is_shown_step_by_step(tmp_path: Path) -> None:
         "← now 6.00 s, 2 attempts",
         "",
         "elicitation of weather May I? (decline)",
-        "turn 2 20 + 4 tokens",
+        "turn 2 20 + 4 tokens · $0.0012",
         "21 °C.",
         "ended: completed",
     ]
