@@ -1,3 +1,4 @@
+from plait.traces.differences import differences as differences
 from plait.traces.events import Delta as Delta
 from plait.traces.events import Elicited as Elicited
 from plait.traces.events import Healed as Healed
@@ -41,4 +42,3 @@ from plait.traces.raw import prepare_evaluation_input as prepare_evaluation_inpu
 from plait.traces.recorder import Recorder as Recorder
 from plait.traces.recorder import hash_question as hash_question
 from plait.traces.trace import Trace as Trace
-from plait.traces.trace import differences as differences

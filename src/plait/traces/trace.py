@@ -1,10 +1,9 @@
-"""The trace of one run, what is derived from its events, and how two runs differ."""
+"""The trace of one run, and what is derived from its events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import unified_diff
 from functools import reduce
 from operator import add
 from typing import Literal
@@ -23,7 +22,6 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
-from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
 from plait.traces.messages.message import Message, Role, UsageMetadata, answered
 from plait.traces.raw import messages_to_raw_trace, with_note
 
@@ -236,44 +234,3 @@ def _ordered(results: list[ToolReturned], call_ids: list[str]) -> list[Message]:
     return [
         Message.tool_result(result.call_id, result.content, result.is_error) for result in results
     ]
-
-
-def differences(first: Trace, second: Trace, *, names: tuple[str, str] = ("a", "b")) -> list[str]:
-    """Return the lines of a unified diff; none if the runs are equal."""
-    return list(unified_diff(_lines(first), _lines(second), *names, lineterm=""))
-
-
-def _comparable(messages: list[Message]) -> list[Message]:
-    """Replace the ids of calls by numbers, and remove the usage."""
-    numbers: dict[str, str] = {}
-    compared: list[Message] = []
-    for message in messages:
-        # A later turn may reuse an id for another call.
-        for number, call in enumerate(message.tool_calls, 1):
-            numbers[call.id] = f"{len(compared)}.{number}"
-        blocks = [_numbered(block, numbers) for block in message.content]
-        compared.append(Message(message.role, blocks))
-    return compared
-
-
-def _numbered(block: Content, numbers: dict[str, str]) -> Content:
-    match block:
-        case ToolUseContent():
-            return ToolUseContent(numbers[block.id], block.name, block.input)
-        case ToolResultContent():
-            number = numbers.get(block.tool_use_id, "?")
-            return ToolResultContent(number, block.content, block.is_error)
-        case _:
-            return block
-
-
-def _lines(trace: Trace) -> list[str]:
-    questions = trace.started.messages if trace.started else ()
-    lines = [
-        *(f"asked: {message.text}" for message in questions),
-        messages_to_raw_trace(_comparable(trace.messages)),
-        *([f"failure: {trace.failure.error}"] if trace.failure else []),
-        f"ended: {trace.status}",
-        f"answer: {trace.final_response}",
-    ]
-    return "\n".join(lines).split("\n")

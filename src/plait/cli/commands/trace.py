@@ -13,11 +13,12 @@ from plait.cli.exits import Exit
 from plait.cli.terminal import console_for, print_aside, print_json, print_rich, print_text
 from plait.errors import TraceFormatError
 from plait.traces.codec import line_from_event
+from plait.traces.differences import differences
 from plait.traces.file import read_trace, read_traces
 from plait.traces.markdown import trace_to_markdown
 from plait.traces.messages.message import messages_to_json
 from plait.traces.metrics import extract_agent_metrics
-from plait.traces.trace import Trace, differences
+from plait.traces.trace import Trace
 
 _TRACE_FILE = click.Path(exists=True, dir_okay=False)
 _FORMATS = ("markdown", "raw", "messages", "events", "metrics")
