@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from plait._support.sanitize import escaped
-from plait.reasoning.diagram import Diagram, DiagramNode, label_of
+from plait.reasoning.diagram import Arrow, Diagram, DiagramNode, label_of
 from plait.reasoning.prompts import shortened
 
 Point: TypeAlias = tuple[float, float]
@@ -17,10 +17,13 @@ Point: TypeAlias = tuple[float, float]
 SCREEN_WIDTH: Final = 1200
 """A wider picture is shown smaller."""
 
-_WIDTH, _HEIGHT = 250, 60
+BOX_WIDTH, BOX_HEIGHT = 250, 60
 _GAP_X, _GAP_Y = 24, 44
-_COLUMN, _ROW = _WIDTH + _GAP_X, _HEIGHT + _GAP_Y
-_MARGIN = 20
+_COLUMN, _ROW = BOX_WIDTH + _GAP_X, BOX_HEIGHT + _GAP_Y
+_MARGIN = 24
+
+_LANE = 12
+"""The distance of a reference from the row below it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +127,35 @@ def _side_by_side(parts: Sequence[Layout]) -> Layout:
     return Layout(nodes=nodes, bends=bends)
 
 
-def svg_of(diagram: Diagram) -> str:
-    """Draw a diagram; it is at most as wide as a screen."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A node and the corner of its box, at the top on the left."""
+
+    node: DiagramNode
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """An arrow and its way, as the path of an SVG."""
+
+    arrow: Arrow
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A diagram in coordinates; no line passes through a box."""
+
+    boxes: Sequence[Box]
+    lines: Sequence[Line]
+    width: float
+    height: float
+
+
+def drawing_of(diagram: Diagram) -> Drawing:
+    """Place every box and every line of a diagram."""
     numbers = {node.key: number for number, node in enumerate(diagram.nodes)}
     solid = [
         (numbers[arrow.source], numbers[arrow.target])
@@ -135,8 +165,28 @@ def svg_of(diagram: Diagram) -> str:
     layout = layered(len(numbers), solid)
     places = {node.key: _corner(layout.nodes[numbers[node.key]]) for node in diagram.nodes}
     corners = [*places.values(), *(_corner(p) for bend in layout.bends.values() for p in bend)]
-    width = max((x for x, _ in corners), default=0) + _WIDTH + _MARGIN
-    height = max((y for _, y in corners), default=0) + _HEIGHT + _MARGIN
+    right = max((x for x, _ in corners), default=0) + BOX_WIDTH
+    height = max((y for _, y in corners), default=0) + BOX_HEIGHT + _MARGIN
+
+    def path_of(arrow: Arrow) -> str:
+        source, target = places[arrow.source], places[arrow.target]
+        if arrow.is_reference:
+            return _around(source, target, right + _MARGIN / 2)
+        bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
+        return _between([source, *map(_corner, bend), target])
+
+    return Drawing(
+        boxes=[Box(node=n, x=places[n.key][0], y=places[n.key][1]) for n in diagram.nodes],
+        lines=[Line(arrow=arrow, path=path_of(arrow)) for arrow in diagram.arrows],
+        width=right + _MARGIN,
+        height=height,
+    )
+
+
+def svg_of(diagram: Diagram) -> str:
+    """Draw a diagram; it is at most as wide as a screen."""
+    drawing = drawing_of(diagram)
+    width, height = drawing.width, drawing.height
     shown = min(1.0, SCREEN_WIDTH / width)
     lines = [
         (
@@ -149,16 +199,13 @@ def svg_of(diagram: Diagram) -> str:
             'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
         ),
     ]
-    for arrow in diagram.arrows:
-        bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
-        points = [places[arrow.source], *map(_corner, bend), places[arrow.target]]
-        dashed = ' stroke-dasharray="4 3"' if arrow.is_reference else ""
-        path = _beside(points) if arrow.is_reference else _between(points)
+    for line in drawing.lines:
+        dashed = ' stroke-dasharray="4 3"' if line.arrow.is_reference else ""
         lines.append(
-            f'<path d="{path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
-            f"<title>{escape(arrow.label)}</title></path>"
+            f'<path d="{line.path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
+            f"<title>{escape(line.arrow.label)}</title></path>"
         )
-    lines += [_box(node, places[node.key]) for node in diagram.nodes]
+    lines += [_box(box.node, (box.x, box.y)) for box in drawing.boxes]
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -168,27 +215,24 @@ def _corner(place: Point) -> Point:
 
 def _between(points: Sequence[Point]) -> str:
     """Return a curve from box to box, straight down where it passes other rows."""
-    middle = _WIDTH / 2
-    path = f"M{points[0][0] + middle:.0f} {points[0][1] + _HEIGHT:.0f}"
+    middle = BOX_WIDTH / 2
+    path = f"M{points[0][0] + middle:.0f} {points[0][1] + BOX_HEIGHT:.0f}"
     for (x1, y1), (x2, y2) in pairwise(points):
-        start, end = y1 + _HEIGHT, y2
+        start, end = y1 + BOX_HEIGHT, y2
         half = (start + end) / 2
         path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
         path += f" {x2 + middle:.0f} {end:.0f}"
         if (x2, y2) != points[-1]:
-            path += f" V{end + _HEIGHT:.0f}"
+            path += f" V{end + BOX_HEIGHT:.0f}"
     return path
 
 
-def _beside(points: Sequence[Point]) -> str:
-    """Return a curve from the right side of one box to the right side of another."""
-    (x1, y1), (x2, y2) = points[0], points[-1]
-    right = max(x1, x2) + _WIDTH + _GAP_X / 2
-    start, end = y1 + _HEIGHT / 2, y2 + _HEIGHT / 2
-    return (
-        f"M{x1 + _WIDTH:.0f} {start:.0f} C{right:.0f} {start:.0f} {right:.0f} {end:.0f} "
-        f"{x2 + _WIDTH:.0f} {end:.0f}"
-    )
+def _around(source: Point, target: Point, edge: float) -> str:
+    """Return a line above the rows of two boxes, and along the edge if the rows differ."""
+    (x1, y1), (x2, y2) = source, target
+    out, into = x1 + BOX_WIDTH * 0.8, x2 + BOX_WIDTH * 0.2
+    across = "" if y1 == y2 else f" H{edge:.0f} V{y2 - _LANE:.0f}"
+    return f"M{out:.0f} {y1:.0f} V{y1 - _LANE:.0f}{across} H{into:.0f} V{y2:.0f}"
 
 
 _FILLS: Final[Mapping[str, str]] = {"conclusion": "#dfd", "terminal": "#dfd"}
@@ -203,8 +247,8 @@ def _box(node: DiagramNode, corner: Point) -> str:
         f'<text x="{x + 8:.0f}" y="{y + 51:.0f}" fill="#667" font-size="10">' if node.note else ""
     )
     return (
-        f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{_WIDTH}" '
-        f'height="{_HEIGHT}" rx="6" fill="{_FILLS.get(node.kind, "#eef")}" {stroke}/>'
+        f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" '
+        f'height="{BOX_HEIGHT}" rx="6" fill="{_FILLS.get(node.kind, "#eef")}" {stroke}/>'
         f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" fill="#667">'
         f"{escape(shortened(node.heading, 38))}</text>"
         f'<text x="{x + 8:.0f}" y="{y + 35:.0f}">{escape(label_of(node, 32))}</text>'

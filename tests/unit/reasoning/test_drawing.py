@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sys
+import time
+from bisect import bisect
 from itertools import pairwise
 
 import pytest
 
-from plait.reasoning.drawing import SCREEN_WIDTH, layered
+from plait.reasoning.diagram import Arrow, Diagram, DiagramNode
+from plait.reasoning.drawing import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    SCREEN_WIDTH,
+    drawing_of,
+    layered,
+)
 from plait.reasoning.export import EXPORTERS, read_document
 from tests.unit.reasoning.conftest import Desk
 
@@ -89,3 +99,64 @@ async def test_a_long_session_is_a_column_and_a_wide_one_fits_the_screen(desk: D
             assert all(one[0] == two[0] for one, two in pairwise(lines))
     assert sizes["s"][0] < 300
     assert sizes["wide"][0] <= SCREEN_WIDTH
+
+
+def _way(path: str) -> list[tuple[float, float]]:
+    """Return points along a path of M, C, H and V, close to each other."""
+    points: list[tuple[float, float]] = []
+    for letter, rest in re.findall(r"([MCHV])([^MCHV]*)", path):
+        numbers = [float(number) for number in rest.split()]
+        if letter == "M":
+            points.append((numbers[0], numbers[1]))
+            continue
+        x0, y0 = points[-1]
+        if letter in "HV":
+            x1, y1 = (numbers[0], y0) if letter == "H" else (x0, numbers[0])
+            steps = int(max(abs(x1 - x0), abs(y1 - y0)) // 10) + 1
+            shares = [step / steps for step in range(1, steps + 1)]
+            points += [(x0 + (x1 - x0) * t, y0 + (y1 - y0) * t) for t in shares]
+            continue
+        xa, ya, xb, yb, x1, y1 = numbers
+        for t in (step / 40 for step in range(1, 41)):
+            a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+            points.append((a * x0 + b * xa + c * xb + d * x1, a * y0 + b * ya + c * yb + d * y1))
+    return points
+
+
+def _large_diagram(seed: int, count: int = 500) -> Diagram:
+    """Return branches, joins over several layers, and references in every direction."""
+    draw = random.Random(seed)
+    nodes = [DiagramNode(key=str(n), text=f"thought {n}", kind="linear") for n in range(count)]
+    arrows: list[Arrow] = []
+    for n in range(1, count):
+        near = max(0, n - draw.choice((1, 3, 10, 40)))
+        arrows.append(Arrow(source=str(draw.randint(near, n - 1)), target=str(n)))
+        if n % 12 == 0:
+            arrows.append(Arrow(source=str(draw.randint(0, n - 1)), target=str(n)))
+        if n % 25 == 0:
+            other = draw.choice([m for m in range(count) if m != n])
+            arrows.append(Arrow(source=str(n), target=str(other), is_reference=True))
+    return Diagram(nodes=nodes, arrows=arrows)
+
+
+@pytest.mark.usefixtures("layout_engine")
+def test_500_thoughts_are_laid_out_at_once_and_no_line_passes_through_a_box() -> None:
+    began = time.process_time()
+    drawing = drawing_of(_large_diagram(seed=1))
+    seconds = time.process_time() - began
+
+    assert seconds < 2
+    rows: dict[float, list[float]] = {}
+    for box in sorted(drawing.boxes, key=lambda box: (box.y, box.x)):
+        rows.setdefault(box.y, []).append(box.x)
+    tops = list(rows)
+    for xs in rows.values():
+        assert all(two - one >= BOX_WIDTH for one, two in pairwise(xs))
+    for line in drawing.lines:
+        for x, y in _way(line.path):
+            assert 0 <= x <= drawing.width
+            assert 0 <= y <= drawing.height
+            top = tops[max(0, bisect(tops, y) - 1)]
+            left = rows[top][max(0, bisect(rows[top], x) - 1)]
+            is_inside = 1 < y - top < BOX_HEIGHT - 1 and 1 < x - left < BOX_WIDTH - 1
+            assert not is_inside, line
