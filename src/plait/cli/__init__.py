@@ -26,6 +26,9 @@ COMMANDS = {
     "gateway": LazyCommand("gateway", "Manage the tool servers of an agent, and its chat history."),
     "trace": LazyCommand("trace", "List, show and compare traces of agent runs."),
     "verify": LazyCommand("verify", "Run a suite of cases, and report how often they pass."),
+    "view": LazyCommand(
+        "view", "Look at runs, servers, reasoning sessions and reports in a browser."
+    ),
     "replay": LazyCommand("replay", "Play recorded MCP traffic."),
     "doctor": LazyCommand("doctor", "Check every server, and show how to fix problems."),
     "trust": LazyCommand("trust", "Approve the mcp.json of a folder, and list approvals."),

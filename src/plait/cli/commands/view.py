@@ -1,0 +1,191 @@
+"""`plait view`: look at runs, servers, reasoning sessions and reports in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from plait.cli.base import ExampleCommand, repeatable, settings_of
+from plait.cli.terminal import print_aside
+from plait.errors import ConfigError
+
+if TYPE_CHECKING:
+    from plait.client.config.read import ClientConfig
+    from plait.reasoning.storage.port import Storage
+    from plait.traces.html.elements import Html
+    from plait.traces.html.page import Site
+    from plait.viewer.connected import CheckFinding, ConnectedServers
+
+DEFAULT_PORT = 7411
+
+
+@click.command(cls=ExampleCommand)
+@click.argument("paths", metavar="[PATH]…", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--db",
+    metavar="PATH|URL",
+    help="The reasoning database [default: $DATABASE_PATH, else the one of the reasoning server].",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port; 0 takes a free one.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@repeatable("--allowed-host", "names", "NAME", "A host name under which others reach the viewer")
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
+@click.option("--allow-calls", is_flag=True, help="Allow calls of tools from the pages.")
+@click.pass_context
+def view(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    db: str | None,
+    port: int,
+    host: str,
+    names: tuple[str, ...],
+    opens: bool,
+    allow_calls: bool,
+) -> None:
+    """Look at runs, servers, reasoning sessions and reports in a browser.
+
+    PATHs are trace files, and folders with traces and verification reports; by
+    default this folder. Pages follow what they show: a run that goes on, a
+    session that grows, a report that is being made.
+
+    With --config, the servers of an mcp.json are connected and shown too; their
+    tools can be called with --allow-calls, under the policy of the configuration.
+
+    The printed address contains a token of this launch; without it nothing is shown.
+
+    Examples:
+        plait view                            traces and reports of this folder
+        plait view traces/ --open
+        plait view --db reasoning.db
+        plait view --config mcp.json --allow-calls
+    """
+    from plait.viewer.app import ViewerOptions, open_viewer
+
+    store, name = _store(db) or (None, "")
+    options = ViewerOptions(
+        paths=paths or (Path(),),
+        sessions=store,
+        database=name,
+        servers=_servers(ctx, allow_calls=allow_calls),
+        reports=_Reports(),
+        host=host,
+        port=port,
+        names=names,
+    )
+    try:
+        viewer = open_viewer(options)
+    except OSError as error:
+        other = "choose another one with --port" if port else "choose another one with --host"
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; {other}") from error
+    click.echo(viewer.address_with(viewer.app.token))
+    if not settings_of(ctx).quiet:
+        print_aside("note", "Ctrl-C ends it", colour="cyan")
+    if opens:
+        webbrowser.open(viewer.address_with(viewer.app.take_ticket()))
+    asyncio.run(viewer.serve())
+
+
+def _store(db: str | None) -> tuple[Storage, str] | None:
+    """Return the sessions of a database and its name; the default one only if it exists."""
+    from plait.reasoning.serving.service import DEFAULT_DATABASE
+    from plait.reasoning.storage.engine import database_from_text
+
+    named = db or os.environ.get("DATABASE_PATH")
+    database = database_from_text(named or str(Path(DEFAULT_DATABASE).expanduser()))
+    if database.is_sqlite and not Path(str(database)).exists():
+        if db is not None:
+            raise ConfigError(f"there is no database at {database}")
+        return None
+    from plait.reasoning.storage.sql import SqlStorage
+
+    return SqlStorage(database), str(database)
+
+
+def _servers(ctx: click.Context, *, allow_calls: bool) -> ConnectedServers | None:
+    """Return the servers of a configuration that was named; others are not started."""
+    from plait.client.config.document import ENVIRONMENT_VARIABLE
+
+    if settings_of(ctx).config is None and not os.environ.get(ENVIRONMENT_VARIABLE):
+        if allow_calls:
+            raise click.UsageError("--allow-calls needs servers: name them with --config mcp.json")
+        return None
+    from plait.cli import session
+    from plait.viewer.connected import ConnectedServers
+
+    config = session.read_configuration(ctx)
+    servers = {name: replace(one, required=False) for name, one in config.servers.items()}
+    # Pages show complete results, and list every tool.
+    options = {key: one for key, one in config.options.items() if key not in _UNUSED}
+    shown = replace(config, servers=servers, options=options)
+    return ConnectedServers(shown, allow_calls=allow_calls, check=partial(_check, config))
+
+
+_UNUSED = frozenset({"result_budget", "defer", "on_connection_error"})
+
+
+async def _check(config: ClientConfig) -> Sequence[CheckFinding]:
+    """Check all servers as `plait doctor` does, in connections of its own."""
+    from plait.cli import session
+    from plait.cli.doctor.diagnosis import diagnose, examine_servers, lock_findings
+    from plait.client.toolbox import Toolbox
+    from plait.viewer.connected import CheckFinding
+
+    narrowed = session.narrowed(config, (), heal=False)
+    async with Toolbox(session.unfiltered(narrowed)) as box:
+        seen = await examine_servers(narrowed, box)
+    diagnosis = diagnose(narrowed, seen, config.servers, lock_findings(narrowed, seen))
+    return [
+        CheckFinding(level=one.level, message=one.message, server=one.server, fix=one.fix)
+        for one in diagnosis.findings
+    ]
+
+
+class _Reports:
+    """Renders the reports of verification for the viewer, which does not import it."""
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """Return the folders with results at a path."""
+        from plait.verification.results import RESULTS_FILE
+
+        if path.is_file():
+            return [path.parent] if path.name == RESULTS_FILE else []
+        root = path.resolve()
+        found = sorted(path.rglob(RESULTS_FILE))
+        return [file.parent for file in found if file.resolve().is_relative_to(root)]
+
+    def version(self, report: Path) -> str:
+        """Return the size and the time of the results."""
+        from plait.verification.results import RESULTS_FILE
+
+        found = (report / RESULTS_FILE).stat()
+        return f"{report} {found.st_size} {found.st_mtime_ns}"
+
+    def summary(self, report: Path) -> str:
+        """Return how many runs passed."""
+        from plait.verification.results import read_results
+
+        results = read_results(report)
+        passed = sum(one.outcome == "passed" for one in results)
+        return f"{passed} of {len(results)} passed"
+
+    def body(self, report: Path, site: Site) -> Html:
+        """Render the results, as far as there are any."""
+        from plait.traces.html.text import text_block
+        from plait.verification.report import markdown_summary
+        from plait.verification.results import read_results
+
+        return text_block(markdown_summary(report.name, read_results(report)))

@@ -1,0 +1,179 @@
+"""The web application: all pages behind the guard, and what they need while they are served."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from plait._support.local_server import listen
+from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
+from plait.reasoning.html import STYLE as THINKING_STYLE
+from plait.reasoning.html import asset as thinking_asset
+from plait.reasoning.storage.port import Storage
+from plait.traces.html.elements import h
+from plait.traces.html.page import SCRIPT, STYLE
+from plait.traces.html.page import asset as run_asset
+from plait.viewer.connected import ConnectedServers
+from plait.viewer.guard import Guard
+from plait.viewer.library import TraceLibrary
+from plait.viewer.pages import VIEWER_SCRIPT, VIEWER_STYLE, command, message_page, not_found
+from plait.viewer.pages import asset as viewer_asset
+from plait.viewer.reports import ReportPages, ReportRenderer
+from plait.viewer.runs import RunPages
+from plait.viewer.servers import ServerPages
+from plait.viewer.thinking import ThinkingPages
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+_ASSETS: dict[str, Callable[[str], str]] = {
+    STYLE: run_asset,
+    SCRIPT: run_asset,
+    THINKING_STYLE: thinking_asset,
+    THINKING_SCRIPT: thinking_asset,
+    VIEWER_STYLE: viewer_asset,
+    VIEWER_SCRIPT: viewer_asset,
+}
+_GRACE_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewerOptions:
+    """What the viewer shows, and where it is served."""
+
+    paths: Sequence[Path] = (Path(),)
+    """Trace files, and folders with traces and reports."""
+    sessions: Storage | None = None
+    """The reasoning sessions; they are opened while the viewer is served."""
+    database: str = ""
+    """The name of the database of the sessions."""
+    servers: ConnectedServers | None = None
+    reports: ReportRenderer | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: Sequence[str] = field(default=())
+    """Further names under which the viewer is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A viewer that listens; `serve` answers requests."""
+
+    app: Guard
+    listener: socket.socket
+
+    @property
+    def address(self) -> str:
+        """The address without a token."""
+        host, port = self.listener.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def address_with(self, token: str) -> str:
+        """Return an address that signs a browser in; the fragment is never sent to a server."""
+        return f"{self.address}#token={token}"
+
+    async def serve(self) -> None:
+        """Answer requests until a signal arrives."""
+        config = uvicorn.Config(
+            self.app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        with self.listener:
+            await uvicorn.Server(config).serve(sockets=[self.listener])
+
+
+def open_viewer(options: ViewerOptions) -> Viewer:
+    """Bind the address, so that it is known before requests are served.
+
+    Raises:
+        OSError: The address cannot be bound.
+    """
+    listener = listen(options.host, options.port)
+    port = listener.getsockname()[1]
+    return Viewer(guarded_app(options, port=port), listener)
+
+
+def guarded_app(options: ViewerOptions, *, port: int) -> Guard:
+    """Return the application; requests reach it as one of its names and this port."""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return Guard(_app(options), hosts={*LOOPBACK, host, *options.names}, port=port)
+
+
+def _app(options: ViewerOptions) -> Starlette:
+    store = options.sessions
+    routes: list[BaseRoute] = [
+        Route("/", _home),
+        Route("/assets/{name}", _asset),
+        *RunPages(TraceLibrary(options.paths)).routes(),
+        *_server_routes(options.servers),
+        *_thinking_routes(store, options.database),
+        *_report_routes(options),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            if store is not None:
+                stack.push_async_callback(store.aclose)
+                await store.open()
+            if options.servers is not None:
+                await stack.enter_async_context(options.servers.running())
+            yield
+
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _unknown})
+
+
+def _home(_request: Request) -> Response:
+    return RedirectResponse("/runs", 302)
+
+
+def _unknown(_request: Request, _error: Exception) -> Response:
+    return not_found("such page")
+
+
+def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        return PlainTextResponse("Not found.", 404)
+    kind = "text/css" if name.endswith(".css") else "text/javascript"
+    return Response(_ASSETS[name](name), media_type=kind)
+
+
+def _server_routes(servers: ConnectedServers | None) -> Sequence[BaseRoute]:
+    if servers is not None:
+        return ServerPages(servers).routes()
+    text = "Start the viewer with a configuration to see its servers:"
+    return [_empty("/servers", "Servers", text, "plait view --config mcp.json --allow-calls")]
+
+
+def _thinking_routes(store: Storage | None, database: str) -> Sequence[BaseRoute]:
+    if store is not None:
+        return ThinkingPages(store, database).routes()
+    text = "There is no database of reasoning sessions yet:"
+    return [_empty("/thinking", "Thinking", text, "plait view --db reasoning.db")]
+
+
+def _report_routes(options: ViewerOptions) -> Sequence[BaseRoute]:
+    if options.reports is not None:
+        return ReportPages(options.paths, options.reports).routes()
+    return [_empty("/reports", "Reports", "Make a report:", "plait verify suite.yaml")]
+
+
+def _empty(path: str, title: str, text: str, example: str) -> Route:
+    """Return a page that says how to see something there."""
+
+    def answer(_request: Request) -> Response:
+        return HTMLResponse(message_page(title, h("p", text), command(example)))
+
+    return Route(path, answer)

@@ -1,0 +1,132 @@
+"use strict";
+(() => {
+  const HEADER = { "X-Plait-View": "1" };
+  const EVERY_MS = 500;
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  const parsed = (html) => new DOMParser().parseFromString(html, "text/html");
+
+  // The token is in the fragment of the address, which browsers do not send.
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  const signIn = document.getElementById("sign-in");
+  if (token) history.replaceState(null, "", location.pathname + location.search);
+  if (token && signIn) {
+    fetch("/sign-in", { method: "POST", headers: HEADER, body: token }).then(async (reply) => {
+      if (reply.ok) location.reload();
+      else signIn.textContent = await reply.text();
+    });
+  }
+  if (signIn) return;
+
+  for (const link of all(".top nav a")) {
+    if (location.pathname === link.pathname || location.pathname.startsWith(`${link.pathname}/`)) link.setAttribute("aria-current", "page");
+  }
+  if (location.pathname === "/compare") document.querySelector(".top nav a")?.setAttribute("aria-current", "page");
+
+  // A run that goes on
+  async function followRun(list) {
+    const number = (item) => Number(item.id.match(/^e(\d+)$/)?.[1] ?? -1);
+    let last = Math.max(-1, ...all("[data-item]", list).map(number));
+    for (;;) {
+      await pause(document.hidden ? 5 * EVERY_MS : EVERY_MS);
+      let news;
+      try { news = await (await fetch(`${list.dataset.live}?after=${last}`)).json(); } catch { continue; }
+      if (!news.html && !news.head) continue;
+      const isAtEnd = innerHeight + scrollY > document.body.scrollHeight - 80;
+      last = news.last;
+      document.getElementById("partial")?.remove();
+      window.plait.merge(news.html, news.total, list);
+      const head = document.querySelector(".run-head");
+      const fresh = parsed(news.head).body.firstElementChild;
+      if (head && fresh) head.replaceWith(fresh);
+      if (isAtEnd) scrollTo({ top: document.body.scrollHeight });
+      if (news.ended) return;
+    }
+  }
+
+  // Other pages are replaced when they have changed; what was entered and unfolded stays.
+  const keyOf = (field) => field.id || `${field.name}|${field.dataset.filter ?? field.dataset.filterMin ?? ""}|${field.type === "radio" || field.type === "checkbox" ? field.value : ""}`;
+  const fields = (from) => all("input:not([type=range]), select, textarea", from);
+  function replace(old, fresh) {
+    const kept = new Map(fields(old).map((field) => [keyOf(field), field]));
+    const open = new Set(all("details[open]", old).map((part) => part.id || part.firstElementChild?.textContent));
+    const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+    const scrolled = all(".wide, .graph", old).map((part) => [part.scrollLeft, part.scrollTop]);
+    for (const field of fields(fresh)) {
+      const before = kept.get(keyOf(field));
+      if (before) { field.value = before.value; field.checked = before.checked; }
+    }
+    for (const part of all("details", fresh)) if (open.has(part.id || part.firstElementChild?.textContent)) part.open = true;
+    old.replaceWith(fresh);
+    all(".wide, .graph", fresh).forEach((part, at) => { [part.scrollLeft, part.scrollTop] = scrolled[at] ?? [0, 0]; });
+    if (focused) fields(fresh).find((field) => keyOf(field) === focused)?.focus({ preventScroll: true });
+    for (const field of all("[data-filter]", fresh)) if (field.value) field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  async function followPage(tag) {
+    const parts = new Map(all("[data-part]").map((part) => [part.id, part.outerHTML]));
+    for (;;) {
+      await pause(document.hidden ? 5 * EVERY_MS : EVERY_MS);
+      let reply;
+      try { reply = await fetch(location.pathname + location.search, { headers: { "If-None-Match": tag } }); } catch { continue; }
+      if (reply.status !== 200) continue;
+      tag = reply.headers.get("ETag");
+      const fresh = parsed(await reply.text());
+      if (parts.size) {
+        for (const part of all("[data-part]", fresh)) {
+          if (parts.get(part.id) === part.outerHTML) continue;
+          parts.set(part.id, part.outerHTML);
+          const old = document.getElementById(part.id);
+          if (old) { replace(old, part); if (part.id === "status") part.classList.add("now"); }
+        }
+      } else {
+        replace(document.querySelector("main"), fresh.querySelector("main"));
+        dispatchEvent(new Event("plait:replaced"));
+      }
+    }
+  }
+  const run = document.querySelector("[data-live]");
+  const mark = document.querySelector("[data-follow]");
+  if (run) followRun(run);
+  else if (mark) followPage(mark.dataset.follow);
+
+  // Calls of tools, and other actions
+  async function post(address, body) {
+    try {
+      const reply = await fetch(address, { method: "POST", headers: { ...HEADER, "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      return parsed(await reply.text()).body;
+    } catch (error) {
+      return Object.assign(document.createElement("p"), { className: "warning", textContent: `not sent: ${error.message}` });
+    }
+  }
+  async function call(form, more = {}) {
+    const buttons = all("button", form);
+    const outcome = form.querySelector(".outcome");
+    for (const button of buttons) button.disabled = true;
+    const body = { ...Object.fromEntries(new FormData(form)), ...more };
+    outcome.textContent = "calling …";
+    const answer = await post(form.dataset.call, body);
+    outcome.replaceChildren(...answer.childNodes.length ? answer.childNodes : [answer]);
+    for (const button of buttons) button.disabled = false;
+  }
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("[data-call]");
+    if (form) { event.preventDefault(); call(form); return; }
+    const chosen = all("input[name=run]:checked", event.target);
+    if (event.target.method === "get" && chosen.length !== 2) {
+      event.preventDefault();
+      const button = event.target.querySelector(".compare");
+      if (button) button.textContent = "Select exactly two runs";
+    }
+  });
+  document.addEventListener("click", async (event) => {
+    const approve = event.target.closest("[data-approve]");
+    if (approve) { call(approve.closest("form"), { approve: approve.dataset.approve }); return; }
+    const button = event.target.closest("[data-post]");
+    if (!button) return;
+    button.disabled = true;
+    const answer = await post(button.dataset.post, {});
+    const into = document.getElementById(button.dataset.into);
+    if (into) into.replaceChildren(...answer.childNodes);
+    button.disabled = false;
+  });
+})();

@@ -1,0 +1,239 @@
+"""The servers of a configuration, kept connected while the viewer runs, and what they send."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from plait._support.redact import Redactor
+from plait.client.calls.approval import ApprovalRequest
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import CallbackContext
+from plait.client.catalog.tool import Tool
+from plait.client.config.read import ClientConfig
+from plait.client.config.secrets import secret_values
+from plait.client.connections.status import Status
+from plait.client.toolbox import Toolbox
+from plait.errors import PlaitError
+
+_LOOK_SECONDS = 0.25
+_RETRY_SECONDS = 15.0
+_CLOSE_SECONDS = 5.0
+_MOST_NOTICES = 300
+_MOST_CHARACTERS = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something that a server sent, or that happened to its connection."""
+
+    at: datetime
+    server: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFinding:
+    """One finding of the checks of servers."""
+
+    level: str
+    """`ok`, `warn` or `error`."""
+    message: str
+    server: str | None = None
+    fix: str | None = None
+
+
+Check = Callable[[], Awaitable[Sequence[CheckFinding]]]
+"""Checks all servers, as `plait doctor` does."""
+
+
+class ApprovalNeededError(Exception):
+    """The policy wants a person to approve this call."""
+
+    def __init__(self, request: ApprovalRequest, proof: str) -> None:
+        super().__init__(request.reason)
+        self.request = request
+        self.proof = proof
+        """Approves exactly this call, when it is sent with it."""
+
+
+@dataclass(slots=True)
+class ConnectedServers:
+    """Keeps the servers of a configuration connected, and calls their tools if that is allowed."""
+
+    config: ClientConfig
+    allow_calls: bool = False
+    check: Check | None = None
+    tools: dict[str, Sequence[Tool]] = field(default_factory=dict[str, Sequence[Tool]], init=False)
+    findings: Sequence[CheckFinding] | None = field(default=None, init=False)
+    """What the last check found; `None` before the first."""
+    notices: deque[Notice] = field(init=False)
+    _box: Toolbox | None = field(default=None, init=False)
+    _changes: int = field(default=0, init=False)
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
+    _redact: Redactor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare what hides the secrets of the configuration."""
+        known = (one for server in self.config.servers.values() for one in secret_values(server))
+        self._redact = Redactor(known)
+        self.notices = deque(maxlen=_MOST_NOTICES)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Connect to all servers, and keep them connected, until the block ends."""
+        async with Toolbox(
+            self.config,
+            on_connection_error="ignore",
+            on_message=self._receiver("log"),
+            on_tools_list_changed=self._receiver("tools changed"),
+            on_prompts_list_changed=self._receiver("prompts changed"),
+            on_resources_list_changed=self._receiver("resources changed"),
+            on_resources_updated=self._receiver("resource updated"),
+        ) as self._box:
+            tasks = [asyncio.create_task(self._keep(name)) for name in self.config.servers]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=_CLOSE_SECONDS) if tasks else None
+
+    @property
+    def box(self) -> Toolbox:
+        """The open toolbox."""
+        if self._box is None:
+            raise RuntimeError("the servers are not connected")
+        return self._box
+
+    @property
+    def status(self) -> Status:
+        """The status of all servers."""
+        return self.box.status()
+
+    def version(self) -> str:
+        """Return a text that changes whenever a page about servers would."""
+        states = [
+            (one.name, one.state, one.breaker, one.sessions, one.pid, one.last_error, one.in_flight)
+            for one in self.status.servers.values()
+        ]
+        return f"{states} {len(self.status.events)} {self._changes}"
+
+    def redacted(self, value: Any) -> Any:
+        """Return a text or JSON value without secrets."""
+        match value:
+            case str():
+                return self._redact(value)
+            case Mapping():
+                pairs: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                return {self._redact(str(key)): self.redacted(one) for key, one in pairs}
+            case list() | tuple():
+                items: Any = value  # pyright: ignore[reportUnknownVariableType]
+                return [self.redacted(one) for one in items]
+            case _:
+                return value
+
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], *, proof: str | None = None
+    ) -> ToolResult:
+        """Call a tool under the policy of the configuration.
+
+        Raises:
+            ApprovalNeededError: A person must approve it; the call was not made.
+            PlaitError: The call was denied, or failed.
+        """
+        needed: list[ApprovalRequest] = []
+        expected = self._proof(server, tool, arguments)
+
+        def approve(request: ApprovalRequest) -> bool:
+            if proof is not None and hmac.compare_digest(proof.encode(), expected.encode()):
+                return True
+            needed.append(request)
+            return False
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            of = "" if total is None else f" of {total:g}"
+            self._notice(server, "progress", f"{tool}: {done:g}{of} {message or ''}".strip())
+
+        try:
+            return await self.box.call(
+                server, tool, arguments, on_progress=progress, on_approval=approve
+            )
+        except PlaitError:
+            if needed:
+                raise ApprovalNeededError(needed[0], expected) from None
+            raise
+
+    def _proof(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Bind an approval to a call of this launch."""
+        text = json.dumps([server, tool, arguments], sort_keys=True)
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+    async def restart(self, server: str) -> None:
+        """Drop the session of a server; it is opened again at once."""
+        await self.box.reconnect(server)
+        self._notice(server, "restart", "by the viewer")
+
+    async def run_check(self) -> None:
+        """Check all servers."""
+        if self.check is not None:
+            self.findings = await self.check()
+            self._changes += 1
+
+    async def _keep(self, name: str) -> None:
+        """Keep a server connected and its tools current."""
+        while True:
+            try:
+                await self.box.ping(name)
+                tools = await self.box.tools(name, refresh=True)
+            except PlaitError:  # the status has it, and the client goes on trying
+                await self._wait(name, _RETRY_SECONDS)
+                continue
+            self.tools[name] = sorted(tools, key=lambda tool: tool.wire_name)
+            self._changes += 1
+            await self._wait(name, None)
+
+    async def _wait(self, name: str, seconds: float | None) -> None:
+        """Wait until the connection or its tools change, or for some seconds."""
+        seen = now = self._seen(name)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while now == seen:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    now = self._seen(name)
+
+    def _seen(self, name: str) -> tuple[bool, int, int]:
+        status = self.status[name]
+        changed = sum(one.server == name and one.kind == "tools changed" for one in self.notices)
+        return status.state == "ready", status.sessions, changed
+
+    def _receiver(self, kind: str) -> Callable[[Any, CallbackContext], None]:
+        def receive(params: Any, context: CallbackContext) -> None:
+            self._notice(context.server_name, kind, _text_of(params))
+
+        return receive
+
+    def _notice(self, server: str, kind: str, text: str) -> None:
+        short = self._redact(text[:_MOST_CHARACTERS])
+        self.notices.append(Notice(at=datetime.now(UTC), server=server, kind=kind, text=short))
+        self._changes += 1
+
+
+def _text_of(params: Any) -> str:
+    """Return the parameters of a notification as one text."""
+    data = getattr(params, "data", None)
+    if data is not None:
+        level = getattr(params, "level", "")
+        return f"{level}: {data if isinstance(data, str) else json.dumps(data, default=str)}"
+    uri = getattr(params, "uri", None)
+    return "" if uri is None else str(uri)

@@ -1,0 +1,196 @@
+"""A form made of the input schema of a tool, and the arguments that were entered in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from plait.client.catalog.schemas import inline_refs
+from plait.traces.html.elements import Html, h
+
+Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
+
+WHOLE: Final = "arguments"
+"""The field that replaces all others: the arguments as one JSON object."""
+
+_LONG_TEXT = 200
+"""A text that may be longer gets several lines."""
+
+
+class FormError(ValueError):
+    """What was entered cannot be sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One argument of a tool, as a form asks for it."""
+
+    name: str
+    kind: Kind
+    required: bool
+    description: str
+    schema: Mapping[str, Any]
+    choices: tuple[Any, ...] = ()
+
+
+def fields_of(schema: Mapping[str, Any]) -> list[Field]:
+    """Return the arguments of a schema, required ones first."""
+    root = _mapping(inline_refs(schema).schema)
+    required = root.get("required")
+    needed = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
+    fields = [
+        _field(name, _mapping(inner), required=name in needed)
+        for name, inner in _mapping(root.get("properties")).items()
+    ]
+    return sorted(fields, key=lambda field: not field.required)
+
+
+def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> Field:
+    plain = _without_null(schema)
+    choices = plain.get("enum")
+    kinds: Mapping[Any, Kind] = {
+        "string": "text",
+        "integer": "integer",
+        "number": "number",
+        "boolean": "boolean",
+    }
+    declared = plain.get("type")
+    kind: Kind = kinds.get(declared, "json") if isinstance(declared, str) else "json"
+    if isinstance(choices, list) and choices:
+        kind = "choice"
+    return Field(
+        name=name,
+        kind=kind,
+        required=required,
+        description=str(schema.get("description") or plain.get("description") or ""),
+        schema=plain,
+        choices=tuple(cast("list[Any]", choices)) if kind == "choice" else (),
+    )
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the other type of a nullable one."""
+    for union in ("anyOf", "oneOf"):
+        options = [_mapping(one) for one in schema.get(union) or ()]
+        others = [one for one in options if one.get("type") != "null"]
+        if len(others) == 1:
+            return {**others[0], **{key: one for key, one in schema.items() if key != union}}
+    declared = schema.get("type")
+    if isinstance(declared, list):
+        names = [name for name in cast("list[Any]", declared) if name != "null"]
+        return {**schema, "type": names[0]} if len(names) == 1 else schema
+    return schema
+
+
+def form_of(schema: Mapping[str, Any], *, action: str) -> Html:
+    """Build the form of a tool; a script sends it to the action."""
+    fields = fields_of(schema)
+    return h(
+        "form",
+        [_row(field) for field in fields],
+        h(
+            "details",
+            h("summary", "Arguments as JSON"),
+            h(
+                "textarea",
+                name=WHOLE,
+                rows=4,
+                spellcheck="false",
+                placeholder="{}",
+                aria_label="Arguments as JSON",
+                data_whole=True,
+            ),
+            open=not fields and bool(schema.get("additionalProperties", False)),
+        ),
+        h("button", "Call", type="submit", class_="primary"),
+        h("div", class_="outcome", aria_live="polite"),
+        class_="call-form",
+        data_call=action,
+        autocomplete="off",
+    )
+
+
+def _row(field: Field) -> Html:
+    mark = h("span", "required", class_="muted") if field.required else None
+    return h(
+        "label",
+        h("span", h("b", field.name), " ", h("i", _type_label(field)), " ", mark),
+        _input(field),
+        h("small", field.description) if field.description else None,
+    )
+
+
+def _type_label(field: Field) -> str:
+    declared = field.schema.get("type")
+    return declared if isinstance(declared, str) else field.kind
+
+
+def _input(field: Field) -> Html:
+    default = field.schema.get("default")
+    hint = "" if default is None else json.dumps(default, ensure_ascii=False)
+    match field.kind:
+        case "choice" | "boolean":
+            values = field.choices if field.kind == "choice" else (True, False)
+            options = [h("option", _text(value), value=_text(value)) for value in values]
+            empty = h("option", f"default {hint}" if hint else "–", value="")
+            return h("select", empty, options, name=field.name)
+        case "integer" | "number":
+            step = "1" if field.kind == "integer" else "any"
+            return h("input", type="number", name=field.name, step=step, placeholder=hint)
+        case "text" if field.schema.get("maxLength", _LONG_TEXT) <= _LONG_TEXT:
+            return h("input", type="text", name=field.name, placeholder=hint)
+        case _:
+            return h("textarea", name=field.name, rows=2, placeholder=hint or "JSON")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def arguments_from(schema: Mapping[str, Any], entered: Mapping[str, str]) -> dict[str, Any]:
+    """Read what was entered; an empty field is left out, unless it is a required text.
+
+    Raises:
+        FormError: A number or JSON cannot be read.
+    """
+    if whole := entered.get(WHOLE, "").strip():
+        found = _json(whole, "the arguments")
+        if not isinstance(found, dict):
+            raise FormError("the arguments must be a JSON object")
+        return cast("dict[str, Any]", found)
+    arguments: dict[str, Any] = {}
+    for field in fields_of(schema):
+        text = entered.get(field.name, "")
+        if text or (field.required and field.kind == "text"):
+            arguments[field.name] = _value(field, text)
+    return arguments
+
+
+def _value(field: Field, text: str) -> Any:
+    match field.kind:
+        case "text":
+            return text
+        case "choice":
+            return next((one for one in field.choices if _text(one) == text), text)
+        case "integer" | "number":
+            value = _json(text, field.name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not math.isfinite(value):
+                raise FormError(f"{field.name}: {text!r} is not a number")
+            return value
+        case _:
+            return _json(text, field.name)
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FormError(f"{name}: this is not JSON ({error})") from None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

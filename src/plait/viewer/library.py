@@ -1,0 +1,134 @@
+"""The trace files that the viewer shows; nothing else on the disk can be reached through it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+from plait.errors import TraceFormatError
+from plait.traces.file import read_traces
+from plait.traces.html.runs import RunRow, run_row
+from plait.traces.trace import Trace
+
+_KEPT_FILES = 4
+"""Files whose events are kept in memory."""
+
+Stamp = tuple[int, int]
+"""The size of a file and the time of its last change."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePath:
+    """A listed file, and the part of addresses that stands for it."""
+
+    path: Path
+    key: str
+    name: str
+    """As the user named it."""
+
+    @classmethod
+    def of(cls, path: Path) -> TracePath:
+        """Describe a file."""
+        key = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+        return cls(path, key, str(path))
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The state of the file; `None` if it is gone."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
+
+
+_PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
+
+
+def run_key(trace: Trace) -> str:
+    """Return the part of addresses that stands for a run: its id, unless that is unusual."""
+    run = trace.run
+    return (
+        run
+        if _PLAIN_ID.fullmatch(run)
+        else f"x{hashlib.sha256(run.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    )
+
+
+class TraceLibrary:
+    """Finds and reads runs in files and folders; a file is read again when it has changed."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+        self._lock = Lock()
+        self._rows: dict[str, tuple[Stamp, list[RunRow]]] = {}
+        self._traces: OrderedDict[str, tuple[Stamp, list[Trace]]] = OrderedDict()
+
+    def files(self) -> list[TracePath]:
+        """List the files now; of folders the `*.jsonl` in them, without links that lead out."""
+        found = {one.key: one for path in self.paths for one in map(TracePath.of, _files(path))}
+        return list(found.values())
+
+    def version(self) -> str:
+        """Return a text that changes whenever a file does."""
+        return "\n".join(f"{one.key} {one.stamp}" for one in self.files())
+
+    def rows(self) -> list[RunRow]:
+        """Sum up all runs, the newest first; files that are not traces are skipped."""
+        rows = [row for file in self.files() for row in self._rows_of(file)]
+        return sorted(rows, key=lambda row: row.began, reverse=True)
+
+    def _rows_of(self, file: TracePath) -> list[RunRow]:
+        stamp = file.stamp
+        if stamp is None:
+            return []
+        known = self._rows.get(file.key)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        rows = [
+            replace(
+                run_row(trace, href=f"/runs/{file.key}/{run_key(trace)}", file=file.name),
+                run=f"{file.key}.{run_key(trace)}",
+            )
+            for trace in self._read(file, stamp)
+        ]
+        self._rows[file.key] = (stamp, rows)
+        return rows
+
+    def trace(self, key: str, run: str) -> Trace | None:
+        """Return a run of a listed file."""
+        file = next((one for one in self.files() if one.key == key), None)
+        stamp = None if file is None else file.stamp
+        if file is None or stamp is None:
+            return None
+        return next((one for one in self._read(file, stamp) if run_key(one) == run), None)
+
+    def _read(self, file: TracePath, stamp: Stamp) -> list[Trace]:
+        with self._lock:
+            known = self._traces.get(file.key)
+            if known is not None and known[0] == stamp:
+                self._traces.move_to_end(file.key)
+                return known[1]
+            try:
+                traces = read_traces(file.path)
+            except (TraceFormatError, OSError):  # not a trace, or gone
+                traces = []
+            self._traces[file.key] = (stamp, traces)
+            while len(self._traces) > _KEPT_FILES:
+                self._traces.popitem(last=False)
+            return traces
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    root = path.resolve()
+    for file in sorted(path.rglob("*.jsonl")):
+        if file.is_file() and file.resolve().is_relative_to(root):
+            yield file

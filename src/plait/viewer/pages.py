@@ -1,0 +1,86 @@
+"""What the pages of the viewer have in common: their shell, and answers that follow changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
+from plait.reasoning.html import STYLE as THINKING_STYLE
+from plait.traces.html.elements import Child, Html, h
+from plait.traces.html.page import SCRIPT, STYLE, Site, page
+
+VIEWER_STYLE, VIEWER_SCRIPT = "viewer.css", "viewer.js"
+
+SECTIONS: Final = (
+    ("Runs", "/runs"),
+    ("Servers", "/servers"),
+    ("Thinking", "/thinking"),
+    ("Reports", "/reports"),
+)
+
+SITE: Final = Site(
+    styles=tuple(f"/assets/{name}" for name in (STYLE, THINKING_STYLE, VIEWER_STYLE)),
+    scripts=tuple(f"/assets/{name}" for name in (SCRIPT, THINKING_SCRIPT, VIEWER_SCRIPT)),
+    links=SECTIONS,
+)
+"""The pages of the viewer: everything comes from its own server."""
+
+
+def asset(name: str) -> str:
+    """Return the text of the style sheet or the script of the viewer."""
+    return files("plait.viewer").joinpath("assets", name).read_text("utf-8")
+
+
+def sign_in_page() -> str:
+    """Build the page for a browser that has no token yet; its script reads the fragment."""
+    return page(
+        "plait view",
+        h("h1", "This page needs its token"),
+        h("p", "Open the address that ", h("code", "plait view"), " printed: it ends in #token=…"),
+        h("p", class_="warning", id="sign-in"),
+        site=Site(styles=SITE.styles, scripts=SITE.scripts),
+    )
+
+
+def message_page(title: str, *body: Child) -> str:
+    """Build a page that says why there is nothing to see."""
+    return page(title, h("h1", title), h("div", *body, class_="hint"), site=SITE)
+
+
+def not_found(what: str) -> Response:
+    """Answer a request for something that is not listed."""
+    text = message_page("Not found", h("p", f"There is no {what} here."))
+    return HTMLResponse(text, 404)
+
+
+def command(text: str) -> Html:
+    """Show a command line."""
+    return h("pre", text, class_="command")
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Answers the same request again only if something has changed."""
+
+    version: str
+    """Changes whenever the page would."""
+
+    @property
+    def tag(self) -> str:
+        """The entity tag of the page."""
+        return f'"{hashlib.sha256(self.version.encode()).hexdigest()[:24]}"'
+
+    def answer(self, request: Request, build: Callable[[Html], str]) -> Response:
+        """Return the page; `build` gets the mark that lets the page follow its changes."""
+        headers = {"ETag": self.tag}
+        if request.headers.get("if-none-match") == self.tag:
+            return Response(status_code=304, headers=headers)
+        mark = h("span", hidden=True, data_follow=self.tag)
+        return HTMLResponse(build(mark), headers=headers)

@@ -1,0 +1,129 @@
+"""The pages of runs: the list, one run that is followed while it goes on, and two side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from plait.traces.html.compare import compare_page
+from plait.traces.html.conversation import (
+    RunView,
+    TextPart,
+    event_text,
+    run_heading,
+    run_page,
+    step_articles,
+)
+from plait.traces.html.elements import Html, h, join
+from plait.traces.html.page import page
+from plait.traces.html.runs import runs_section
+from plait.traces.html.steps import steps_of
+from plait.traces.html.waterfall import total_seconds
+from plait.traces.trace import Trace
+from plait.viewer.library import TraceLibrary
+from plait.viewer.pages import SITE, Live, command, not_found
+
+
+@dataclass(frozen=True, slots=True)
+class RunPages:
+    """Answers requests about runs; its functions run in threads, since they read files."""
+
+    library: TraceLibrary
+
+    def routes(self) -> list[Route]:
+        """Return the addresses of these pages."""
+        return [
+            Route("/runs", self.list),
+            Route("/runs/{file}/{run}", self.run),
+            Route("/runs/{file}/{run}/steps", self.steps),
+            Route("/runs/{file}/{run}/text/{event:int}/{part}", self.text),
+            Route("/compare", self.compare),
+        ]
+
+    def list(self, request: Request) -> Response:
+        """Answer with all runs."""
+
+        def build(mark: Html) -> str:
+            rows = self.library.rows()
+            body = runs_section(rows, compare="/compare") if rows else _no_runs(self.library)
+            return page("Runs", h("h1", "Runs"), body, mark, site=SITE)
+
+        return Live(self.library.version()).answer(request, build)
+
+    def run(self, request: Request) -> Response:
+        """Answer with one run."""
+        trace = self._trace(request)
+        if trace is None:
+            return not_found("such run")
+        address = request.url.path
+        live = f"{address}/steps" if trace.ended is None else None
+        text = run_page(trace, site=SITE, view=_view(address), live=live)
+        return Response(text, media_type="text/html")
+
+    def steps(self, request: Request) -> Response:
+        """Answer with the steps after an event, for a page that follows a run."""
+        trace = self._trace(request)
+        after = request.query_params.get("after", "-1")
+        if trace is None or not after.removeprefix("-").isdecimal():
+            return JSONResponse({"error": "there is no such run"}, 404)
+        last = trace.events[-1].id if trace.events else -1
+        if int(after) >= last:
+            return JSONResponse({"last": last})
+        view = _view(request.url.path.removesuffix("/steps"))
+        articles = step_articles(trace, after=int(after), view=view)
+        return JSONResponse(
+            {
+                "last": last,
+                "html": join([article for _, article in articles]),
+                "head": run_heading(trace),
+                "total": total_seconds(steps_of(trace), trace.seconds),
+                "ended": trace.ended is not None,
+            }
+        )
+
+    def text(self, request: Request) -> Response:
+        """Answer with a long text of an event, as plain text."""
+        trace = self._trace(request)
+        event, part = request.path_params["event"], request.path_params["part"]
+        text = None if trace is None else event_text(trace, event, part)
+        if text is None:
+            return PlainTextResponse("There is no such text.", 404)
+        return PlainTextResponse(text.encode("utf-8", "replace"))
+
+    def compare(self, request: Request) -> Response:
+        """Answer with two runs side by side: `?run=…&run=…`, or `?a=…&b=…`."""
+        query = request.query_params
+        chosen = query.getlist("run") or [query.get("a", ""), query.get("b", "")]
+        traces = [self._named(name) for name in chosen[:2]]
+        match traces:
+            case [Trace() as left, Trace() as right]:
+                return Response(compare_page(left, right, site=SITE), media_type="text/html")
+            case _:
+                return not_found("such pair of runs; select two in the list")
+
+    def _trace(self, request: Request) -> Trace | None:
+        return self.library.trace(request.path_params["file"], request.path_params["run"])
+
+    def _named(self, name: str) -> Trace | None:
+        file, _, run = name.partition(".")
+        return self.library.trace(file, run)
+
+
+def _view(address: str) -> RunView:
+    def source(event: int, part: TextPart) -> str:
+        return f"{address}/text/{event}/{part}"
+
+    return RunView(source=source)
+
+
+def _no_runs(library: TraceLibrary) -> Html:
+    places = ", ".join(str(path) for path in library.paths)
+    return h(
+        "div",
+        h("p", f"No traces in {places} yet. Record one:"),
+        command('plait run "What time is it in Tokyo?" --trace run.jsonl'),
+        class_="hint",
+    )
