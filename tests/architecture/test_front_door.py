@@ -75,7 +75,16 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": seconds}))
 """
 
 
-ROOMS = ("agents", "client", "gateway", "langchain", "reasoning", "traces", "verification")
+ROOMS = (
+    "agents",
+    "client",
+    "gateway",
+    "langchain",
+    "reasoning",
+    "traces",
+    "verification",
+    "viewer",
+)
 
 
 def _public_names(package: ModuleType) -> list[str]:

@@ -398,18 +398,22 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 @reasoning.command()
 @click.argument("session")
 @click.option("--format", "kind", type=click.Choice(_FORMATS), default="markdown")
+@click.option("--html", "as_html", is_flag=True, help="One HTML file: graph, tree and steps.")
 @click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
 @_db_option
-def export(session: str, kind: str, output: str | None, db: str | None) -> None:
+def export(session: str, kind: str, as_html: bool, output: str | None, db: str | None) -> None:
     """Export SESSION as a document.
 
     Examples:
         plait reasoning export last > session.md
         plait reasoning export last --format svg --output session.svg
+        plait reasoning export last --html --output session.html
     """
     from plait.reasoning.export import EXPORTERS
+    from plait.reasoning.html import thinking_page
 
-    document = EXPORTERS[kind](_document(db, session)).content
+    found = _document(db, session)
+    document = thinking_page(found) if as_html else EXPORTERS[kind](found).content
     if output:
         Path(output).write_text(document, "utf-8")
     else:

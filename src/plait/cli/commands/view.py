@@ -182,7 +182,7 @@ class _Reports:
         passed = sum(one.outcome == "passed" for one in results)
         return f"{passed} of {len(results)} passed"
 
-    def body(self, report: Path, site: Site) -> Html:
+    def body(self, report: Path, site: Site) -> Html:  # noqa: ARG002
         """Render the results, as far as there are any."""
         from plait.traces.html.text import text_block
         from plait.verification.report import markdown_summary

@@ -33,6 +33,7 @@ from plait.reasoning.compact.results import compact_data, compact_json
 from plait.reasoning.compact.tools import COMPACT_TOOLS, CompactTool, compact_text, routed
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
+from plait.reasoning.serving.mcp_app import with_app
 from plait.reasoning.serving.service import Service
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import new_id
@@ -74,10 +75,12 @@ def _compact_tool(tool: CompactTool) -> types.Tool:
 
 
 async def list_tools(
-    service: Service, _ctx: object, _params: types.PaginatedRequestParams | None
+    service: Service,
+    ctx: ServerRequestContext[Any, Any],
+    _params: types.PaginatedRequestParams | None,
 ) -> types.ListToolsResult:
     """List the tools."""
-    return types.ListToolsResult(tools=[*listed_tools(service.settings.profile)])
+    return types.ListToolsResult(tools=with_app(listed_tools(service.settings.profile), ctx))
 
 
 async def call_tool(

@@ -23,9 +23,17 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait._version import __version__
 from plait.reasoning.compact.tools import compact_text
-from plait.reasoning.export import EXPORTERS, read_document
+from plait.reasoning.export import EXPORTERS, Exported, SessionDocument, read_document
+from plait.reasoning.html import thinking_page
 from plait.reasoning.serving import calls
 from plait.reasoning.serving.changes import session_uri
+from plait.reasoning.serving.mcp_app import (
+    APP_URI,
+    EXTENSION_ID,
+    app_contents,
+    app_resource,
+    client_supports_apps,
+)
 from plait.reasoning.serving.service import Service
 from plait.reasoning.serving.stdio import stdio_streams
 
@@ -61,6 +69,7 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
         on_get_prompt=partial(get_prompt, service),
         on_completion=partial(_complete, service),
     )
+    server.extensions[EXTENSION_ID] = {}
     # The key is in the store, so every server of it can continue a call that another one started.
     security = RequestStateSecurity(keys=[service.state_key])
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
@@ -121,8 +130,15 @@ async def _complete(
     return types.CompleteResult(completion=completion)
 
 
+def html_of(document: SessionDocument) -> Exported:
+    """Return a session as one HTML file."""
+    return Exported(content=thinking_page(document), mime_type="text/html")
+
+
 _PAGE = 100
 _URI = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
+_READERS: Final = {**EXPORTERS, "html": html_of}
+"""What a session can be read as; `html` is for people and the app, and no format of a tool."""
 _OLD_NOT_FOUND = -32002
 """The error code of the older protocol era."""
 
@@ -151,25 +167,27 @@ async def list_templates(
 
 
 async def list_resources(
-    service: Service, _ctx: object, params: types.PaginatedRequestParams | None
+    service: Service, ctx: Context, params: types.PaginatedRequestParams | None
 ) -> types.ListResourcesResult:
-    """List sessions, the most recently changed first."""
+    """List sessions, the most recently changed first; hosts of apps get the app too."""
     cursor = params.cursor if params else None
     if cursor is not None and not cursor.isdecimal():
         raise MCPError(types.INVALID_PARAMS, "Invalid cursor")
     offset = int(cursor or 0)
     lines = await service.store.list_sessions(limit=_PAGE + 1, offset=offset)
+    sessions = [
+        types.Resource(
+            uri=session_uri(line.session.id),
+            name=line.session.id,
+            title=line.title or line.session.id,
+            description=f"{line.session.mode}, {line.session.status}, {line.thoughts} thoughts",
+            mime_type="application/json",
+        )
+        for line in lines[:_PAGE]
+    ]
+    apps = [app_resource()] if cursor is None and client_supports_apps(ctx) else []
     return types.ListResourcesResult(
-        resources=[
-            types.Resource(
-                uri=session_uri(line.session.id),
-                name=line.session.id,
-                title=line.title or line.session.id,
-                description=f"{line.session.mode}, {line.session.status}, {line.thoughts} thoughts",
-                mime_type="application/json",
-            )
-            for line in lines[:_PAGE]
-        ],
+        resources=[*apps, *sessions],
         next_cursor=str(offset + _PAGE) if len(lines) > _PAGE else None,
     )
 
@@ -178,9 +196,11 @@ async def read_resource(
     service: Service, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
     """Read a session as a document; without a format, as JSON."""
+    if params.uri == APP_URI:
+        return app_contents()
     match = _URI.fullmatch(params.uri)
     session = await service.store.get_session(unquote(match["key"])) if match else None
-    exporter = EXPORTERS.get(match["format"] or "json") if match else None
+    exporter = _READERS.get(match["format"] or "json") if match else None
     if session is None or exporter is None:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         code = types.INVALID_PARAMS if modern else _OLD_NOT_FOUND

@@ -1,0 +1,73 @@
+"""The library lists traces of files and folders, and reads nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plait.traces.codec import line_from_event
+from plait.traces.trace import Trace
+from plait.viewer.library import TraceLibrary
+from tests.unit.traces.html.sample_runs import full_run
+
+
+def lines_of(*traces: Trace) -> bytes:
+    return b"".join(line_from_event(event) for trace in traces for event in trace.events)
+
+
+def test_runs_of_folders_are_found_and_other_files_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "run.jsonl").write_bytes(lines_of(full_run()))
+    (tmp_path / "other.jsonl").write_text('{"not": "a trace"}\n')
+    (tmp_path / "run.txt").write_bytes(lines_of(full_run(run="b")))
+
+    (row,) = TraceLibrary([tmp_path]).rows()
+
+    assert row.file.endswith("run.jsonl")
+    assert row.status == "completed"
+
+
+def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    trace = full_run()
+    lines = [line_from_event(event) for event in trace.events]
+    path.write_bytes(b"".join(lines[:4]))
+    library = TraceLibrary([tmp_path])
+    before, version = library.rows()[0], library.version()
+
+    path.write_bytes(b"".join(lines))
+
+    assert before.status == "unfinished"
+    assert library.rows()[0].status == "completed"
+    assert library.version() != version
+
+
+def test_a_link_that_leads_out_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "secret.jsonl"
+    outside.write_bytes(lines_of(full_run()))
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (shown / "link.jsonl").symlink_to(outside)
+
+    assert TraceLibrary([shown]).rows() == []
+
+
+@pytest.mark.parametrize("run", ["../../etc/passwd", "a/b", "<script>", "x" * 200, "ü", "\ud800"])
+def test_the_address_of_a_run_with_a_strange_id_is_plain(tmp_path: Path, run: str) -> None:
+    trace = full_run(run="plain")
+    (tmp_path / "run.jsonl").write_bytes(lines_of(trace))
+    library = TraceLibrary([tmp_path])
+    strange = Trace(run=run, events=trace.events)
+    from plait.viewer.library import run_key
+
+    assert run_key(strange).isascii()
+    assert run_key(strange).isalnum()
+    assert len(run_key(strange)) < 65
+    (row,) = library.rows()
+    _, _, file, key = row.href.split("/")
+    found = library.trace(file, key)
+    assert found is not None
+    assert found.run == "plain"
+    assert library.trace(file, run) is None
+    assert library.trace("../" + file, key) is None
