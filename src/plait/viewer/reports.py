@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait.traces.html.elements import Html, h
-from plait.traces.html.page import Site, page
+from plait.traces.html.page import page
 from plait.viewer.pages import SITE, Live, command, not_found
 
 
@@ -28,8 +28,8 @@ class ReportRenderer(Protocol):
         """Describe a report in one line."""
         ...
 
-    def body(self, report: Path, site: Site) -> Html:
-        """Render a report, complete or not, for a page of the site."""
+    def body(self, report: Path) -> Html:
+        """Render a report, complete or not."""
         ...
 
     def version(self, report: Path) -> str:
@@ -79,7 +79,7 @@ class ReportPages:
         if path is None:
             return not_found("such report")
         build: Callable[[Html], str] = lambda mark: page(  # noqa: E731
-            path.name, self.renderer.body(path, SITE), mark, site=SITE
+            path.name, self.renderer.body(path), mark, site=SITE
         )
         return Live(self.renderer.version(path)).answer(request, build)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -25,6 +26,9 @@ from plait.traces.html.waterfall import total_seconds
 from plait.traces.trace import Trace
 from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import SITE, Live, command, not_found
+
+_PIECE = 600
+"""Steps in one answer; a browser shows the first ones while it requests the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +63,14 @@ class RunPages:
         if trace is None:
             return not_found("such run")
         address = request.url.path
-        live = f"{address}/steps" if trace.ended is None else None
-        text = run_page(trace, site=SITE, view=_view(address), live=live)
+        is_long = len(trace.events) > _PIECE
+        live = f"{address}/steps" if is_long or trace.ended is None else None
+        view = replace(_view(address), first=_PIECE) if is_long else _view(address)
+        text = run_page(trace, site=SITE, view=view, live=live)
         return Response(text, media_type="text/html")
 
     def steps(self, request: Request) -> Response:
-        """Answer with the steps after an event, for a page that follows a run."""
+        """Answer with the steps after an event, for a page that follows a run or is long."""
         trace = self._trace(request)
         after = request.query_params.get("after", "-1")
         if trace is None or not after.removeprefix("-").isdecimal():
@@ -73,14 +79,18 @@ class RunPages:
         if int(after) >= last:
             return JSONResponse({"last": last})
         view = _view(request.url.path.removesuffix("/steps"))
-        articles = step_articles(trace, after=int(after), view=view)
+        articles = step_articles(trace, after=int(after), most=_PIECE, view=view)
+        sent = _last_of(articles) if len(articles) == _PIECE else last
+        if sent <= int(after):  # very many calls at once: their results come in one piece
+            articles, sent = step_articles(trace, after=int(after), view=view), last
         return JSONResponse(
             {
-                "last": last,
+                "last": sent,
+                "more": sent < last,
                 "html": join([article for _, article in articles]),
                 "head": run_heading(trace),
                 "total": total_seconds(steps_of(trace), trace.seconds),
-                "ended": trace.ended is not None,
+                "ended": trace.ended is not None and sent == last,
             }
         )
 
@@ -110,6 +120,11 @@ class RunPages:
     def _named(self, name: str) -> Trace | None:
         file, _, run = name.partition(".")
         return self.library.trace(file, run)
+
+
+def _last_of(articles: Sequence[tuple[str, Html]]) -> int:
+    """Return the number of the event of the last step: `e12` is 12."""
+    return int(articles[-1][0].removeprefix("e")) if articles[-1][0] != "partial" else -1
 
 
 def _view(address: str) -> RunView:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from plait.traces.codec import line_from_event
+from plait.traces.html.conversation import step_articles
 from plait.viewer.app import ViewerOptions
 from tests.integration.viewer.conftest import viewing
-from tests.unit.traces.html.sample_runs import full_run, hostile_run
+from tests.unit.traces.html.sample_runs import full_run, hostile_run, long_run
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +62,29 @@ async def test_a_run_that_is_being_written_is_followed(tmp_path: Path) -> None:
     assert "Köln is warmer." in news["html"]
     assert "completed" in news["head"]
     assert bad.status_code == 404
+
+
+async def test_a_long_run_comes_in_pieces(tmp_path: Path) -> None:
+    trace = long_run(2_000)
+    (tmp_path / "run.jsonl").write_bytes(b"".join(map(line_from_event, trace.events)))
+    steps = re.compile(r'<article[^>]* id="(e\d+)"')
+    async with viewing(ViewerOptions(paths=[tmp_path])) as client:
+        (address,) = _addresses((await client.get("/runs")).text)
+        page = (await client.get(address)).text
+        first = steps.findall(page)
+        found = set(first)
+        news = {"more": True, "last": max(int(one[1:]) for one in first)}
+        pieces = 0
+        while news["more"]:
+            reply = await client.get(f"{address}/steps", params={"after": news["last"]})
+            news = reply.json()
+            found |= set(steps.findall(news["html"]))
+            pieces += 1
+
+    assert len(first) == 600
+    assert pieces > 1
+    assert news["ended"] is True
+    assert found == {key for key, _ in step_articles(trace)}
 
 
 async def test_an_unchanged_list_is_not_sent_again(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.traces.html.elements import Html, h
-from plait.traces.html.page import Site
 from plait.viewer.app import ViewerOptions
 from tests.integration.viewer.conftest import viewing
 
@@ -52,7 +51,7 @@ class _Reports:
     def summary(self, report: Path) -> str:
         return (report / "results.jsonl").read_text()
 
-    def body(self, report: Path, site: Site) -> Html:
+    def body(self, report: Path) -> Html:
         return h("h1", f"{self.summary(report)} passed")
 
     def version(self, report: Path) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
     from plait.reasoning.storage.port import Storage
     from plait.traces.html.elements import Html
-    from plait.traces.html.page import Site
     from plait.viewer.connected import CheckFinding, ConnectedServers
 
 DEFAULT_PORT = 7411
@@ -182,7 +181,7 @@ class _Reports:
         passed = sum(one.outcome == "passed" for one in results)
         return f"{passed} of {len(results)} passed"
 
-    def body(self, report: Path, site: Site) -> Html:  # noqa: ARG002
+    def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""
         from plait.traces.html.text import text_block
         from plait.verification.report import markdown_summary

@@ -46,6 +46,8 @@ class RunView:
         default_factory=dict[str, Sequence[Mapping[str, Any]]]
     )
     """The recorded messages of calls, by the ids of the calls."""
+    first: int | None = None
+    """How many steps the page contains; others are requested. `None` is all of them."""
 
 
 DEFAULT_VIEW = RunView()
@@ -85,7 +87,7 @@ def run_section(trace: Trace, *, view: RunView = DEFAULT_VIEW, live: str | None 
             "div",
             [
                 h("div", [_article(step, trace, view, total) for step in chunk], class_="chunk")
-                for chunk in _chunks(steps)
+                for chunk in _chunks(steps[: view.first])
             ],
             class_="steps",
             data_list=True,
@@ -98,19 +100,19 @@ def run_section(trace: Trace, *, view: RunView = DEFAULT_VIEW, live: str | None 
 
 
 def step_articles(
-    trace: Trace, *, after: int = -1, view: RunView = DEFAULT_VIEW
+    trace: Trace, *, after: int = -1, most: int | None = None, view: RunView = DEFAULT_VIEW
 ) -> list[tuple[str, Html]]:
     """Return the steps that an event after number `after` began or changed, with their ids.
 
-    A page that is open replaces the elements with these ids, or appends them.
+    A page that is open replaces the elements with these ids, or appends them. With `most`, only
+    so many are returned.
     """
     steps = steps_of(trace)
     total = total_seconds(steps, trace.seconds)
-    return [
-        (view.prefix + step.key, _article(step, trace, view, total))
-        for step in steps
-        if max(step.event.id, step.result.id if step.result else -1) > after
+    changed = [
+        step for step in steps if max(step.event.id, step.result.id if step.result else -1) > after
     ]
+    return [(view.prefix + step.key, _article(step, trace, view, total)) for step in changed[:most]]
 
 
 def event_text(trace: Trace, event_id: int, part: TextPart) -> str | None:

@@ -23,23 +23,35 @@
   }
   if (location.pathname === "/compare") document.querySelector(".top nav a")?.setAttribute("aria-current", "page");
 
-  // A run that goes on
+  // A run that goes on, or is long: steps are laid out in chunks, when they come into view
+  function merge(news, list) {
+    const items = [...parsed(news.html).body.children];
+    for (let start = 0; start < items.length; start += 100) {
+      if (items.length > 100 || (list.lastElementChild?.childElementCount ?? 0) >= 100) {
+        list.append(Object.assign(document.createElement("div"), { className: "chunk" }));
+      }
+      const part = items.slice(start, start + 100).map((item) => item.outerHTML).join("");
+      window.plait.merge(part, news.total, list);
+    }
+  }
   async function followRun(list) {
     const number = (item) => Number(item.id.match(/^e(\d+)$/)?.[1] ?? -1);
     let last = Math.max(-1, ...all("[data-item]", list).map(number));
-    for (;;) {
-      await pause(document.hidden ? 5 * EVERY_MS : EVERY_MS);
+    for (let more = true; ;) {
+      await pause(more ? 0 : document.hidden ? 5 * EVERY_MS : EVERY_MS);
+      more = false;
       let news;
       try { news = await (await fetch(`${list.dataset.live}?after=${last}`)).json(); } catch { continue; }
       if (!news.html && !news.head) continue;
       const isAtEnd = innerHeight + scrollY > document.body.scrollHeight - 80;
       last = news.last;
+      more = news.more;
       document.getElementById("partial")?.remove();
-      window.plait.merge(news.html, news.total, list);
+      merge(news, list);
       const head = document.querySelector(".run-head");
       const fresh = parsed(news.head).body.firstElementChild;
       if (head && fresh) head.replaceWith(fresh);
-      if (isAtEnd) scrollTo({ top: document.body.scrollHeight });
+      if (isAtEnd && !more) scrollTo({ top: document.body.scrollHeight });
       if (news.ended) return;
     }
   }
