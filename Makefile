@@ -15,7 +15,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-wires check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo test test-browser test-wires check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ check: setup ## Check format, lint, types and layers, then run the tests and the
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 	$(BIN)/python -m benchmarks.compare.guard
+
+test-browser: setup ## Open every page in headless Chromium, which is installed if the machine allows it
+	@if scripts/chromium.sh; then PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
 
 test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration

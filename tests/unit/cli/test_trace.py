@@ -180,6 +180,44 @@ def test_a_run_becomes_a_document(tmp_path: Path, kind: str, part: str) -> None:
     assert (tmp_path / "out").read_text("utf-8").strip() == printed.strip()
 
 
+def test_a_run_becomes_a_page_and_two_runs_one_page(tmp_path: Path) -> None:
+    one = _recorded(tmp_path / "a.jsonl", "21 °C.")
+    other = _recorded(tmp_path / "b.jsonl", "22 °C.")
+    single, both = tmp_path / "one.html", tmp_path / "both.html"
+
+    assert _run("export", "--html", one, "-o", single).exit_code == 0
+    assert _run("export", "--html", one, other, "-o", both).exit_code == 0
+    refused = _run("export", one, other)
+
+    text = single.read_text("utf-8")
+    assert text == _run("export", one, "--format", "html").stdout.rstrip("\n") + "\n"
+    assert "weather healed" in text
+    assert len(text) < 300_000
+    assert "1 step differs." in both.read_text("utf-8") or "2 steps differ." in both.read_text(
+        "utf-8"
+    )
+    assert "<del>" in both.read_text("utf-8")
+    assert refused.exit_code == 2
+
+
+def test_a_page_has_the_messages_of_its_calls_from_a_tape(tmp_path: Path) -> None:
+    file, page = _recorded(tmp_path / "a.jsonl", "x"), tmp_path / "a.html"
+    call = {"name": "now", "arguments": {"city": "Köln"}}
+    reply = {"content": [{"type": "text", "text": "on the wire"}]}
+    lines = [
+        {"tape": 1},
+        {"server": "weather", "method": "tools/call", "params": call, "result": reply},
+    ]
+    tape = tmp_path / "tape.jsonl"
+    tape.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    done = _run("export", "--html", file, "--tape", tape, "-o", page)
+
+    assert done.exit_code == 0, done.output
+    assert page.read_text("utf-8").count("wire, 1 message") == 1
+    assert "on the wire" in page.read_text("utf-8")
+
+
 def test_a_document_has_all_that_happened(tmp_path: Path) -> None:
     printed = _run("export", _recorded(tmp_path / "a.jsonl", None)).stdout
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +23,7 @@ from plait.traces.metrics import extract_agent_metrics
 from plait.traces.trace import Trace
 
 _TRACE_FILE = click.Path(exists=True, dir_okay=False)
-_FORMATS = ("markdown", "raw", "messages", "events", "metrics")
+_FORMATS = ("markdown", "html", "raw", "messages", "events", "metrics")
 
 _run_option = click.option(
     "--run", metavar="ID", help="The id of the run, or its beginning; by default the last run."
@@ -36,6 +38,7 @@ def trace() -> None:
         plait trace list                      the runs in *.jsonl of this folder
         plait trace show run.jsonl            the steps of a run
         plait trace diff before.jsonl after.jsonl
+        plait trace export --html run.jsonl -o run.html
     """
 
 
@@ -116,25 +119,80 @@ def diff(
 
 @trace.command()
 @click.argument("file", type=_TRACE_FILE)
+@click.argument("other", type=_TRACE_FILE, required=False)
 @_run_option
+@click.option("--other-run", metavar="ID", help="The same for the second file.")
 @click.option(
     "--format", "kind", type=click.Choice(_FORMATS), default="markdown", show_default=True
 )
-@click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
-def export(file: str, run: str | None, kind: str, output: str | None) -> None:
-    """Export a run as a document.
+@click.option("--html", is_flag=True, help="Export a page for browsers: the same as --format html.")
+@click.option(
+    "--tape", type=_TRACE_FILE, help="Show the messages of the calls from this tape (--html)."
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to this file instead of stdout.")
+def export(
+    file: str,
+    other: str | None,
+    run: str | None,
+    other_run: str | None,
+    kind: str,
+    html: bool,
+    tape: str | None,
+    output: str | None,
+) -> None:
+    """Export a run as a document, or two runs side by side as a page.
 
-    "raw" is the plain text for graders; "messages", "events" and "metrics" are JSON.
+    "html" is one file that needs nothing else: a page with the run as conversation and as
+    waterfall, or with two runs side by side. "raw" is the plain text for graders; "messages",
+    "events" and "metrics" are JSON.
 
     Examples:
         plait trace export run.jsonl > run.md
+        plait trace export --html run.jsonl -o run.html
+        plait trace export --html before.jsonl after.jsonl -o compared.html
         plait trace export run.jsonl --format raw --output run.txt
     """
-    document = _document(read_trace(file, run), kind)
+    recorded = read_trace(file, run)
+    if html or kind == "html":
+        second = None if other is None else read_trace(other, other_run)
+        document = _page(recorded, second, (file, other or ""), tape)
+    elif other is not None:
+        raise click.UsageError("two runs are exported only with --html")
+    else:
+        document = _document(recorded, kind)
     if output:
         Path(output).write_text(document, "utf-8", "backslashreplace")
     else:
         print_text(document)
+
+
+def _page(recorded: Trace, other: Trace | None, files: tuple[str, str], tape: str | None) -> str:
+    if other is not None:
+        from plait.traces.html.compare import compare_page
+
+        names = [Path(file).name for file in files]
+        if names[0] == names[1]:
+            names = [f"{names[0]} {recorded.run[:8]}", f"{names[1]} {other.run[:8]}"]
+        return compare_page(recorded, other, names=(names[0], names[1]))
+    from plait.traces.html.conversation import RunView, run_page
+
+    return run_page(recorded, view=RunView(wire={} if tape is None else _wire(recorded, tape)))
+
+
+def _wire(recorded: Trace, tape: str) -> dict[str, list[dict[str, Any]]]:
+    """Find the recorded messages of each call: the next of its server, tool and arguments."""
+    from plait.client.transports.tape import read_tape, request_key
+
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in read_tape(tape):
+        found[one.key].append(one.to_line())
+    wire: dict[str, list[dict[str, Any]]] = {}
+    for call, _ in recorded.calls:
+        params = {"name": call.tool or call.name, "arguments": dict(call.arguments)}
+        messages = found.get(request_key(call.server or "", "tools/call", params))
+        if messages:
+            wire[call.call_id] = [messages.pop(0)]
+    return wire
 
 
 def _document(recorded: Trace, kind: str) -> str:

@@ -135,7 +135,7 @@ class Tape:
         self._recorded: dict[str, list[Recorded]] = defaultdict(list)
         self._played: dict[str, int] = defaultdict(int)
         if self.plays:
-            for one in _read(self.path):
+            for one in read_tape(self.path):
                 self._recorded[one.key].append(one)
 
     def __repr__(self) -> str:
@@ -232,7 +232,13 @@ def _encoded(line: Mapping[str, Any]) -> str:
     return text.encode("utf-8", "replace").decode() + "\n"
 
 
-def _read(path: Path) -> list[Recorded]:
+def read_tape(path: str | os.PathLike[str]) -> list[Recorded]:
+    """Read the requests of a tape, in their order.
+
+    Raises:
+        ConfigError: It is not a tape.
+    """
+    path = Path(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     recorded: list[Recorded] = []
     last: dict[str, Recorded] = {}

@@ -21,6 +21,9 @@ _WORDS = re.compile(r"\s+|\w+(?:[.,]\w+)*|[^\w\s]")
 _MOST_WORDS = 3_000
 """Words of a text whose differences are marked one by one; of longer ones, by line."""
 _MOST_LINES = 3_000
+_SHORT = 90
+"""Characters of JSON that stay on one line."""
+_MOST_JSON = 100_000
 _CONTEXT = 160
 """Characters of equal text that are shown around a difference."""
 
@@ -146,8 +149,9 @@ def _row(row: AlignedStep, name: str, place: int) -> Html:
     cells: list[Html] = []
     for one, other in pairs:
         before, after = _marked(one and one[1], other and other[1])
-        cells.append(_cell(one, before, "first" if other is None else ""))
-        cells.append(_cell(other, after, "second" if one is None else ""))
+        same = "equal" if one == other and not row.same else ""
+        cells.append(_cell(one, before, "first" if other is None else same))
+        cells.append(_cell(other, after, "second" if one is None else same))
     return h(
         "article",
         h("h3", name),
@@ -183,15 +187,32 @@ def _parts(step: ComparedStep | None) -> list[Part]:
                     parts.append(("thinking", block.thinking))
                 case ToolUseContent():
                     names[block.id] = block.name
-                    arguments = json.dumps(block.input, ensure_ascii=False, indent=1, default=str)
+                    arguments = _json(block.input)
                     parts.append((f"calls {block.name}", arguments))
                 case _:
                     pass
         for result in message.tool_results:
             name = names.get(result.tool_use_id, "a tool")
             label = f"error of {name}" if result.is_error else f"result of {name}"
-            parts.append((label, result.content))
+            parts.append((label, _readable(result.content)))
     return parts
+
+
+def _json(value: object) -> str:
+    line = json.dumps(value, ensure_ascii=False, default=str)
+    if len(line) <= _SHORT:
+        return line
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+
+
+def _readable(content: str) -> str:
+    """Break the lines of JSON; any other text stays as it is."""
+    if content[:1] not in {"{", "["} or len(content) > _MOST_JSON:
+        return content
+    try:
+        return _json(json.loads(content))
+    except (ValueError, RecursionError):
+        return content
 
 
 def _part_pairs(

@@ -146,7 +146,7 @@ def run_heading(trace: Trace) -> Html:
         ("took", seconds_label(trace.seconds)),
         ("turns", f"{trace.turns:,}"),
         ("calls", _calls_label(trace)),
-        ("tokens", tokens_label(usage)),
+        ("tokens", (tokens_label(usage) or "").removesuffix(" tokens")),
         ("cached", f"{usage.cache_read_tokens:,}" if usage.cache_read_tokens else None),
         ("cost", cost_label(usage.cost_usd)),
         ("run", trace.run[:12]),
@@ -359,7 +359,9 @@ def _call_body(step: Step, event: events.ToolCalled, view: RunView) -> Child:
     source = _source(view, event.id, "arguments")
     arguments = None
     if event.arguments:
-        arguments = _folded("arguments", value_block(dict(event.arguments), source=source))
+        peek = h("span", preview(event.arguments), class_="peek", dir="auto")
+        block = value_block(dict(event.arguments), source=source)
+        arguments = h("details", h("summary", "arguments ", peek), block)
     return [arguments, _result(step.result, view), _wire(view.wire.get(event.call_id, ()))]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from plait._support.sizes import size_label
-from plait.traces.html.elements import Html, h, image_source, join
+from plait.traces.html.elements import Child, Html, h, image_source
 from plait.traces.messages.content import ImageContent
 
 CUT_CHARACTERS = 2_000
@@ -17,7 +17,11 @@ _MOST_JSON = 200_000
 _MOST_NODES = 400
 """Values of a tree; what is beyond them is shown as text."""
 _DEEPEST = 24
+_PIECE = 8_000
+"""Characters of a huge text that a browser lays out together."""
 _PREVIEW = 120
+_SHORT = 80
+"""Characters of JSON that are one line, not a tree."""
 
 
 def text_block(text: str, *, source: str | None = None, class_: str = "text") -> Html:
@@ -28,7 +32,7 @@ def text_block(text: str, *, source: str | None = None, class_: str = "text") ->
     if len(text) <= CUT_CHARACTERS:
         return h("pre", text, class_=class_, dir="auto")
     size = size_label(len(text.encode("utf-8", "replace")))
-    whole = h("pre", None if source else text, class_=class_, dir="auto")
+    whole = h("pre", None if source else _pieces(text), class_=class_, dir="auto")
     return h(
         "div",
         h("pre", text[:CUT_CHARACTERS], h("span", " …", class_="cut"), class_=class_, dir="auto"),
@@ -37,10 +41,21 @@ def text_block(text: str, *, source: str | None = None, class_: str = "text") ->
     )
 
 
+def _pieces(text: str) -> Child:
+    """Split a huge text, so that a browser lays out only what is in view."""
+    if len(text) <= _PIECE:
+        return text
+    starts = range(0, len(text), _PIECE)
+    return [h("span", text[start : start + _PIECE], class_="piece") for start in starts]
+
+
 def value_block(value: Any, *, source: str | None = None) -> Html:
     """Show a JSON value as a tree."""
     if isinstance(value, str):
         return text_block(value, source=source)
+    line = json.dumps(value, ensure_ascii=False, default=str)
+    if len(line) <= _SHORT:
+        return h("pre", line, class_="json", dir="auto")
     return h("div", _Tree(source).node(value, 0), class_="json")
 
 
@@ -146,5 +161,5 @@ def _one_line(value: Any) -> str | None:
 
 def facts(*texts: str | None) -> Html | None:
     """Show short facts in one line, as far as there are any."""
-    found = [h("span", text) for text in texts if text]
-    return join(h("span", found, class_="facts")) if found else None
+    line = " · ".join(text for text in texts if text)
+    return h("span", line, class_="facts") if line else None

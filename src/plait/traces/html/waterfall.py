@@ -23,9 +23,10 @@ def total_seconds(steps: Sequence[Step], seconds: float) -> float:
 
 def bar(step: Step, total: float) -> Html:
     """Draw the bar of a step; the page can rescale it by its view box."""
+    least = total / 400  # something to see of what took no time
     return h(
         "svg",
-        _rectangle(step, 1, 8),
+        None if step.kind in {"question", "end"} else _rectangle(step, 1, 8, least),
         class_="bar",
         viewBox=f"0 0 {_number(total)} 10",
         preserveAspectRatio="none",
@@ -86,12 +87,12 @@ def _lanes(calls: Sequence[Step]) -> dict[str, int]:
     return lanes
 
 
-def _rectangle(step: Step, y: float, height: float) -> Html:
+def _rectangle(step: Step, y: float, height: float, least: float = 0.0) -> Html:
     return h(
         "rect",
         x=_number(step.start),
         y=y,
-        width=_number(max(0.0, step.end - step.start)),
+        width=_number(max(least, step.end - step.start)),
         height=height,
         class_=colour_of(step),
     )

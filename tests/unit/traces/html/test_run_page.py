@@ -50,7 +50,7 @@ def test_a_run_shows_durations_tokens_cost_and_incidents() -> None:
         "claude-haiku-5-5", "1,240 → 86 tokens", "$0.0017", "1.40 s", "2 attempts", "2 in parallel",
         "Retry of weather/forecast", "connection lost", "weather healed", "lost for 0.50 s",
         "Question of trains", "Pay 23.40 € now?", "accept", "payment service unavailable (503)",
-        "maps could not be reached: connection refused", "5,060 → 198 tokens", "$0.0060",
+        "maps could not be reached: connection refused", "5,060 → 198", "$0.0060",
         "Two cities: I can look at both at once", "temperature", "The forecast of a city.",
     ):  # fmt: skip
         assert expected in text
@@ -61,7 +61,9 @@ def test_bars_stand_where_the_steps_were_in_time() -> None:
     bars = [one for one in page.all("rect") if "bar" in one.inside]
     spans = [(float(one.attributes["x"]), float(one.attributes["width"])) for one in bars]
 
-    assert spans[:4] == [(0.0, 0.0), (0.0, 1.4), (1.4, 1.7), (1.4, 0.5)]
+    assert spans[:3] == [(0.0, 1.4), (1.4, 1.7), (1.4, 0.5)]
+    assert len(spans) == 9
+    assert min(width for _, width in spans) > 0
     boxes = {one.attributes["viewbox"] for one in page.all("svg", "bar")}
     assert boxes == {"0 0 7.1 10"}
 
@@ -70,7 +72,7 @@ def test_results_in_json_are_trees_and_images_are_shown() -> None:
     page = parsed(run_page(full_run()))
 
     names = [one.text for one in page.all("b") if "json" in " ".join(one.inside)]
-    assert {"city", "days", "rain", "station", "passenger"} <= set(names)
+    assert {"city", "days", "rain", "station"} <= set(names)
     (image,) = page.all("img")
     assert image.attributes["src"].startswith("data:image/png;base64,iVBOR")
 

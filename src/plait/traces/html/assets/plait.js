@@ -19,6 +19,7 @@
 
   // Filters: a list has items with data-NAME; values of one filter are separated by line breaks.
   const scopeOf = (element) => element.closest("section") ?? document;
+  const own = (selector, scope) => all(selector, scope).filter((element) => scopeOf(element) === scope);
   function matches(item, filters) {
     for (const filter of filters) {
       const wanted = filter.value.trim().toLowerCase();
@@ -33,13 +34,13 @@
     return true;
   }
   function applyFilters(scope) {
-    const filters = all("[data-filter], [data-filter-min]", scope);
+    const filters = own("[data-filter], [data-filter-min]", scope);
     let count = 0;
-    for (const item of all("[data-item]", scope)) {
+    for (const item of own("[data-item]", scope)) {
       item.hidden = !matches(item, filters);
       if (!item.hidden) count += 1;
     }
-    for (const label of all("[data-count]", scope)) {
+    for (const label of own("[data-count]", scope)) {
       label.textContent = `${count.toLocaleString("en")} ${label.dataset.count}${count === 1 ? "" : "s"}`;
     }
   }
@@ -67,6 +68,7 @@
     if (next) go(next);
   }
   function fold(item) {
+    if (item.tagName === "DETAILS") { item.open = !item.open; return; }
     item.classList.toggle("open");
     const parts = all(".body > details, :scope > td details", item);
     const open = parts.some((part) => !part.open);
@@ -98,7 +100,10 @@
     const address = part.dataset.src;
     delete part.dataset.src;
     const reply = await fetch(address, { credentials: "same-origin" });
-    part.querySelector("pre").textContent = reply.ok ? await reply.text() : `not available (${reply.status})`;
+    const text = reply.ok ? await reply.text() : `not available (${reply.status})`;
+    const pieces = text.match(/[^]{1,8000}/g) ?? [];
+    part.querySelector("pre").replaceChildren(...pieces.map((piece) =>
+      Object.assign(document.createElement("span"), { className: "piece", textContent: piece })));
   }, true);
 
   const actions = { theme: toggleTheme, help: () => document.getElementById("help").showModal(), fold: foldAll };

@@ -1,0 +1,160 @@
+"""Pages of runs in a real browser: no error, no request, and they do what they offer."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from plait.traces.html.compare import compare_page
+from plait.traces.html.conversation import run_page
+from plait.traces.html.runs import run_row, runs_page
+from tests.browser.chromium import Chromium
+from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
+
+OPEN_STEPS = "[...document.querySelectorAll('.step')].filter(s => !s.hidden).length"
+
+
+def _file(folder: Path, name: str, page: str) -> str:
+    path = folder / f"{name}.html"
+    path.write_text(page, encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Write every kind of page."""
+    folder = tmp_path_factory.mktemp("pages")
+    first, second = full_run(), full_run(run="b" * 12, warmer=-3, extra_turn=True)
+    rows = [
+        run_row(trace, href=f"run-{place}.html", file="traces/monday.jsonl")
+        for place, trace in enumerate((first, second, failed_run()))
+    ]
+    return {
+        "run": _file(folder, "run", run_page(first)),
+        "failed": _file(folder, "failed", run_page(failed_run())),
+        "compare": _file(
+            folder, "compare", compare_page(first, second, names=("before.jsonl", "after.jsonl"))
+        ),
+        "runs": _file(folder, "runs", runs_page(rows, compare="compare.html")),
+        "hostile": _file(folder, "hostile", run_page(hostile_run())),
+        "hostile-compare": _file(
+            folder, "hostile-compare", compare_page(hostile_run(big=90_000), full_run())
+        ),
+    }
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["run", "failed", "compare", "runs"])
+def test_a_page_fits_and_has_no_problem(
+    browser: Chromium, pages: dict[str, str], shots: Path, name: str, dark: bool, width: int
+) -> None:
+    with browser.open(pages[name], width=width, height=1100, dark=dark) as page:
+        assert not page.is_too_wide()
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(20, 22, 26)") == dark
+        shade = "dark" if dark else "light"
+        page.screenshot(shots / f"{name}-{shade}-{width}.png", whole=True)
+        if name == "run":
+            page.press("v")
+            page.wait_for("document.querySelector('.bar').checkVisibility()")
+            assert not page.is_too_wide()
+            page.screenshot(shots / f"waterfall-{shade}-{width}.png", whole=True)
+
+
+def test_the_keyboard_moves_searches_and_switches(browser: Chromium, pages: dict[str, str]) -> None:
+    with browser.open(pages["run"]) as page:
+        for key in "jjk":
+            page.press(key)
+        assert page.evaluate("location.hash") == "#e1"
+        page.press("j")
+        page.press("j")
+        page.press("o")
+        assert page.evaluate("document.querySelector('#e3 details').open") is True
+        page.press("/")
+        page.type("Bonn")
+        page.wait_for(f"{OPEN_STEPS} < 6")
+        page.press("j")  # it is a letter of the search now
+        assert page.evaluate("document.activeElement.value") == "Bonnj"
+        page.press("Escape")
+        page.press("?")
+        assert page.evaluate("document.querySelector('#help').open") is True
+
+
+def test_a_link_to_a_result_opens_it(browser: Chromium, pages: dict[str, str]) -> None:
+    with browser.open(f"{pages['run']}#e8") as page:
+        page.wait_for("document.querySelector('#e8').open")
+        page.wait_for("document.querySelector('#e8').getBoundingClientRect().top < innerHeight")
+
+
+def test_the_choice_of_dark_is_kept(browser: Chromium, pages: dict[str, str]) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    with browser.open(pages["run"]) as page:
+        light = page.evaluate(colour)
+        page.click("[data-do=theme]")
+        dark = page.evaluate(colour)
+        page.goto(pages["compare"])
+        assert page.evaluate(colour) == dark != light
+
+
+def test_runs_are_filtered(browser: Chromium, pages: dict[str, str]) -> None:
+    shown = "[...document.querySelectorAll('tr[data-item]')].filter(r => !r.hidden).length"
+    with browser.open(pages["runs"]) as page:
+        assert page.evaluate(shown) == 3
+        choose = "(n, v) => {const e = document.querySelector(n); e.value = v;"
+        choose += "e.dispatchEvent(new Event('input', {bubbles: true}))}"
+        page.evaluate(f"({choose})('[data-filter=outcome]', 'failed')")
+        page.wait_for(f"{shown} === 1")
+        page.evaluate(f"({choose})('[data-filter=outcome]', '')")
+        page.evaluate(f"({choose})('[data-filter-min=time]', '8')")
+        page.wait_for(f"{shown} === 1")
+        assert page.text(".count") == "1 run"
+
+
+def test_a_hostile_trace_runs_nothing(browser: Chromium, pages: dict[str, str]) -> None:
+    for name in ("hostile", "hostile-compare"):
+        with browser.open(pages[name]) as page:
+            page.evaluate("document.querySelectorAll('details').forEach(d => {d.open = true})")
+            assert "<script>alert(1)</script>" in page.text("main")
+            assert page.evaluate("document.scripts.length") == 1
+            assert page.evaluate("document.querySelectorAll('main img, main iframe').length") == 0
+
+
+def test_the_policy_of_a_file_stops_what_would_slip_through(
+    browser: Chromium, tmp_path: Path
+) -> None:
+    broken = run_page(full_run()).replace("</main>", "<script>window.x = 1</script></main>")
+    page = browser.open(_file(tmp_path, "broken", broken))
+
+    assert page.evaluate("window.x") is None
+    assert any("Content Security Policy" in problem for problem in page.problems)
+    page.close()
+
+
+def test_ten_thousand_events_open_and_scroll(browser: Chromium, tmp_path: Path) -> None:
+    began = time.process_time()
+    text = run_page(long_run(10_000))
+    rendered = time.process_time() - began
+    with browser.open(_file(tmp_path, "long", text)) as page:
+        opened = page.wait_for(
+            "performance.timing.loadEventEnd - performance.timing.navigationStart"
+        )
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        page.wait_for(
+            "document.querySelector('.step.end').getBoundingClientRect().top < innerHeight"
+        )
+        page.goto(page.evaluate("location.href") + "#e9001")
+        page.wait_for(
+            "Math.abs(document.querySelector('#e9001').getBoundingClientRect().top) < 900"
+        )
+    print(f"10,000 events: {rendered:.2f} s to write (CPU), {opened / 1000:.2f} s to open")
+    idle = os.getloadavg()[0] < (os.cpu_count() or 1)
+    assert opened < (2_000 if idle else 30_000)
+
+
+def test_a_run_prints_with_its_results(browser: Chromium, pages: dict[str, str]) -> None:
+    with browser.open(pages["run"]) as page:
+        assert page.printed().startswith(b"%PDF")
