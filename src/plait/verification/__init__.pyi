@@ -1,5 +1,6 @@
 from plait.verification.checks import CheckResult as CheckResult
 from plait.verification.checks import Evidence as Evidence
+from plait.verification.plan import RunOptions as RunOptions
 from plait.verification.read import read_suite as read_suite
 from plait.verification.read import suite_schema as suite_schema
 from plait.verification.report import Comparison as Comparison
@@ -12,8 +13,9 @@ from plait.verification.report import pass_rates as pass_rates
 from plait.verification.results import CaseResult as CaseResult
 from plait.verification.results import StageResult as StageResult
 from plait.verification.results import read_results as read_results
-from plait.verification.runner import RunOptions as RunOptions
+from plait.verification.runner import Progress as Progress
 from plait.verification.runner import SuiteRunner as SuiteRunner
+from plait.verification.suite import Caps as Caps
 from plait.verification.suite import Case as Case
 from plait.verification.suite import Limits as Limits
 from plait.verification.suite import Suite as Suite

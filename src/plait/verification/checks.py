@@ -21,6 +21,15 @@ ENTRY_POINTS = "plait.checks"
 CallTool = Callable[[str, str, Mapping[str, Any]], Awaitable[str]]
 """Calls a tool of the case's servers after the run: server, tool, arguments."""
 
+_DENIED = re.compile(r"\bIt was not sent\.")
+"""What the model reads of a call that a policy or a person refused."""
+
+SeenBefore = Callable[[str, str, Mapping[str, Any]], str | None]
+
+
+class CheckPassesError(Exception):
+    """Errors of this class pass through checks, which else fail with what they raise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -33,6 +42,9 @@ class Evidence:
     cost_usd: float | None = None
     """What the run cost, where it is known."""
     call_tool: CallTool | None = None
+    """Calls a tool of the case's servers, as they are after the run."""
+    seen_before: SeenBefore | None = None
+    """Returns what a call of a `world` check with `changed` returned before the run."""
     parsed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The fields that a judge has read from the answer."""
 
@@ -69,6 +81,11 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     return None
 
 
+def world_checks(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the values of the checks `world`."""
+    return [check["world"] for check in checks if "world" in check]
+
+
 async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
     """Run one check; a check that raises has failed, with the error as its message."""
     ((name, value),) = spec.items()
@@ -77,6 +94,8 @@ async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
         return CheckResult(name, passed=False, message=f"there is no check {name!r}")
     try:
         problem = await resolve(check(evidence, value))
+    except CheckPassesError:
+        raise
     except Exception as error:  # noqa: BLE001  # boundary: checks may be anybody's code
         problem = f"{type(error).__name__}: {error}"
     return CheckResult(name, problem is None, problem or "")
@@ -169,6 +188,17 @@ def _tools_in_order(evidence: Evidence, value: Sequence[Any]) -> str | None:
     return f"{left[0]} did not come in its turn; the calls: {made}" if left else None
 
 
+def _no_denied_tool(evidence: Evidence, value: Any) -> str | None:
+    """Check that no call was refused by a policy, a lock, a budget, or for lack of such a tool."""
+    del value
+    for call, result in evidence.trace.calls:
+        if call.server is None and call.tool is None:
+            return f"{call.name} is no tool of the case"
+        if result is not None and result.is_error and _DENIED.search(result.content):
+            return f"{call.name} was denied: {_cut(result.content)}"
+    return None
+
+
 def _no_tool_errors(evidence: Evidence, value: Any) -> str | None:
     del value
     for call, result in evidence.trace.calls:
@@ -204,7 +234,15 @@ async def _world(evidence: Evidence, value: Mapping[str, Any]) -> str | None:
     if evidence.call_tool is None:
         return "the case has no servers"
     arguments: dict[str, Any] = value.get("arguments") or {}
-    text = await evidence.call_tool(str(value["server"]), str(value["tool"]), arguments)
+    call = str(value["server"]), str(value["tool"]), arguments
+    text = await evidence.call_tool(*call)
+    if "changed" in value:
+        before = None if evidence.seen_before is None else evidence.seen_before(*call)
+        if before is None:
+            return "there is no snapshot of it before the run"
+        if (before != text) is bool(value["changed"]):
+            return None
+        return f"it is {_cut(text)}, and was {_cut(before)}"
     if "path" in value:
         try:
             return _compare(json.loads(text), value)
@@ -228,6 +266,7 @@ _CHECKS: dict[str, Check] = {
     "tool_not_called": _tool_not_called,
     "tools_in_order": _tools_in_order,
     "no_tool_errors": _no_tool_errors,
+    "no_denied_tool": _no_denied_tool,
     "max_turns": _max_turns,
     "max_tokens": _max_tokens,
     "max_seconds": _max_seconds,

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from plait.errors import ConfigError, Problem
 from plait.verification.checks import check_problem
-from plait.verification.suite import Case, CaseSettings, Suite
+from plait.verification.suite import Caps, Case, CaseSettings, Suite
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_SUITE_KEYS = frozenset({"name", "defaults", "matrix", "cases", "$schema"})
+_SUITE_KEYS = frozenset({"name", "defaults", "matrix", "caps", "cases", "$schema"})
 
 Path_ = tuple[str | int, ...]
 
@@ -89,6 +89,7 @@ def read_suite(path: str | Path) -> Suite:
     source = _Source(Path(path))
     content = cast("dict[str, Any]", source.value) if isinstance(source.value, dict) else None
     cases: list[Case] = []
+    caps = Caps()
     if content is not None:
         _check_keys(source, content)
         cases = [
@@ -97,12 +98,13 @@ def read_suite(path: str | Path) -> Suite:
             for case in _case(source, place, fields, content)
         ]
         _check_names(source, cases)
+        caps = _caps(source, content)
     elif not source.problems:
         source.add((), "is not a suite: it needs `cases`")
     if source.problems:
         raise ConfigError.from_problems(source.problems)
     name = str((content or {}).get("name") or Path(path).stem)
-    return Suite(name=name, cases=tuple(cases), folder=Path(path).parent.resolve())
+    return Suite(name=name, cases=tuple(cases), caps=caps, folder=Path(path).parent.resolve())
 
 
 def suite_schema() -> dict[str, Any]:
@@ -111,7 +113,7 @@ def suite_schema() -> dict[str, Any]:
     definitions = case.pop("$defs", {})
     settings = CaseSettings.model_json_schema(ref_template="#/$defs/{model}")
     definitions |= settings.pop("$defs", {})
-    definitions |= {"Case": case, "CaseSettings": settings}
+    definitions |= {"Case": case, "CaseSettings": settings, "Caps": Caps.model_json_schema()}
     # What a case requires may come from the defaults or from its row.
     case["required"] = ["name"]
     rows = {
@@ -129,6 +131,7 @@ def suite_schema() -> dict[str, Any]:
             "name": {"type": "string"},
             "defaults": {"$ref": "#/$defs/CaseSettings"},
             "matrix": {"type": "object", "additionalProperties": {"type": "array"}},
+            "caps": {"$ref": "#/$defs/Caps"},
             "cases": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, rows]}},
         },
         "required": ["cases"],
@@ -145,6 +148,15 @@ def _check_keys(source: _Source, content: Mapping[str, Any]) -> None:
     for key in ("defaults", "matrix"):
         if not isinstance(content.get(key, {}), dict):
             source.add((key,), "is not an object")
+
+
+def _caps(source: _Source, content: Mapping[str, Any]) -> Caps:
+    try:
+        return Caps.model_validate(content.get("caps") or {})
+    except ValidationError as error:
+        for one in error.errors(include_url=False, include_context=False):
+            source.add(("caps", *one["loc"]), one["msg"])
+        return Caps()
 
 
 def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
@@ -170,7 +182,7 @@ def _rows(
         return
     file = source.path.parent / str(entry["rows"])
     try:
-        rows = list(_read_rows(file))
+        rows = list(read_rows(file))
     except (OSError, ValueError) as error:
         source.add((*place, "rows"), f"{file} cannot be read: {error}")
         return
@@ -184,7 +196,13 @@ def _rows(
         yield (*place, "case"), fields
 
 
-def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
+def read_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV or JSON Lines file.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: A line is not a JSON object.
+    """
     text = file.read_text(encoding="utf-8-sig")
     if file.suffix == ".csv":
         yield from csv.DictReader(text.splitlines())

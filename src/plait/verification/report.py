@@ -13,12 +13,16 @@ from plait.verification.results import CaseResult
 from plait.verification.statistics import (
     Interval,
     PairedDifference,
+    fisher_p_value,
     mcnemar_p_value,
     paired_difference,
     pass_at_k,
     pass_hat_k,
     wilson_interval,
 )
+
+SIGNIFICANCE = 0.05
+"""Differences with a smaller p-value are beyond chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,8 @@ class PassRate:
     seconds: float
     """The median of the runs."""
     tokens: int
+    cost_usd: float | None
+    """What the runs cost, as far as prices are known."""
 
     @property
     def rate(self) -> float | None:
@@ -53,9 +59,10 @@ def pass_rate(name: str, results: Sequence[CaseResult]) -> PassRate:
     passed = sum(result.outcome == "passed" for result in decided)
     cases: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for result in decided:
-        cases[result.case, result.model].append(result.outcome == "passed")
+        cases[result.case, result.variant].append(result.outcome == "passed")
     k = min((len(runs) for runs in cases.values()), default=0)
     at_k = [pass_at_k(len(runs), sum(runs), k) for runs in cases.values()] if k else []
+    costs = [result.cost_usd for result in results if result.cost_usd is not None]
     hat_k = [pass_hat_k(len(runs), sum(runs), k) for runs in cases.values()] if k else []
     return PassRate(
         name=name,
@@ -68,6 +75,7 @@ def pass_rate(name: str, results: Sequence[CaseResult]) -> PassRate:
         pass_hat_k=fmean(hat_k) if hat_k else None,
         seconds=median(result.seconds for result in results) if results else 0.0,
         tokens=sum(result.tokens + result.judge_tokens for result in results),
+        cost_usd=sum(costs) if costs else None,
     )
 
 
@@ -97,20 +105,28 @@ class Comparison:
     """Of McNemar's test where each case has one run, else of a paired t-test."""
     difference: PairedDifference | None
     """The difference of the scores; `None` with fewer than two cases."""
+    regressed: tuple[str, ...] = ()
+    """Cases whose own runs show beyond chance that they are worse."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a case, or all cases together, are worse beyond chance."""
+        fewer = len(self.worse) > len(self.better) and self.p_value < SIGNIFICANCE
+        return fewer or bool(self.regressed)
 
 
 def compare(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> Comparison:
-    """Compare two runs case by case."""
-    before, after = _scores(first), _scores(second)
+    """Compare two runs case by case, and by model where both have the same models."""
+    same_models = {one.variant for one in first} == {one.variant for one in second}
+    before, after = (_outcomes(one, by_variant=same_models) for one in (first, second))
     common = sorted(before.keys() & after.keys())
-    better = tuple(name for name in common if after[name] > before[name])
-    worse = tuple(name for name in common if after[name] < before[name])
+    scores = [(fmean(before[name]), fmean(after[name])) for name in common]
+    better = tuple(name for name, (old, new) in zip(common, scores, strict=True) if new > old)
+    worse = tuple(name for name, (old, new) in zip(common, scores, strict=True) if new < old)
     difference = None
     if len(common) > 1:
-        difference = paired_difference(
-            [before[name] for name in common], [after[name] for name in common]
-        )
-    whole = all(score in {0.0, 1.0} for name in common for score in (before[name], after[name]))
+        difference = paired_difference([old for old, _ in scores], [new for _, new in scores])
+    whole = all(score in {0.0, 1.0} for pair in scores for score in pair)
     p_value = mcnemar_p_value(len(worse), len(better))
     if not whole and difference is not None:
         p_value = difference.p_value
@@ -121,16 +137,43 @@ def compare(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> Compar
         missing=tuple(sorted(before.keys() ^ after.keys())),
         p_value=p_value,
         difference=difference,
+        regressed=_regressed(worse, before, after),
     )
 
 
-def _scores(results: Sequence[CaseResult]) -> dict[str, float]:
-    """Return the share of runs that passed, by case."""
+def _regressed(
+    worse: Sequence[str], before: dict[str, list[bool]], after: dict[str, list[bool]]
+) -> tuple[str, ...]:
+    """Return cases that are worse beyond chance by their own runs, corrected for their number.
+
+    Holm's correction: the smallest p-value is compared with a share of the number of cases.
+    """
+    values = sorted(
+        (
+            fisher_p_value(
+                sum(before[name]), len(before[name]), sum(after[name]), len(after[name])
+            ),
+            name,
+        )
+        for name in worse
+    )
+    found: list[str] = []
+    for place, (p_value, name) in enumerate(values):
+        if p_value >= SIGNIFICANCE / (len(values) - place):
+            break
+        found.append(name)
+    return tuple(sorted(found))
+
+
+def _outcomes(results: Sequence[CaseResult], *, by_variant: bool) -> dict[str, list[bool]]:
+    """Return whether the runs of each case passed; errors are left out."""
+    several = by_variant and len({result.variant for result in results}) > 1
     runs: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         if result.outcome != "error":
-            runs[result.case].append(result.outcome == "passed")
-    return {name: fmean(outcomes) for name, outcomes in runs.items()}
+            name = f"{result.case} ({result.variant})" if several else result.case
+            runs[name].append(result.outcome == "passed")
+    return runs
 
 
 def junit_xml(suite: str, results: Sequence[CaseResult]) -> str:
@@ -150,7 +193,7 @@ def junit_xml(suite: str, results: Sequence[CaseResult]) -> str:
         case = ET.SubElement(
             element,
             "testcase",
-            classname=_xml(f"{suite}.{result.model}"),
+            classname=_xml(f"{suite}.{result.variant}"),
             name=_xml(name),
             time=f"{result.seconds:.3f}",
         )
@@ -172,12 +215,12 @@ def _xml(text: str) -> str:
 
 def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
     """Return a summary for a pull request."""
-    lines = [f"## {_cell(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.model]))]
+    lines = [f"## {_cell(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.variant]))]
     failed = [result for result in results if result.outcome != "passed"]
     if failed:
         lines += ["", "| Case | Model | Run | Outcome | Why |", "| --- | --- | --- | --- | --- |"]
         lines += [
-            f"| {_cell(one.case)} | {_cell(one.model)} | {one.repeat} | {one.outcome} "
+            f"| {_cell(one.case)} | {_cell(one.variant)} | {one.repeat} | {one.outcome} "
             f"| {_cell(one.failure)} |"
             for one in failed
         ]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from plait.errors import ConfigError
+from plait.traces.file import read_trace
+from plait.traces.messages.message import messages_to_dicts
 
 Outcome = Literal["passed", "failed", "error"]
 """An `error` is a failure of the infrastructure, which says nothing about the answer."""
+
+StageOutcome = Literal["passed", "failed", "overruled", "error"]
+"""A failure that a later stage takes back is `overruled`."""
 
 RESULTS_FILE = "results.jsonl"
 
@@ -23,7 +27,7 @@ class StageResult:
     """What one stage found."""
 
     name: str
-    outcome: Literal["passed", "failed", "error"]
+    outcome: StageOutcome
     message: str = ""
     seconds: float = 0.0
 
@@ -33,7 +37,7 @@ class CaseResult:
     """One run of a case by one model on one engine."""
 
     key: str
-    """Identifies case, model, engine and number of the run; a changed case has another."""
+    """Identifies case, model, engine, judge and number of the run; a changed case has another."""
     case: str
     model: str
     """The identity of the model: `interface:model +[servers]`."""
@@ -41,6 +45,11 @@ class CaseResult:
     repeat: int
     """The number of the run, from 1."""
     outcome: Outcome
+    case_key: str = ""
+    """Identifies the case as it was defined."""
+    judge: str = ""
+    """The model that judged, if the suite names one."""
+    seed: int | None = None
     tags: tuple[str, ...] = ()
     stages: tuple[StageResult, ...] = ()
     checks: tuple[Mapping[str, Any], ...] = ()
@@ -48,6 +57,14 @@ class CaseResult:
     parsed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The fields that the judge read from the answer."""
     traits: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    quotes: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """What the judge quoted, by field or trait."""
+    verify_result: bool | None = None
+    """Whether the template was fulfilled; `None` if it was not looked at."""
+    abstention_detected: bool | None = None
+    sufficiency_detected: bool | None = None
+    embedding_similarity: Mapping[str, float] = field(default_factory=dict[str, float])
+    """How similar texts are to the expected ones, by field."""
     answer: str = ""
     status: str = ""
     error: str | None = None
@@ -55,10 +72,17 @@ class CaseResult:
     tokens: int = 0
     judge_tokens: int = 0
     cost_usd: float | None = None
+    """What answer and judge cost, as far as prices are known."""
+    usage_metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The usage of each stage that called a model, and `total`."""
     seconds: float = 0.0
     recursion_limit_reached: bool = False
     answering_mcp_servers: tuple[str, ...] = ()
     agent_metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    heals: int = 0
+    """How often a server was lost and connected again."""
+    retries: int = 0
+    """How often a call or a request to the model was repeated."""
     trace: str | None = None
     """The file of the trace, relative to the folder of the report."""
 
@@ -67,8 +91,35 @@ class CaseResult:
         """What failed first, in one line."""
         if self.error is not None:
             return self.error
-        failed = next((stage for stage in self.stages if stage.outcome != "passed"), None)
+        failed = next((one for one in self.stages if one.outcome in {"failed", "error"}), None)
         return "" if failed is None else f"{failed.name}: {failed.message}"
+
+    @property
+    def completed_without_errors(self) -> bool:
+        """Whether the run could be decided; a limit that was reached is no error."""
+        return self.outcome != "error"
+
+    @property
+    def variant(self) -> str:
+        """What answered and judged, by which results are grouped."""
+        return f"{self.model}, judge {self.judge}" if self.judge else self.model
+
+    def with_trace(self, report: str | Path) -> dict[str, Any]:
+        """Return the result as plain data, with the texts and messages of its trace.
+
+        Raises:
+            OSError: The report has no such trace.
+        """
+        data = {**asdict(self), "completed_without_errors": self.completed_without_errors}
+        if self.trace is None:
+            return {**data, "raw_llm_response": "", "trace_messages": []}
+        trace = read_trace(Path(report) / self.trace)
+        messages = trace.messages
+        return {
+            **data,
+            "raw_llm_response": trace.raw_trace_of(messages),
+            "trace_messages": messages_to_dicts(messages),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CaseResult:
@@ -78,12 +129,6 @@ class CaseResult:
         for name in ("tags", "checks", "answering_mcp_servers"):
             fields[name] = tuple(data.get(name, ()))
         return cls(**fields)
-
-
-def result_key(case: Mapping[str, Any], model: str, engine: str, repeat: int) -> str:
-    """Return the key of a run; it changes with anything that decides its outcome."""
-    parts = json.dumps([case, model, engine, repeat], sort_keys=True, default=str)
-    return hashlib.sha256(parts.encode()).hexdigest()[:20]
 
 
 class ResultFile:
@@ -139,4 +184,4 @@ def read_results(path: str | Path) -> list[CaseResult]:
 def merged(runs: Iterable[Iterable[CaseResult]]) -> list[CaseResult]:
     """Merge the results of several runners; of equal keys the last counts."""
     found = {result.key: result for run in runs for result in run}
-    return sorted(found.values(), key=lambda result: (result.case, result.model, result.repeat))
+    return sorted(found.values(), key=lambda one: (one.case, one.variant, one.repeat))

@@ -65,6 +65,16 @@ def mcnemar_p_value(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * tail / 2**changed)
 
 
+def fisher_p_value(passed_before: int, before: int, passed_after: int, after: int) -> float:
+    """Return the chance, by Fisher's exact test, of so few passes after, if nothing changed."""
+    passed, total = passed_before + passed_after, before + after
+    ways = sum(
+        math.comb(after, k) * math.comb(before, passed - k)
+        for k in range(max(0, passed - before), passed_after + 1)
+    )
+    return ways / math.comb(total, passed)
+
+
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
     """How much two runs differ on the same cases."""

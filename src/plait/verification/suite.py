@@ -59,6 +59,9 @@ class Trait(_Value):
     """What the judge decides; it answers yes or no."""
     regex: str | None = None
     """Found in the answer, the trait is present; no judge is needed."""
+    call: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$")
+    """A Python function, `module:function`, that takes the text and returns whether the trait is
+    present; no judge is needed."""
     wanted: bool = True
     """Whether the trait should be present."""
 
@@ -70,19 +73,36 @@ class CaseSettings(_Value):
     """The models, as `plait run --model` takes them; none is the one that is found."""
     engine: Texts = Field(default_factory=list)
     """The engines; none is the usual one of each model."""
-    judge: str | None = None
-    """The model that reads templates and judges traits; by default that of the case."""
+    judge: Texts = Field(default_factory=list)
+    """The models that read templates and judge traits, by default that of the case; several of
+    them judge the same answers."""
     system: str | None = None
     """The system prompt."""
     servers: dict[str, Any] | str | None = None
     """The servers, as in mcp.json, or the path of such a file; `{workdir}` is a folder that is new
-    for each run."""
+    for each run, and `{seed}` the seed of the run."""
+    scope: Literal["case", "suite"] = "case"
+    """Whether each run has servers of its own, or all runs of the suite share them."""
+    seed: int | None = None
+    """The seed of the first run of a case, for models that take one; each repeat adds one."""
+    prices: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """US dollars for a million tokens, by model: `input`, `output`, `cache_read`,
+    `cache_creation`; by default those of `genai-prices`."""
     repeat: int = Field(default=1, ge=1, le=10_000)
     limits: Limits = Field(default_factory=Limits)
     tags: Texts = Field(default_factory=list)
     evaluation_mode: EvaluationMode = "template_and_rubric"
     abstention_enabled: bool = False
     """Whether an answer that declines to answer fails without a look at its template."""
+    sufficiency_enabled: bool = False
+    """Whether an answer that lacks information for a field of the template fails at once."""
+    embedding_check_enabled: bool = False
+    """Whether a text that means the same as the expected one passes: see the extra `embeddings`."""
+    embedding_check_threshold: float = Field(default=0.85, ge=0, le=1)
+    deep_judgment_enabled: bool = False
+    """Whether the judge must quote the answer for each field that it reads."""
+    deep_judgment_rubric_enabled: bool = False
+    """Whether the judge must quote the text for each trait that it finds."""
     use_full_trace_for_template: bool = False
     """Whether the judge reads the whole trace, not only the answer."""
     use_full_trace_for_rubric: bool = True
@@ -121,11 +141,26 @@ class Case(CaseSettings):
         return [Message.from_dict(message) for message in self.conversation]
 
 
+Cap = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class Caps(_Value):
+    """How many runs there may be at once; the options of the command line win."""
+
+    total: Cap | None = None
+    per_model: Cap | None = None
+    per_server: Cap | None = None
+    models: dict[str, Cap] = Field(default_factory=dict)
+    """By the name of a model, as the suite spells it."""
+    servers: dict[str, Cap] = Field(default_factory=dict)
+
+
 class Suite(_Value):
     """Cases that are run and reported together."""
 
     name: str = "suite"
     cases: tuple[Case, ...]
+    caps: Caps = Field(default_factory=Caps)
     folder: Path = Path()
     """The folder of relative paths."""
 

@@ -4,54 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from plait.testing import eventually
+from plait.verification.read import read_suite
 from plait.verification.results import read_results
-from tests.nursery import entry
+from tests.integration.verification.suites import ADD, started, suite_in, verify
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
-
-ADD = {"calls": [{"name": "add_numbers", "arguments": {"a": 20, "b": 22}}]}
-
-
-def suite_in(folder: Path, cases: list[dict[str, Any]], script: list[Any], **defaults: Any) -> Path:
-    (folder / "script.json").write_text(json.dumps(script))
-    server = entry("-m", "plait.testing.server", "--transport", "stdio")
-    suite = {
-        "name": "sums",
-        "defaults": {
-            "model": f"scripted:{folder / 'script.json'}",
-            "servers": {"sums": server},
-            **defaults,
-        },
-        "cases": [{"question": "What is 20 + 22?", **case} for case in cases],
-    }
-    path = folder / "suite.yaml"
-    path.write_text(json.dumps(suite))
-    return path
-
-
-def verify(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "plait.cli", "verify", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-
-
-def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "plait.cli", "verify", *map(str, arguments)]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL)
 
 
 def test_checks_decide_which_cases_pass(tmp_path: Path) -> None:
@@ -197,8 +160,51 @@ def test_two_reports_are_compared(tmp_path: Path) -> None:
 
 
 def test_the_starter_passes_offline(tmp_path: Path) -> None:
-    assert verify("init", cwd=tmp_path).returncode == 0
-    done = verify("suite.yaml", cwd=tmp_path)
+    assert verify("init", "agents", cwd=tmp_path).returncode == 0
+    done = verify("agents/suite.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "2 of 2" in done.stdout
-    assert verify("init", cwd=tmp_path).returncode == 4
+    assert verify("init", "agents", cwd=tmp_path).returncode == 4
+
+
+def test_one_case_is_watched(tmp_path: Path) -> None:
+    cases = [
+        {"name": "right", "checks": [{"contains": "42"}]},
+        {"name": "wrong", "checks": [{"equals": "43"}]},
+    ]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."])
+
+    done = verify("case", suite, "right", "--report", "out", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "add_numbers" in done.stderr
+    assert "FinalizeResult" in done.stdout
+    assert "passed: right" in done.stdout
+    assert [result.case for result in read_results(tmp_path / "out")] == ["right"]
+    failed = verify("case", suite, "wrong", cwd=tmp_path)
+    assert failed.returncode == 13
+    assert "the answer is" in failed.stdout
+    assert not (tmp_path / "plait-report").exists()
+    trace = next((tmp_path / "out" / "traces").glob("*.jsonl"))
+    made = verify("from-trace", trace, "--expect", "42", "--name", "again", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "again.yaml").write_text(made.stdout)
+    (case,) = read_suite(tmp_path / "again.yaml").cases
+    assert (case.name, case.question) == ("again", "What is 20 + 22?")
+    assert case.checks == [{"contains": "42"}, {"tools_in_order": ["add_numbers"]}]
+
+
+async def test_ctrl_c_leaves_a_valid_report(tmp_path: Path) -> None:
+    script = [{**ADD, "delay": 0.05}, "It is 42."]
+    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(30)]
+    suite = suite_in(tmp_path, cases, script)
+    folder = tmp_path / "plait-report"
+    results = folder / "results.jsonl"
+    runner = started(suite, "--concurrency", "2", cwd=tmp_path)
+    await eventually(lambda: results.exists() and bool(results.read_text()), timeout_seconds=60)
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(30) == 130
+    count = len(read_results(folder))
+    assert 0 < count < 30
+    junit = ET.parse(folder / "junit.xml").getroot()
+    assert len(junit.findall(".//testcase")) == count

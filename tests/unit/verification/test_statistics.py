@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from itertools import combinations
+from typing import Any
 
 import pytest
 from scipy import stats
 
 from plait.verification.statistics import (
     cohen_kappa,
+    fisher_p_value,
     mcnemar_p_value,
     paired_difference,
     pass_at_k,
@@ -84,3 +86,14 @@ def test_agreement_is_measured_beyond_chance() -> None:
     assert cohen_kappa("yynn", "ynyn") == 0.0
     first, second = "y" * 25 + "n" * 25, "y" * 20 + "n" * 5 + "y" * 10 + "n" * 15
     assert cohen_kappa(first, second) == pytest.approx(0.4)
+
+
+def test_fewer_passes_by_chance_agree_with_scipy() -> None:
+    chance = random.Random(5)
+    for _ in range(1000):
+        before, after = chance.randint(1, 40), chance.randint(1, 40)
+        passed_before, passed_after = chance.randint(0, before), chance.randint(0, after)
+        table = [[passed_after, after - passed_after], [passed_before, before - passed_before]]
+        expected: Any = stats.fisher_exact(table, alternative="less")
+        found = fisher_p_value(passed_before, before, passed_after, after)
+        assert found == pytest.approx(expected[1], rel=1e-9)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import signal
 import sys
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,16 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
+    from rich.text import Text
 
     from plait.verification.report import Comparison, PassRate
     from plait.verification.results import CaseResult
+    from plait.verification.runner import Progress, SuiteRunner
+
+_C = TypeVar("_C", bound=Callable[..., Any])
 
 _STARTER = """\
 # A suite: cases that an agent answers, and checks of its answers.
 # Run it with: plait verify {name}
 name: starter
 defaults:
-  model: scripted:{script}   # no key needed; any model of `plait run --model` works here
+  model: scripted:script.json   # no key needed; any model of `plait run --model` works here
   servers:
     sums: {{command: {python}, args: [-m, plait.testing.server, --transport, stdio]}}
   repeat: 2
@@ -64,14 +75,55 @@ def verify() -> None:
     Examples:
         plait verify init                       write a suite that passes offline
         plait verify suite.yaml --report out
+        plait verify case suite.yaml adds       watch one case
         plait verify compare before after
     """
 
 
+def _threshold_option(command: _C) -> _C:
+    return click.option(
+        "--threshold",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        metavar="SHARE",
+        help="The share of runs that must pass.",
+    )(command)
+
+
+def _selection_options(command: _C) -> _C:
+    for option in reversed(
+        (
+            repeatable(
+                "--model", "models", "MODEL", "Use this model instead of those of the suite"
+            ),
+            repeatable(
+                "--engine", "engines", "ENGINE", "Use this engine instead of those of the suite"
+            ),
+            repeatable(
+                "--judge", "judges", "MODEL", "Use this judge instead of those of the suite"
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _cap_options(command: _C) -> _C:
+    caps = (
+        ("--concurrency", "Runs at once, in all.  [default: that of the suite, or 8]"),
+        ("--per-model", "Runs at once of one model.  [default: that of the suite, or 4]"),
+        ("--per-server", "Runs at once that use one server.  [default: that of the suite]"),
+    )
+    for name, text in reversed(caps):
+        kind = click.IntRange(1, 10_000)
+        command = click.option(name, type=kind, metavar="N", help=text)(command)
+    return command
+
+
 @verify.command("run")
 @click.argument("suite", type=click.Path(exists=True, dir_okay=False))
-@repeatable("--model", "models", "MODEL", "Use this model instead of those of the suite")
-@repeatable("--engine", "engines", "ENGINE", "Use this engine instead of those of the suite")
+@_selection_options
 @click.option("--repeat", type=click.IntRange(1, 10_000), metavar="N", help="Runs of each case.")
 @repeatable("--case", "cases", "NAME", "Run only this case")
 @repeatable("--tag", "tags", "TAG", "Run only cases with this tag")
@@ -82,42 +134,33 @@ def verify() -> None:
     show_default=True,
     help="The folder of results, traces and reports.",
 )
-@click.option("--resume", is_flag=True, help="Keep the finished runs of the report.")
+@click.option("--resume", is_flag=True, help="Keep the finished runs and answers of the report.")
 @click.option("--shard", metavar="I/N", help="Run part I of N; `plait verify merge` joins them.")
+@_cap_options
 @click.option(
-    "--concurrency",
-    type=click.IntRange(1, 1000),
-    default=8,
-    show_default=True,
-    metavar="N",
-    help="Runs at once.",
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Start no run after this cost, as far as prices are known.",
 )
 @click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1),
-    default=1.0,
-    show_default=True,
-    metavar="SHARE",
-    help="The share of runs that must pass.",
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Start no run after this time.",
 )
+@_threshold_option
 @click.option("--baseline", metavar="PATH", help="Fail if cases are worse than in this report.")
 @json_option
 @click.pass_context
 def run_suite(
     ctx: click.Context,
     suite: str,
-    models: tuple[str, ...],
-    engines: tuple[str, ...],
-    repeat: int | None,
-    cases: tuple[str, ...],
-    tags: tuple[str, ...],
     report: str,
-    resume: bool,
-    shard: str | None,
-    concurrency: int,
     threshold: float,
     baseline: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run the cases of a suite, and report how often they pass.
 
@@ -126,61 +169,265 @@ def run_suite(
     errors; they count neither as passed nor as failed, and are run again with
     --resume.
 
-    Exits with code 13 if the pass rate is below --threshold, if cases are worse
-    than in the --baseline beyond chance, or if a run could not be decided.
+    With --resume, what a model has answered is not asked again: add models,
+    judges or repeats, or change checks, and only what is new is run.
+
+    Ctrl-C ends what runs, and reports what there is.
+
+    Exits with code 13 if the pass rate is below --threshold, if a case, or all
+    cases together, are worse than in the --baseline beyond chance, if a run could
+    not be decided, or if a budget ended before the last run.
 
     Examples:
         plait verify suite.yaml
         plait verify suite.yaml --model anthropic:claude-haiku-5-5 --repeat 5
         plait verify suite.yaml --shard 1/4 --report out-1
-        plait verify suite.yaml --resume --baseline main-report
+        plait verify suite.yaml --resume --judge openai:gpt-5.5
+        plait verify suite.yaml --threshold 0.9 --baseline main-report --max-cost 5
     """
-    import anyio
-
+    from plait.verification.plan import RunOptions
     from plait.verification.read import read_suite
     from plait.verification.results import read_results
-    from plait.verification.runner import RunOptions, SuiteRunner
+    from plait.verification.runner import SuiteRunner
 
     loaded = read_suite(suite)
-    options = RunOptions(
+    run_options = RunOptions(
         report=Path(report),
-        models=models,
-        engines=engines,
-        repeat=repeat,
-        cases=cases,
-        tags=tags,
-        resume=resume,
-        shard=_shard(shard),
-        concurrency=concurrency,
+        models=options["models"],
+        engines=options["engines"],
+        judges=options["judges"],
+        repeat=options["repeat"],
+        cases=options["cases"],
+        tags=options["tags"],
+        resume=options["resume"],
+        shard=_shard(options["shard"]),
+        concurrency=options["concurrency"],
+        per_model=options["per_model"],
+        per_server=options["per_server"],
+        max_cost_usd=options["max_cost"],
+        max_seconds=options["max_seconds"],
     )
     before = None if baseline is None else read_results(baseline)
-    shown = not settings_of(ctx).quiet and sys.stderr.isatty()
-    runner = SuiteRunner(loaded, options, on_result=_show if shown else None)
-    results = anyio.run(runner.run)
-    _report(loaded.name, results, Path(report), before, threshold, as_json=as_json)
+    shown = not settings_of(ctx).quiet
+    runner = SuiteRunner(loaded, run_options, on_result=_Shown().show if shown else None)
+    results, signalled = _run(runner)
+    if runner.missing:
+        text = f"{runner.missing} runs were not made: {_STOPS[runner.stopped or 'interrupt']}"
+        print_aside("warning", f"{text}; go on with --resume", colour="yellow")
+    verified = _report(loaded.name, results, Path(report), before, threshold, as_json=as_json)
+    if signalled is not None:
+        ctx.exit(_SIGNALS[signalled])
+    if not verified or runner.missing:
+        ctx.exit(Exit.NOT_VERIFIED)
+
+
+_STOPS = {
+    "cost": "the cost budget is used up",
+    "time": "the time budget is used up",
+    "interrupt": "it was interrupted",
+}
+_SIGNALS = {signal.SIGINT: Exit.INTERRUPTED, signal.SIGTERM: Exit.TERMINATED}
+
+
+def _run(runner: SuiteRunner) -> tuple[list[CaseResult], signal.Signals | None]:
+    """Run a suite; the first Ctrl-C ends it with a report, a second one at once."""
+    received: list[signal.Signals] = []
+
+    async def main() -> list[CaseResult]:
+        loop = asyncio.get_running_loop()
+
+        def stop(number: signal.Signals) -> None:
+            received.append(number)
+            runner.stop()
+            for name in _SIGNALS:
+                loop.remove_signal_handler(name)
+
+        with contextlib.suppress(NotImplementedError):  # on Windows
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, stop, number)
+        return await runner.run()
+
+    return asyncio.run(main()), next(iter(received), None)
+
+
+@verify.command("case")
+@click.argument("suite", type=click.Path(exists=True, dir_okay=False))
+@click.argument("name")
+@_selection_options
+@click.option(
+    "--report", type=click.Path(file_okay=False), help="Keep the result and the trace here."
+)
+@click.pass_context
+def run_case(
+    ctx: click.Context,
+    suite: str,
+    name: str,
+    models: tuple[str, ...],
+    engines: tuple[str, ...],
+    judges: tuple[str, ...],
+    report: str | None,
+) -> None:
+    """Run one case once, and watch it.
+
+    Turns, tool calls and what each stage and check found go to the terminal as
+    they happen. Exits with code 13 if the case does not pass.
+
+    Examples:
+        plait verify case suite.yaml adds
+        plait verify case suite.yaml adds --model ollama:qwen3 --report out
+    """
+    from plait._support.redact import Redactor
+    from plait.cli.run_agent import RunScreen
+    from plait.models.providers import keys_in
+    from plait.verification.plan import RunOptions
+    from plait.verification.read import read_suite
+    from plait.verification.runner import SuiteRunner
+
+    loaded = read_suite(suite)
+    screen = RunScreen([], Redactor(keys_in(os.environ)), shown=True, moving=False)
+    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+        options = RunOptions(
+            report=Path(report or folder),
+            models=models,
+            engines=engines,
+            judges=judges,
+            cases=(name,),
+            repeat=1,
+            resume=report is not None,
+        )
+        runner = SuiteRunner(
+            loaded,
+            options,
+            on_event=lambda _, event: screen.handle(event),
+            stream=sys.stdout.isatty(),
+        )
+        results, signalled = _run(runner)
+    for result in results:
+        _print_stages(result)
+    if signalled is not None:
+        ctx.exit(_SIGNALS[signalled])
+    if not results or any(result.outcome != "passed" for result in results):
+        ctx.exit(Exit.NOT_VERIFIED)
+
+
+def _print_stages(result: CaseResult) -> None:
+    click.echo(visible(result.answer) if result.answer else "(no answer)")
+    table = plain_table("stage", "outcome", "why")
+    for stage in result.stages:
+        table.add_row(cell(stage.name), _outcome_text(stage.outcome), cell(stage.message))
+        if stage.name == "Checks":
+            for check in result.checks:
+                outcome = "passed" if check["passed"] else "failed"
+                table.add_row(
+                    cell(f"  {check['name']}"), _outcome_text(outcome), cell(check["message"])
+                )
+    print_rich(table)
+    facts = [f"{result.turns} turns", f"{result.tokens} tokens", f"{result.seconds:.1f} s"]
+    if result.heals:
+        facts.append(f"{result.heals} servers healed")
+    if result.cost_usd is not None:
+        facts.append(f"{result.cost_usd:.4f} USD")
+    name = f"{result.case} by {result.variant}"
+    click.echo(f"{result.outcome}: {visible(name)}  ({', '.join(facts)})")
+
+
+def _outcome_text(outcome: str) -> Text:
+    from rich.text import Text
+
+    return Text(outcome, _COLOURS[outcome])
+
+
+_COLOURS = {"passed": "green", "failed": "red", "error": "yellow", "overruled": "yellow"}
+
+
+@verify.command("from-trace")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--run", "run_id", metavar="ID", help="The run of the file; by default the last.")
+@click.option("--name", metavar="NAME", help="The name of the case.")
+@click.option("--expect", metavar="TEXT", help="A text that a right answer contains.")
+@click.option("--servers", metavar="PATH", help="The mcp.json of the case.")
+def from_trace(
+    file: str, run_id: str | None, name: str | None, expect: str | None, servers: str | None
+) -> None:
+    """Print a suite with a case from a run that went wrong.
+
+    The case asks the same; its checks are drafts, to be edited.
+
+    Examples:
+        plait verify from-trace runs.jsonl --expect 42 > regression.yaml
+    """
+    from plait.traces.file import read_trace
+    from plait.verification.from_trace import case_as_yaml, case_from_trace
+
+    trace = read_trace(file, run_id)
+    case = case_from_trace(trace, name=name, expect=expect)
+    click.echo(case_as_yaml(case, trace, servers), nl=False)
+
+
+@verify.command()
+@click.argument("report", type=click.Path(exists=True))
+@click.argument("labels", type=click.Path(exists=True, dir_okay=False))
+@json_option
+def agree(report: str, labels: str, as_json: bool) -> None:
+    """Compare what judges decided with labels by hand.
+
+    LABELS is a CSV or JSON Lines file with the column `case`, perhaps `model`
+    and `repeat`, and a column for each label: a trait, or `passed`.
+
+    Examples:
+        plait verify agree plait-report labels.csv
+    """
+    from dataclasses import asdict
+
+    from plait.verification.agreement import judge_agreement, read_labels
+    from plait.verification.results import read_results
+
+    found = judge_agreement(read_results(report), read_labels(labels))
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    table = plain_table("judge", "label", "agreed (95 %)", "kappa", "too kind", "too strict")
+    for one in found:
+        interval = f"{one.interval.low:.0%}–{one.interval.high:.0%}"
+        table.add_row(
+            cell(one.judge),
+            cell(one.label),
+            f"{one.agreed} of {one.labels} ({interval})",
+            f"{one.kappa:.2f}",
+            cell(", ".join(one.too_kind) or "–"),
+            cell(", ".join(one.too_strict) or "–"),
+        )
+    print_rich(table)
 
 
 @verify.command()
 @click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--report", type=click.Path(file_okay=False), required=True, help="The new folder.")
-@click.option("--threshold", type=click.FloatRange(0, 1), default=1.0, show_default=True)
+@_threshold_option
+@click.option("--baseline", metavar="PATH", help="Fail if cases are worse than in this report.")
 @json_option
-def merge(reports: tuple[str, ...], report: str, threshold: float, as_json: bool) -> None:
-    """Join the reports of several shards.
+@click.pass_context
+def merge(
+    ctx: click.Context,
+    reports: tuple[str, ...],
+    report: str,
+    threshold: float,
+    baseline: str | None,
+    as_json: bool,
+) -> None:
+    """Join the reports of several shards, with their traces.
 
     Examples:
         plait verify merge out-1 out-2 out-3 out-4 --report out
     """
-    from plait.verification.results import ResultFile, merged, read_results
+    from plait.verification.merge import merge_reports
+    from plait.verification.results import read_results
 
-    results = merged(read_results(one) for one in reports)
+    before = None if baseline is None else read_results(baseline)
     folder = Path(report)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = ResultFile(folder)
-    file.path.unlink(missing_ok=True)
-    for result in results:
-        file.append(result)
-    _report(folder.name, results, folder, None, threshold, as_json=as_json)
+    results = merge_reports([Path(one) for one in reports], folder)
+    if not _report(folder.name, results, folder, before, threshold, as_json=as_json):
+        ctx.exit(Exit.NOT_VERIFIED)
 
 
 @verify.command()
@@ -222,7 +469,7 @@ def init(folder: str) -> None:
             raise ConfigError(f"{path} is there already")
     place.mkdir(parents=True, exist_ok=True)
     script.write_text(_SCRIPT, encoding="utf-8")
-    text = _STARTER.format(name=suite, script=script, python=json.dumps(sys.executable))
+    text = _STARTER.format(name=suite, python=json.dumps(sys.executable))
     suite.write_text(text, encoding="utf-8")
     click.echo(f"wrote {suite}; run it with: plait verify {suite}")
 
@@ -248,10 +495,36 @@ def _shard(text: str | None) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def _show(result: CaseResult) -> None:
-    colour = {"passed": "green", "failed": "red", "error": "yellow"}[result.outcome]
-    reason = f": {result.failure}" if result.outcome != "passed" else ""
-    print_aside(result.outcome, f"{result.case} #{result.repeat}{reason}", colour=colour)
+class _Shown:
+    """Shows results as they come: each on a terminal, else how far it is, every half minute."""
+
+    def __init__(self) -> None:
+        self._every = sys.stderr.isatty()
+        self._last = time.monotonic()
+
+    def show(self, result: CaseResult, progress: Progress) -> None:
+        """Show one result."""
+        if self._every:
+            reason = f": {result.failure}" if result.outcome != "passed" else ""
+            text = f"{result.case} #{result.repeat}{reason}  ({progress_label(progress)})"
+            print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
+        elif time.monotonic() - self._last > _QUIET_SECONDS:
+            self._last = time.monotonic()
+            print_aside("progress", progress_label(progress), colour="blue")
+
+
+_QUIET_SECONDS = 30.0
+
+
+def progress_label(progress: Progress) -> str:
+    """Return how far a suite is: `12 of 40, 3 min left, 0.12 USD`."""
+    parts = [f"{progress.done} of {progress.total}"]
+    left = progress.seconds_left
+    if left is not None and progress.done < progress.total:
+        parts.append(f"{left:.0f} s left" if left < 90 else f"{left / 60:.0f} min left")
+    if progress.cost_usd:
+        parts.append(f"{progress.cost_usd:.2f} USD")
+    return ", ".join(parts)
 
 
 def _report(
@@ -262,7 +535,8 @@ def _report(
     threshold: float,
     *,
     as_json: bool,
-) -> None:
+) -> bool:
+    """Write and print the report; returns whether it passes."""
     from dataclasses import asdict
 
     from plait.verification.report import (
@@ -273,7 +547,7 @@ def _report(
     (folder / "junit.xml").write_text(junit_xml(name, results), encoding="utf-8")
     (folder / "summary.md").write_text(markdown_summary(name, results), encoding="utf-8")
     whole = pass_rate("all", results)
-    models = pass_rates(results, lambda result: [result.model])
+    models = pass_rates(results, lambda result: [result.variant])
     tags = pass_rates(results, lambda result: result.tags)
     comparison = None if before is None else compare_runs(before, results)
     if as_json:
@@ -292,20 +566,15 @@ def _report(
         for line in [] if comparison is None else _comparison_lines(comparison):
             click.echo(visible(line))
         click.echo(f"report: {visible(str(folder))}")
-    regressed = comparison is not None and _is_worse(comparison)
-    if whole.errors or (whole.rate or 0.0) < threshold or regressed:
-        raise SystemExit(Exit.NOT_VERIFIED)
-
-
-def _is_worse(comparison: Comparison) -> bool:
-    return len(comparison.worse) > len(comparison.better) and comparison.p_value < 0.05
+    regressed = comparison is not None and comparison.is_worse
+    return not whole.errors and (whole.rate or 0.0) >= threshold and not regressed
 
 
 def _table(rates: Sequence[PassRate]) -> Table:
     from plait.verification.report import share
 
     table = plain_table(
-        "group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tok"
+        "group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tokens", "USD"
     )
     for rate in rates:
         interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
@@ -318,6 +587,7 @@ def _table(rates: Sequence[PassRate]) -> Table:
             str(rate.errors),
             f"{rate.seconds:.1f}",
             str(rate.tokens),
+            "–" if rate.cost_usd is None else f"{rate.cost_usd:.2f}",
         )
     return table
 
@@ -326,6 +596,7 @@ def _comparison_lines(found: Comparison) -> list[str]:
     lines = [f"{found.cases} cases in both; better: {len(found.better)}, worse: {len(found.worse)}"]
     lines += [f"  worse: {name}" for name in found.worse]
     lines += [f"  better: {name}" for name in found.better]
+    lines += [f"  worse beyond chance by its own runs: {name}" for name in found.regressed]
     if found.missing:
         lines.append(f"  in one report only: {', '.join(found.missing)}")
     if found.difference is not None:

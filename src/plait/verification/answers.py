@@ -1,0 +1,110 @@
+"""What models have answered: traces by what decides the answer, and the replies of judges."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from plait.errors import TraceFormatError
+from plait.traces.file import read_trace
+from plait.traces.trace import Trace
+from plait.verification.world import World
+
+TRACES: Final = "traces"
+_JUDGMENTS: Final = "judgments.jsonl"
+_DONE: Final = ("completed", "truncated", "refused", "limit", "timeout")
+"""The statuses of runs that have answered, if only in part."""
+_OURS = re.compile(r"[0-9a-f]{20}\.(jsonl|world\.json)")
+
+
+class AnswerStore:
+    """The answers in a report; each is in a trace of its own, named after its key."""
+
+    def __init__(self, report: Path) -> None:
+        self.folder = report / TRACES
+
+    def clear(self) -> None:
+        """Remove the answers of an earlier run; other files are left alone."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.iterdir():
+            if _OURS.fullmatch(path.name):
+                path.unlink()
+
+    def trace_path(self, key: str) -> Path:
+        """Return the path of the trace of an answer."""
+        return self.folder / f"{key}.jsonl"
+
+    def world_path(self, key: str) -> Path:
+        """Return the path of what was seen of the world of an answer."""
+        return self.folder / f"{key}.world.json"
+
+    def find(self, key: str) -> tuple[Trace, World] | None:
+        """Return an answer that is complete, and its world."""
+        try:
+            trace = read_trace(self.trace_path(key))
+        except (OSError, TraceFormatError):
+            return None
+        if trace.status not in _DONE:
+            return None
+        try:
+            world = World.from_json(self.world_path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError, KeyError):
+            world = World()
+        return trace, world
+
+    def forget(self, key: str) -> None:
+        """Remove what an earlier attempt left."""
+        self.trace_path(key).unlink(missing_ok=True)
+        self.world_path(key).unlink(missing_ok=True)
+
+    def keep_world(self, key: str, world: World) -> None:
+        """Write what was seen of a world, if anything was."""
+        if world.before or world.after:
+            self.world_path(key).write_text(world.to_json(), encoding="utf-8")
+
+
+class JudgmentStore:
+    """The replies of judges by what they were asked: the same question is not paid twice."""
+
+    def __init__(self, report: Path) -> None:
+        self._path = report / _JUDGMENTS
+        self._replies: dict[str, dict[str, Any]] | None = None
+
+    def clear(self) -> None:
+        """Remove the replies of an earlier run."""
+        self._path.unlink(missing_ok=True)
+
+    def find(self, judge: str, question: str) -> dict[str, Any] | None:
+        """Return the reply of a judge to a question."""
+        if self._replies is None:
+            self._replies = dict(self._read())
+        return self._replies.get(_key(judge, question))
+
+    def keep(self, judge: str, question: str, reply: dict[str, Any]) -> None:
+        """Append a reply."""
+        key = _key(judge, question)
+        if self._replies is not None:
+            self._replies[key] = reply
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, "reply": reply}, ensure_ascii=False) + "\n")
+
+    def _read(self) -> list[tuple[str, dict[str, Any]]]:
+        found: list[tuple[str, dict[str, Any]]] = []
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return found
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                found.append((entry["key"], entry["reply"]))
+            except (ValueError, KeyError, TypeError):
+                continue  # cut off by the end of its writer
+        return found
+
+
+def _key(judge: str, question: str) -> str:
+    return hashlib.sha256(json.dumps([judge, question]).encode()).hexdigest()

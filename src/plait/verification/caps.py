@@ -1,0 +1,123 @@
+"""Limits of what runs at once: in all, by model and by server, lower while a provider refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from plait.verification.plan import RunOptions
+from plait.verification.suite import Caps
+
+_TOTAL: Final = 8
+_PER_MODEL: Final = 4
+
+
+class AdaptiveCap:
+    """A number of places, which is halved by a refusal and grows again with success.
+
+    The rule is that of TCP: a refusal halves, and as many successes as there are places add one.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+        self.peak = 0
+        """The most places that were in use at once."""
+        self._size = float(most)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._under_way = 0
+
+    @property
+    def size(self) -> int:
+        """The number of places now."""
+        return int(self._size)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncGenerator[None]:
+        """Wait for a place, and keep it for the block."""
+        while self.used >= self.size:
+            free = asyncio.get_running_loop().create_future()
+            self._waiting.append(free)
+            try:
+                await free
+            except asyncio.CancelledError:
+                self._waiting.remove(free)
+                self._wake()  # the place may have been promised to this one
+                raise
+            self._waiting.remove(free)
+        self.used += 1
+        self.peak = max(self.peak, self.used)
+        try:
+            yield
+        finally:
+            self.used -= 1
+            self._wake()
+
+    def refused(self) -> None:
+        """Halve the places; refusals of requests that were already under way count once."""
+        if self._under_way:
+            self._under_way -= 1
+            return
+        self._size = max(1.0, self._size / 2)
+        self._under_way = max(0, self.used - 1)
+
+    def succeeded(self) -> None:
+        """Grow towards the full number of places."""
+        self._under_way = max(0, self._under_way - 1)
+        self._size = min(float(self.most), self._size + 1 / self._size)
+        self._wake()
+
+    def _wake(self) -> None:
+        free = self.size - self.used
+        for waiting in list(self._waiting):
+            if free <= 0:
+                return
+            free -= 1
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+class RunCaps:
+    """The caps of a suite.
+
+    Places are taken in one order (world, servers, model, all), so that no runs wait for each other.
+    A run that waits for its judge keeps its world and servers, and frees the rest.
+    """
+
+    def __init__(self, options: RunOptions, caps: Caps) -> None:
+        self._caps = caps
+        self._per_model = options.per_model or caps.per_model or _PER_MODEL
+        self._per_server = options.per_server or caps.per_server
+        self.total = AdaptiveCap(options.concurrency or caps.total or _TOTAL)
+        self.worlds = AdaptiveCap(2 * self.total.most)
+        """Runs whose servers are open, or about to be."""
+        self.models: dict[str, AdaptiveCap] = {}
+        self.servers: dict[str, AdaptiveCap] = {}
+
+    def of_model(self, model: str | None) -> AdaptiveCap:
+        """Return the cap of a model."""
+        name = model or ""
+        if name not in self.models:
+            self.models[name] = AdaptiveCap(self._caps.models.get(name, self._per_model))
+        return self.models[name]
+
+    @asynccontextmanager
+    async def request(self, model: str | None) -> AsyncGenerator[AdaptiveCap]:
+        """Wait until a model may be called."""
+        cap = self.of_model(model)
+        async with cap.place(), self.total.place():
+            yield cap
+
+    @asynccontextmanager
+    async def using(self, servers: Iterable[str]) -> AsyncGenerator[None]:
+        """Wait until servers may be used."""
+        async with AsyncExitStack() as stack:
+            for name in sorted(servers):
+                most = self._caps.servers.get(name, self._per_server)
+                if most is not None:
+                    cap = self.servers.setdefault(name, AdaptiveCap(most))
+                    await stack.enter_async_context(cap.place())
+            yield

@@ -1,0 +1,431 @@
+"""Runs one case: a fresh world, the agent, the stages, and the results of all its judges."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any, Final
+
+from plait.agents.choose_model import ModelRequest, choose_here
+from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.factory import get_agent
+from plait.agents.live_agent import LiveAgent
+from plait.agents.port import AgentPort, AgentResult, result_from_trace
+from plait.client.config.read import ClientConfig
+from plait.client.toolbox import Toolbox
+from plait.errors import PlaitError
+from plait.traces.events import Healed, ModelRetried, Retried, TraceEvent
+from plait.traces.file import read_trace
+from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.metrics import extract_agent_metrics
+from plait.traces.recorder import hash_question
+from plait.traces.trace import Trace
+from plait.verification.answers import TRACES, AnswerStore, JudgmentStore
+from plait.verification.caps import AdaptiveCap, RunCaps
+from plait.verification.checks import Evidence
+from plait.verification.judging import STAGES
+from plait.verification.plan import PlannedRun, RunOptions, located_model
+from plait.verification.results import CaseResult, Outcome
+from plait.verification.stages import CaseRun, Judge, JudgeReply, StageError, run_stages
+from plait.verification.suite import Suite
+from plait.verification.templates import json_in
+from plait.verification.world import World, WorldGoneError, copy_files, server_names, servers_of
+
+_JUDGE_SECONDS: Final = 120.0
+_REPLY_ATTEMPTS: Final = 2
+"""How often a judge is asked for JSON before the stage is an error."""
+_REFUSED: Final = (429, 529)
+"""The statuses with which a provider refuses for now."""
+_REFUSAL = re.compile(r"\b(?:429|529)\b|rate.?limit|overloaded", re.IGNORECASE)
+_REFUSAL_ATTEMPTS: Final = 4
+_LONGEST_PAUSE: Final = 60.0
+_TAKES_SEED: Final = ("openai", "ollama", "openrouter", "openai_endpoint", "groq", "together")
+
+OnEvent = Callable[[PlannedRun, TraceEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An agent, and its servers, which are open."""
+
+    agent: AgentPort
+    servers: ClientConfig
+    toolbox: Toolbox | None
+
+
+class NotStartedError(Exception):
+    """A budget is used up: the run was not made."""
+
+
+class CaseRunner:
+    """Runs cases of a suite, and writes their traces."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        options: RunOptions,
+        *,
+        on_event: OnEvent | None = None,
+        stream: bool = False,
+        may_start: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.suite = suite
+        self._may_start = may_start
+        self._options = options
+        self._on_event = on_event
+        self._stream = stream
+        self.answers = AnswerStore(options.report)
+        self.judgments = JudgmentStore(options.report)
+        self.caps = RunCaps(options, suite.caps)
+        self._models: dict[tuple[str | None, str | None, int | None], ModelConfig] = {}
+        self._choosing: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._judges: dict[str | None, AgentPort] = {}
+        self.spent_usd = 0.0
+        """What answers and judges cost so far, as far as prices are known."""
+
+    async def aclose(self) -> None:
+        """Close the models of the judges."""
+        for agent in self._judges.values():
+            await agent.aclose()
+
+    async def run(self, group: Sequence[PlannedRun]) -> list[CaseResult]:
+        """Make one answer, or take that of an earlier run, and let every judge of it decide."""
+        try:
+            return await self._run(group, reuse=self._options.resume)
+        except WorldGoneError:
+            return await self._run(group, reuse=False)
+
+    async def _run(self, group: Sequence[PlannedRun], *, reuse: bool) -> list[CaseResult]:
+        first = group[0]
+        found = self.answers.find(first.answer_key) if reuse else None
+        results: list[CaseResult] = []
+        began = time.monotonic()
+        try:
+            async with self.caps.worlds.place(), AsyncExitStack() as stack:
+                config = await self._model(first.model, first.engine, first.seed)
+                names = server_names(first, self.suite.folder)
+                answer = _Answer(self, first, config, names, stack, found)
+                for run in group:
+                    result = await self._judged(run, answer)
+                    results.append(result)
+                self.answers.keep_world(first.answer_key, answer.world)
+        except (PlaitError, OSError) as error:
+            text = f"{type(error).__name__}: {error}"
+            seconds = time.monotonic() - began
+            results += [_broken(run, text, seconds) for run in group[len(results) :]]
+        return results
+
+    async def _judged(self, run: PlannedRun, answer: _Answer) -> CaseResult:
+        began = time.monotonic()
+        case_run = CaseRun(
+            case=run.case,
+            generate=answer.get,
+            judge=self._judge(run),
+            evidence_for=answer.evidence_for,
+            uses_servers=bool(answer.servers),
+            is_recorded=answer.config.interface == "manual",
+        )
+        await run_stages(case_run, STAGES)
+        return _finalized(run, answer, case_run, time.monotonic() - began)
+
+    async def _model(
+        self, model: str | None, engine: str | None, seed: int | None = None
+    ) -> ModelConfig:
+        key = (model, engine, seed)
+        async with self._choosing[key]:
+            if key not in self._models:
+                set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
+                located = located_model(model or set_model, self.suite.folder)
+                request = ModelRequest(model=located, engine=engine, reason="requested")
+                choice = await choose_here(request, os.environ)
+                self._models[key] = _with_seed(choice.config, seed)
+            return self._models[key]
+
+    async def open_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
+        """Start the servers of a run in a new folder, and its agent; the stack ends them."""
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plait-")))
+        if run.case.files:
+            await asyncio.to_thread(copy_files, run.case, self.suite.folder, folder)
+        servers = servers_of(run, self.suite.folder, folder)
+        agent = get_agent(config)
+        stack.push_async_callback(agent.aclose)
+        toolbox = None
+        if servers.servers and isinstance(agent, LiveAgent):
+            toolbox = await stack.enter_async_context(agent.keep_servers(servers))
+        elif servers.servers:
+            toolbox = await stack.enter_async_context(Toolbox(servers, follow_tools=False))
+        return Open(agent, servers, toolbox)
+
+    async def answer(
+        self, run: PlannedRun, config: ModelConfig, world: World, stack: AsyncExitStack
+    ) -> tuple[AgentResult, Trace]:
+        """Run the agent in its world; while the provider refuses, with fewer runs at once.
+
+        Raises:
+            NotStartedError: A budget is used up.
+            StageError: The infrastructure failed.
+        """
+        pause = 1.0
+        opened: Open | None = None
+        for attempt in range(1, _REFUSAL_ATTEMPTS + 1):
+            async with self.caps.request(run.model) as cap:
+                if opened is None and not self._may_start():
+                    raise NotStartedError
+                try:
+                    if opened is None:
+                        opened = await self.open_world(run, config, stack)
+                        world.toolbox = opened.toolbox
+                        await world.take_snapshot(run.case)
+                    result, trace = await self._answer(run, opened, cap)
+                except PlaitError as error:
+                    self._spend(error.usage)
+                    if error.status not in _REFUSED or attempt == _REFUSAL_ATTEMPTS:
+                        raise StageError(f"{type(error).__name__}: {error}") from error
+                    cap.refused()
+                    wanted = pause if error.retry_after is None else error.retry_after
+                else:
+                    cap.succeeded()
+                    self._spend(trace.usage)
+                    return result, trace
+            # Outside of the place: others may be served meanwhile.
+            await asyncio.sleep(min(wanted, _LONGEST_PAUSE))
+            pause *= 2
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _answer(
+        self, run: PlannedRun, opened: Open, cap: AdaptiveCap
+    ) -> tuple[AgentResult, Trace]:
+        case, servers = run.case, opened.servers
+        path = self.answers.trace_path(run.answer_key)
+        self.answers.forget(run.answer_key)
+
+        def on_event(event: TraceEvent) -> None:
+            if isinstance(event, ModelRetried) and _REFUSAL.search(event.reason or ""):
+                cap.refused()
+            if self._on_event is not None:
+                self._on_event(run, event)
+
+        settings = AgentConfig(
+            max_turns=case.limits.turns,
+            timeout=case.limits.seconds,
+            system_prompt=case.system,
+            question_hash=hash_question(case.question or ""),
+            trace=path,
+            prices=case.prices or None,
+            on_event=on_event,
+            stream=self._stream,
+        )
+        result = await opened.agent.arun(
+            case.messages, mcp_servers=servers if servers.servers else None, config=settings
+        )
+        trace = await asyncio.to_thread(read_trace, path)
+        if trace.started is not None:
+            for name, why in trace.started.unreached.items():
+                if servers.servers[name].required:
+                    raise StageError(f"the server {name} could not be used: {why}")
+        return result, trace
+
+    def _spend(self, usage: UsageMetadata | None) -> None:
+        self.spent_usd += (usage and usage.cost_usd) or 0.0
+
+    def _judge(self, run: PlannedRun) -> Judge:
+        name = run.judge or run.model
+
+        async def judge(question: str) -> JudgeReply:
+            known = self.judgments.find(name or "", question)
+            if known is not None:
+                return JudgeReply(known)
+            usage = UsageMetadata()
+            for _ in range(_REPLY_ATTEMPTS):
+                result = await self._ask(run, name, question)
+                usage += result.usage
+                reply = json_in(result.final_response)
+                if reply is not None:
+                    self.judgments.keep(name or "", question, reply)
+                    return JudgeReply(reply, usage)
+            raise StageError("the judge did not reply with JSON")
+
+        return judge
+
+    async def _ask(self, run: PlannedRun, name: str | None, question: str) -> AgentResult:
+        try:
+            config = await self._model(name, None)
+            if name not in self._judges:
+                self._judges[name] = get_agent(config)
+            settings = AgentConfig(
+                max_turns=1, timeout=_JUDGE_SECONDS, prices=run.case.prices or None
+            )
+            async with self.caps.request(name) as cap:
+                result = await self._judges[name].arun([Message.user(question)], config=settings)
+                cap.succeeded()
+                self._spend(result.usage)
+        except PlaitError as error:
+            if error.status in _REFUSED:
+                self.caps.of_model(name).refused()
+            raise StageError(f"the judge failed: {error}") from error
+        if result.status != "completed":
+            raise StageError(f"the judge's reply ended as {result.status}")
+        return result
+
+
+class _Answer:
+    """The answer that all judges of a group share, made when the first stage wants it."""
+
+    def __init__(
+        self,
+        runner: CaseRunner,
+        run: PlannedRun,
+        config: ModelConfig,
+        servers: tuple[str, ...],
+        stack: AsyncExitStack,
+        found: tuple[Trace, World] | None,
+    ) -> None:
+        self._runner = runner
+        self._run = run
+        self._stack = stack
+        self.config = config
+        self.servers = servers
+        self.world = World()
+        self._made: tuple[AgentResult, Trace] | None = None
+        if found is not None:
+            trace, self.world = found
+            self._made = result_from_trace(trace), trace
+
+    async def get(self) -> tuple[AgentResult, Trace]:
+        """Return the answer, which is made once."""
+        if self._made is None:
+            await self._stack.enter_async_context(self._runner.caps.using(self.servers))
+            self._made = await self._runner.answer(self._run, self.config, self.world, self._stack)
+        return self._made
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether there is a trace; a run that failed has one, too."""
+        return self._runner.answers.trace_path(self._run.answer_key).exists()
+
+    def evidence_for(self, run: CaseRun) -> Evidence:
+        """Return what checks may look at."""
+        trace = run.trace
+        if trace is None:
+            raise StageError("there is no trace")
+        return Evidence(
+            answer=run.answer,
+            trace=trace,
+            seconds=trace.seconds,
+            cost_usd=trace.usage.cost_usd,
+            call_tool=self.world.call_tool if self.servers else None,
+            seen_before=self.world.seen_before,
+            parsed=run.parsed,
+        )
+
+    @property
+    def identity(self) -> str:
+        """The identity of the model: `interface:model +[servers]`."""
+        config, names = self.config, self.servers
+        model = self._run.model or config.model_name or ""
+        if config.model_provider not in {"scripted", None}:
+            model = config.model_name or model
+        name = f"{config.interface}:{model}"
+        return f"{name} +[{', '.join(names)}]" if names else name
+
+
+def _with_seed(config: ModelConfig, seed: int | None) -> ModelConfig:
+    """Pass a seed to models that take one."""
+    if seed is None or not {config.model_provider, config.interface} & set(_TAKES_SEED):
+        return config
+    return config.model_copy(update={"extra_kwargs": {**(config.extra_kwargs or {}), "seed": seed}})
+
+
+def _finalized(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: float) -> CaseResult:
+    result, trace = case_run.result, case_run.trace
+    outcomes = [stage.outcome for stage in case_run.stages]
+    outcome: Outcome = "failed" if "failed" in outcomes else "passed"
+    if "error" in outcomes:
+        outcome = "error"
+    broken = next((stage for stage in case_run.stages if stage.outcome == "error"), None)
+    limit = result is not None and result.limit_reached
+    metrics = extract_agent_metrics(result.trace_messages if result else (), limit_reached=limit)
+    events = () if trace is None else trace.events
+    usage = case_run.usage
+    total = reduce(add, usage.values(), UsageMetadata())
+    verified = case_run.outcome_of("VerifyTemplate")
+    return CaseResult(
+        key=run.key,
+        case=run.case.name,
+        case_key=run.case_key,
+        model=answer.identity,
+        engine=answer.config.interface,
+        repeat=run.repeat,
+        outcome=outcome,
+        judge=run.judge or "",
+        seed=run.seed,
+        tags=tuple(run.case.tags),
+        stages=tuple(case_run.stages),
+        checks=tuple(asdict(check) for check in case_run.checks),
+        parsed=case_run.parsed,
+        traits=case_run.traits,
+        quotes=case_run.quotes,
+        verify_result=None if verified is None else verified in {"passed", "overruled"},
+        abstention_detected=case_run.abstained,
+        sufficiency_detected=case_run.sufficient,
+        embedding_similarity=case_run.similarity,
+        answer=case_run.answer,
+        status="" if result is None else result.status,
+        error=None if broken is None else f"{broken.name}: {broken.message}",
+        turns=0 if result is None else result.turns,
+        tokens=0 if trace is None else trace.usage.total_tokens,
+        judge_tokens=sum(
+            one.total_tokens for name, one in usage.items() if name != "GenerateAnswer"
+        ),
+        cost_usd=_cost(usage.values()),
+        usage_metadata=_usage(usage, total),
+        seconds=seconds,
+        recursion_limit_reached=limit,
+        answering_mcp_servers=answer.servers,
+        agent_metrics=metrics.to_dict(),
+        heals=sum(isinstance(event, Healed) for event in events),
+        retries=sum(isinstance(event, Retried | ModelRetried) for event in events),
+        trace=f"{TRACES}/{run.answer_key}.jsonl" if answer.has_trace else None,
+    )
+
+
+def _cost(usages: Iterable[UsageMetadata]) -> float | None:
+    """Return the known part of what requests cost; `None` if nothing is known."""
+    costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
+    return sum(costs) if costs else None
+
+
+def _usage(usage: dict[str, UsageMetadata], total: UsageMetadata) -> dict[str, Any]:
+    if not usage:
+        return {}
+    return {
+        **{name: one.to_dict() for name, one in usage.items()},
+        "total": total.to_dict(),
+    }
+
+
+def _broken(run: PlannedRun, error: str, seconds: float) -> CaseResult:
+    return CaseResult(
+        key=run.key,
+        case=run.case.name,
+        case_key=run.case_key,
+        model=run.model or "",
+        engine=run.engine or "",
+        repeat=run.repeat,
+        outcome="error",
+        judge=run.judge or "",
+        seed=run.seed,
+        tags=tuple(run.case.tags),
+        error=error,
+        seconds=seconds,
+    )

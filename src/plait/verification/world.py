@@ -1,0 +1,130 @@
+"""The world of one run: a new folder, the servers of the case, and what checks saw there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plait.client.config.read import ClientConfig, read_config
+from plait.client.toolbox import Toolbox
+from plait.errors import ConfigError
+from plait.verification.checks import CheckPassesError, world_checks
+from plait.verification.plan import PlannedRun, servers_as_written
+from plait.verification.suite import Case
+
+WORKDIR = "{workdir}"
+"""Replaced by the folder of the run, in every text of the servers."""
+SEED = "{seed}"
+
+_LISTS = ("servers", "mcpServers")
+
+
+class WorldGoneError(CheckPassesError):
+    """A check wants to see a world that has ended, and did not look while it was there."""
+
+
+@dataclass(slots=True)
+class World:
+    """The servers of a run, and what was seen of them; what was seen outlives them."""
+
+    before: dict[str, str] = field(default_factory=dict[str, str])
+    """What tools returned before the run, by their calls."""
+    after: dict[str, str] = field(default_factory=dict[str, str])
+    toolbox: Toolbox | None = None
+    """The open servers; `None` after the run."""
+
+    async def take_snapshot(self, case: Case) -> None:
+        """Call the tools whose results a check compares with those after the run."""
+        for check in world_checks(case.checks):
+            if "changed" in check:
+                key = _call_key(check["server"], check["tool"], check.get("arguments"))
+                self.before[key] = await self._call(
+                    check["server"], check["tool"], check.get("arguments") or {}
+                )
+
+    async def call_tool(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a tool returns after the run.
+
+        Raises:
+            WorldGoneError: The run is an earlier one, and the tool was not called after it.
+        """
+        key = _call_key(server, tool, arguments)
+        if key not in self.after:
+            self.after[key] = await self._call(server, tool, arguments)
+        return self.after[key]
+
+    def seen_before(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str | None:
+        """Return what a tool returned before the run."""
+        return self.before.get(_call_key(server, tool, arguments))
+
+    async def _call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        if self.toolbox is None:
+            raise WorldGoneError(f"{server}/{tool} was not called when the world was there")
+        return (await self.toolbox.call(server, tool, arguments)).text
+
+    def to_json(self) -> str:
+        """Return what was seen, for a file."""
+        return json.dumps({"before": self.before, "after": self.after}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> World:
+        """Return a world that has ended."""
+        seen = json.loads(text)
+        return cls(before=seen["before"], after=seen["after"])
+
+
+def copy_files(case: Case, source: Path, target: Path) -> None:
+    """Copy the files of a case into its folder.
+
+    Raises:
+        ConfigError: A file would be outside of it.
+    """
+    for name, origin in case.files.items():
+        place = (target / name).resolve()
+        if not place.is_relative_to(target.resolve()):
+            raise ConfigError(f"{case.name}: the file {name!r} is outside of the working folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source / origin, place)
+
+
+def servers_of(run: PlannedRun, base: Path, folder: Path | None) -> ClientConfig:
+    """Read the servers of a run, with its folder and seed filled in; all are required.
+
+    Raises:
+        ConfigError: A server is wrong, or servers that are shared need a folder.
+    """
+    written = servers_as_written(run.case, base)
+    if not written:
+        return ClientConfig(servers={})
+    text = json.dumps(_required(written)).replace(SEED, str(run.seed or 0))
+    if folder is None and WORKDIR in text:
+        raise ConfigError(f"{run.case.name}: servers with scope: suite have no {WORKDIR}")
+    if folder is not None:
+        text = text.replace(WORKDIR, json.dumps(str(folder))[1:-1])
+    return read_config(json.loads(text), base=base)
+
+
+def server_names(run: PlannedRun, base: Path) -> tuple[str, ...]:
+    """Return the names of the servers of a run, as they are written."""
+    written: Mapping[str, Any] = servers_as_written(run.case, base) or {}
+    listed = next((name for name in _LISTS if isinstance(written.get(name), Mapping)), None)
+    return tuple(written if listed is None else written[listed])
+
+
+def _required(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Make servers required: an agent without its tools says nothing about the agent."""
+    listed = next((name for name in _LISTS if isinstance(written.get(name), Mapping)), None)
+    if listed is not None:
+        return {**written, listed: _required(written[listed])}
+    return {
+        name: {"required": True, **server} if isinstance(server, Mapping) else server
+        for name, server in written.items()
+    }
+
+
+def _call_key(server: str, tool: str, arguments: Mapping[str, Any] | None) -> str:
+    return json.dumps([server, tool, arguments or {}], sort_keys=True, default=str)

@@ -1,0 +1,217 @@
+"""The runner: caps, budgets, refusals, and what is not asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.testing import OpenAIServer
+from plait.testing.llm.turns import Refuse
+from plait.verification import CaseResult, RunOptions, read_suite
+from plait.verification.plan import plan_runs
+from tests.integration.verification.suites import (
+    ADD,
+    NOTES,
+    Watched,
+    comparable,
+    some_cases,
+    suite_in,
+)
+from tests.nursery import entry
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+SUM = [ADD, "It is 42."]
+
+
+@pytest.mark.parametrize(
+    ("options", "caps", "most"),
+    [
+        ({"concurrency": 3}, {}, 3),
+        ({"per_model": 2}, {"total": 6}, 2),
+        ({}, {"servers": {"sums": 1}}, 1),
+    ],
+)
+async def test_caps_are_respected(
+    options: dict[str, Any], caps: dict[str, Any], most: int, tmp_path: Path
+) -> None:
+    slow = [{**ADD, "delay": 0.02}, {"text": "It is 42.", "delay": 0.02}]
+    suite = suite_in(tmp_path, some_cases(6), slow, caps=caps)
+    watched = await Watched(suite, **options).run()
+    assert set(watched.outcomes.values()) == {"passed"}
+    assert watched.most == most
+    assert [one.done for one in watched.progress] == [1, 2, 3, 4, 5, 6]
+    assert watched.progress[0].seconds_left is not None
+
+
+async def test_a_provider_that_refuses_gets_fewer_requests(tmp_path: Path) -> None:
+    refusals = iter([Refuse(status=429, retry_after="0")] * 10)
+    with OpenAIServer(lambda _: next(refusals, "It is 42.")) as server:
+        model = f"{server.base_url}#test-model"
+        suite = suite_in(tmp_path, some_cases(8), SUM, model=model, servers={})
+        watched = await Watched(suite, per_model=8).run()
+        cap = watched.runner.cases.caps.of_model(model)
+    assert set(watched.outcomes.values()) == {"passed"}
+    assert sum(result.retries for result in watched.results) > 0
+    assert cap.size < 8
+
+
+async def test_a_cost_budget_ends_the_suite(tmp_path: Path) -> None:
+    prices = {"scripted": {"input": 1_000_000, "output": 1_000_000}}
+    suite = suite_in(tmp_path, some_cases(6), SUM, prices=prices)
+    watched = await Watched(suite, max_cost_usd=1.0, concurrency=1).run()
+    assert watched.runner.stopped == "cost"
+    assert len(watched.results) == 1
+    assert watched.runner.missing == 5
+    assert watched.progress[-1].cost_usd > 1.0
+    rest = await Watched(suite, resume=True).run()
+    assert len(rest.asked) == 5
+    assert len(rest.results) == 6
+
+
+async def test_an_interrupted_suite_goes_on_to_the_same_report(tmp_path: Path) -> None:
+    suite = suite_in(tmp_path, some_cases(6), SUM)
+    whole = await Watched(suite, report=tmp_path / "whole").run()
+    part = Watched(suite, concurrency=2)
+    part.on_result = lambda result: part.runner.stop()
+    await part.run()
+    assert part.runner.stopped == "interrupt"
+    assert 0 < len(part.results) < 6
+    resumed = await Watched(suite, resume=True).run()
+    assert not set(resumed.asked) & {result.case for result in part.results}
+    assert comparable(resumed.results) == comparable(whole.results)
+
+
+async def test_judges_models_and_repeats_are_added_without_asking_again(tmp_path: Path) -> None:
+    for name, polite in (("kind", True), ("strict", False)):
+        (tmp_path / f"{name}.json").write_text(json.dumps([json.dumps({"polite": polite})]))
+    (tmp_path / "other.json").write_text(json.dumps(["It is 42, sir."]))
+    cases = [{"name": "adds", "rubric": [{"name": "polite"}]}]
+    suite = suite_in(tmp_path, cases, SUM, judge="scripted:kind.json")
+    first = await Watched(suite).run()
+    assert [(one.judge, one.outcome) for one in first.results] == [("scripted:kind.json", "passed")]
+
+    judged = await Watched(suite, resume=True, judges=["scripted:strict.json"]).run()
+    assert judged.asked == []
+    assert [(one.judge, one.outcome) for one in judged.results] == [
+        ("scripted:strict.json", "failed"),
+        ("scripted:kind.json", "passed"),
+    ]
+    repeated = await Watched(suite, resume=True, repeat=2).run()
+    assert repeated.asked == ["adds"]
+    assert len(repeated.results) == 3
+    modelled = await Watched(suite, resume=True, models=["scripted:other.json"]).run()
+    assert modelled.asked == ["adds"]
+    assert len(modelled.results) == 4
+    assert len(await _again(suite)) == 4
+
+
+async def _again(suite: Path) -> list[CaseResult]:
+    watched = await Watched(suite, resume=True).run()
+    assert watched.asked == []
+    return watched.results
+
+
+async def test_a_changed_check_is_free_and_a_changed_question_is_not(tmp_path: Path) -> None:
+    suite = suite_in(tmp_path, some_cases(1), SUM)
+    await Watched(suite).run()
+    other: list[dict[str, Any]] = [{"name": "case-0", "checks": [{"contains": "43"}]}]
+    changed = await Watched(suite_in(tmp_path, other, SUM), resume=True).run()
+    assert (changed.asked, changed.outcomes) == ([], {"case-0": "failed"})
+    other[0]["question"] = "What is 22 + 20?"
+    asked = await Watched(suite_in(tmp_path, other, SUM), resume=True).run()
+    assert asked.asked == ["case-0"]
+
+
+def noting(script: list[Any], checks: list[Any], folder: Path) -> Path:
+    servers = {"notes": entry(str(NOTES), cwd="{workdir}")}
+    (folder / "menu.txt").write_text("soup")
+    case = {"name": "notes", "files": {"data/menu.txt": "menu.txt"}, "checks": checks}
+    return suite_in(folder, [case], script, servers=servers)
+
+
+async def test_the_world_is_compared_with_the_one_before(tmp_path: Path) -> None:
+    listed = {"server": "notes", "tool": "list_notes"}
+    script = [{"calls": [{"name": "add_note", "arguments": {"text": "milk"}}]}, "Noted."]
+    checks = [
+        {"world": {**listed, "changed": True}},
+        {"world": {**listed, "path": "$.notes", "equals": ["milk"]}},
+        {"world": {**listed, "path": "$.folder", "equals": ["data"]}},
+        {"world": {**listed, "changed": False}},
+        {"no_denied_tool": True},
+    ]
+    suite = noting(script, checks, tmp_path)
+    (result,) = (await Watched(suite).run()).results
+    assert [check["passed"] for check in result.checks] == [True, True, True, False, True]
+
+    # What a check has seen is still known; what none has seen needs a world of its own.
+    seen = noting(script, checks[:2], tmp_path)
+    again = await Watched(seen, resume=True).run()
+    assert (again.asked, again.outcomes) == ([], {"notes": "passed"})
+    add = {"server": "notes", "tool": "add_note", "arguments": {"text": "tea"}, "equals": "noted"}
+    unseen = noting(script, [{"world": add}], tmp_path)
+    made = await Watched(unseen, resume=True).run()
+    assert (made.asked, made.outcomes) == (["notes"], {"notes": "passed"})
+
+
+async def test_a_healed_server_is_an_event_and_no_failure(tmp_path: Path) -> None:
+    script = [{"calls": [{"name": "die_once", "arguments": {"file": "died"}}]}, "It is alive."]
+    suite = noting(script, [{"no_tool_errors": True}, {"contains": "alive"}], tmp_path)
+    (result,) = (await Watched(suite).run()).results
+    assert (result.outcome, result.failure) == ("passed", "")
+    assert result.heals == 1
+
+
+async def test_seeds_are_fixed(tmp_path: Path) -> None:
+    with OpenAIServer(lambda body: f"seed {body.get('seed')}") as server:
+        cases = [{"name": "seeded", "checks": [{"matches": "seed (7|8)"}]}]
+        model = f"{server.base_url}#test-model"
+        suite = suite_in(tmp_path, cases, SUM, model=model, servers={}, seed=7, repeat=2)
+        watched = await Watched(suite).run()
+    assert sorted(result.answer for result in watched.results) == ["seed 7", "seed 8"]
+    assert sorted(result.seed or 0 for result in watched.results) == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "status"),
+    [
+        (SUM, {"turns": 1}, "limit"),
+        ([{**ADD, "delay": 0}, {"text": "late", "delay": 30}], {"seconds": 2}, "timeout"),
+        ([ADD, {"text": "It is 4", "stop": "length"}], {}, "truncated"),
+    ],
+)
+async def test_stopped_runs_fail_and_keep_trace_and_usage(
+    script: list[Any], limits: dict[str, Any], status: str, tmp_path: Path
+) -> None:
+    suite = suite_in(tmp_path, some_cases(1), script, limits=limits)
+    (result,) = (await Watched(suite).run()).results
+    assert (result.outcome, result.status) == ("failed", status)
+    assert result.failure.startswith("RecursionLimitAutoFail")
+    assert result.completed_without_errors
+    assert result.usage_metadata["GenerateAnswer"]["total_tokens"] > 0
+    full = result.with_trace(tmp_path / "plait-report")
+    assert "add_numbers" in full["raw_llm_response"]
+    assert full["trace_messages"][0]["tool_calls"][0]["name"] == "add_numbers"
+
+
+async def test_a_required_server_that_is_gone_is_no_wrong_answer(tmp_path: Path) -> None:
+    servers = {"gone": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 1}}
+    suite = suite_in(tmp_path, some_cases(1), ["No idea."], servers=servers)
+    (result,) = (await Watched(suite).run()).results
+    assert result.outcome == "error"
+    assert "gone" in result.failure
+
+
+def test_shards_share_nothing_and_lose_nothing(tmp_path: Path) -> None:
+    suite = read_suite(suite_in(tmp_path, some_cases(5), SUM, repeat=2, judge=["a", "b"]))
+    parts = [
+        {run.key for run in plan_runs(suite, RunOptions(report=tmp_path, shard=(part, 3)))}
+        for part in (1, 2, 3)
+    ]
+    whole = {run.key for run in plan_runs(suite, RunOptions(report=tmp_path))}
+    assert len(whole) == 20
+    assert set.union(*parts) == whole
+    assert sum(map(len, parts)) == 20

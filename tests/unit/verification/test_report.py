@@ -1,0 +1,89 @@
+"""Comparisons of two runs, and of judges with labels by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.errors import ConfigError
+from plait.verification import CaseResult, compare
+from plait.verification.agreement import judge_agreement, read_labels
+
+
+def results(outcomes: dict[str, str], **fields: Any) -> list[CaseResult]:
+    """Return a result for each letter: passed, failed or error."""
+    names = {"p": "passed", "f": "failed", "e": "error"}
+    return [
+        CaseResult(
+            key=f"{case}{number}{fields.get('model')}",
+            case=case,
+            engine="langchain",
+            repeat=number,
+            outcome=names[letter],  # pyright: ignore[reportArgumentType]
+            model=fields.get("model", "m"),
+            judge=fields.get("judge", ""),
+            traits=fields.get("traits", {}),
+        )
+        for case, letters in outcomes.items()
+        for number, letter in enumerate(letters, 1)
+    ]
+
+
+def test_a_case_that_fails_once_may_be_chance() -> None:
+    found = compare(results({"a": "p", "b": "p"}), results({"a": "f", "b": "p"}))
+    assert (found.worse, found.regressed, found.is_worse) == (("a",), (), False)
+
+
+def test_a_case_whose_runs_all_fail_is_worse_beyond_chance() -> None:
+    before = results({"a": "pppppp", "b": "pfpfpf"})
+    found = compare(before, results({"a": "ffffff", "b": "ppffff"}))
+    assert (found.worse, found.regressed, found.is_worse) == (("a", "b"), ("a",), True)
+
+
+def test_many_cases_that_fail_once_are_worse_together() -> None:
+    names = [f"case-{n}" for n in range(8)]
+    found = compare(results(dict.fromkeys(names, "p")), results(dict.fromkeys(names, "f")))
+    assert (found.regressed, found.is_worse) == ((), True)
+
+
+def test_errors_are_compared_with_nothing() -> None:
+    found = compare(results({"a": "pp"}), results({"a": "ee"}))
+    assert (found.cases, found.missing, found.is_worse) == (0, ("a",), False)
+
+
+def test_runs_of_the_same_models_are_compared_model_by_model() -> None:
+    def run(first: str, second: str) -> list[CaseResult]:
+        return results({"a": first}, model="x") + results({"a": second}, model="y")
+
+    found = compare(run("p", "f"), run("f", "p"))
+    assert (found.better, found.worse) == (("a (y)",), ("a (x)",))
+    assert compare(results({"a": "p"}, model="x"), results({"a": "f"}, model="y")).worse == ("a",)
+
+
+def test_a_judge_is_compared_with_labels(tmp_path: Path) -> None:
+    judged = [
+        *results({"a": "p", "b": "p", "c": "f", "d": "e"}, judge="j", traits={"polite": True}),
+        *results({"a": "f"}, judge="k"),
+    ]
+    path = tmp_path / "labels.csv"
+    path.write_text(
+        "case,repeat,passed,polite\na,1,yes,yes\nb,,no,\nc,,yes,no\nd,,yes,yes\nz,,no,\n"
+    )
+    found = judge_agreement(judged, read_labels(path))
+    assert [(one.judge, one.label, one.agreed, one.labels) for one in found] == [
+        ("j", "passed", 1, 3),
+        ("j", "polite", 1, 2),
+        ("k", "passed", 0, 1),
+    ]
+    assert (found[0].too_kind, found[0].too_strict) == (("b #1",), ("c #1",))
+    assert found[0].kappa == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("text", ["passed\nyes\n", "case,passed\na,perhaps\n"])
+def test_labels_that_cannot_be_read_are_named(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="row 1"):
+        read_labels(path)
