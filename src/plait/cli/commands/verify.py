@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,14 +21,8 @@ from plait.cli.terminal import cell, plain_table, print_aside, print_json, print
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-    from rich.text import Text
-
-    from plait.verification.report import Comparison, PassRate
     from plait.verification.results import CaseResult
-    from plait.verification.runner import Progress, SuiteRunner
+    from plait.verification.runner import SuiteRunner
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 
@@ -185,6 +178,7 @@ def run_suite(
         plait verify suite.yaml --resume --judge openai:gpt-5.5
         plait verify suite.yaml --threshold 0.9 --baseline main-report --max-cost 5
     """
+    from plait.cli.verify_report import Shown, print_report
     from plait.verification.plan import RunOptions
     from plait.verification.read import read_suite
     from plait.verification.results import read_results
@@ -209,12 +203,12 @@ def run_suite(
     )
     before = None if baseline is None else read_results(baseline)
     shown = not settings_of(ctx).quiet
-    runner = SuiteRunner(loaded, run_options, on_result=_Shown().show if shown else None)
+    runner = SuiteRunner(loaded, run_options, on_result=Shown().show if shown else None)
     results, signalled = _run(runner)
     if runner.missing:
         text = f"{runner.missing} runs were not made: {_STOPS[runner.stopped or 'interrupt']}"
         print_aside("warning", f"{text}; go on with --resume", colour="yellow")
-    verified = _report(loaded.name, results, Path(report), before, threshold, as_json=as_json)
+    verified = print_report(loaded.name, results, Path(report), before, threshold, as_json=as_json)
     if signalled is not None:
         ctx.exit(_SIGNALS[signalled])
     if not verified or runner.missing:
@@ -278,6 +272,7 @@ def run_case(
     """
     from plait._support.redact import Redactor
     from plait.cli.run_agent import RunScreen
+    from plait.cli.verify_report import print_stages
     from plait.models.providers import keys_in
     from plait.verification.plan import RunOptions
     from plait.verification.read import read_suite
@@ -303,41 +298,11 @@ def run_case(
         )
         results, signalled = _run(runner)
     for result in results:
-        _print_stages(result)
+        print_stages(result)
     if signalled is not None:
         ctx.exit(_SIGNALS[signalled])
     if not results or any(result.outcome != "passed" for result in results):
         ctx.exit(Exit.NOT_VERIFIED)
-
-
-def _print_stages(result: CaseResult) -> None:
-    click.echo(visible(result.answer) if result.answer else "(no answer)")
-    table = plain_table("stage", "outcome", "why")
-    for stage in result.stages:
-        table.add_row(cell(stage.name), _outcome_text(stage.outcome), cell(stage.message))
-        if stage.name == "Checks":
-            for check in result.checks:
-                outcome = "passed" if check["passed"] else "failed"
-                table.add_row(
-                    cell(f"  {check['name']}"), _outcome_text(outcome), cell(check["message"])
-                )
-    print_rich(table)
-    facts = [f"{result.turns} turns", f"{result.tokens} tokens", f"{result.seconds:.1f} s"]
-    if result.heals:
-        facts.append(f"{result.heals} servers healed")
-    if result.cost_usd is not None:
-        facts.append(f"{result.cost_usd:.4f} USD")
-    name = f"{result.case} by {result.variant}"
-    click.echo(f"{result.outcome}: {visible(name)}  ({', '.join(facts)})")
-
-
-def _outcome_text(outcome: str) -> Text:
-    from rich.text import Text
-
-    return Text(outcome, _COLOURS[outcome])
-
-
-_COLOURS = {"passed": "green", "failed": "red", "error": "yellow", "overruled": "yellow"}
 
 
 @verify.command("from-trace")
@@ -420,13 +385,14 @@ def merge(
     Examples:
         plait verify merge out-1 out-2 out-3 out-4 --report out
     """
+    from plait.cli.verify_report import print_report
     from plait.verification.merge import merge_reports
     from plait.verification.results import read_results
 
     before = None if baseline is None else read_results(baseline)
     folder = Path(report)
     results = merge_reports([Path(one) for one in reports], folder)
-    if not _report(folder.name, results, folder, before, threshold, as_json=as_json):
+    if not print_report(folder.name, results, folder, before, threshold, as_json=as_json):
         ctx.exit(Exit.NOT_VERIFIED)
 
 
@@ -442,6 +408,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
+    from plait.cli.verify_report import comparison_lines
     from plait.verification.report import compare as compare_runs
     from plait.verification.results import read_results
 
@@ -449,7 +416,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    for line in _comparison_lines(found):
+    for line in comparison_lines(found):
         click.echo(visible(line))
 
 
@@ -493,116 +460,3 @@ def _shard(text: str | None) -> tuple[int, int]:
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         raise click.BadParameter(f"{text!r} is not I/N, such as 1/4", param_hint="--shard")
     return int(part), int(parts)
-
-
-class _Shown:
-    """Shows results as they come: each on a terminal, else how far it is, every half minute."""
-
-    def __init__(self) -> None:
-        self._every = sys.stderr.isatty()
-        self._last = time.monotonic()
-
-    def show(self, result: CaseResult, progress: Progress) -> None:
-        """Show one result."""
-        if self._every:
-            reason = f": {result.failure}" if result.outcome != "passed" else ""
-            text = f"{result.case} #{result.repeat}{reason}  ({progress_label(progress)})"
-            print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
-        elif time.monotonic() - self._last > _QUIET_SECONDS:
-            self._last = time.monotonic()
-            print_aside("progress", progress_label(progress), colour="blue")
-
-
-_QUIET_SECONDS = 30.0
-
-
-def progress_label(progress: Progress) -> str:
-    """Return how far a suite is: `12 of 40, 3 min left, 0.12 USD`."""
-    parts = [f"{progress.done} of {progress.total}"]
-    left = progress.seconds_left
-    if left is not None and progress.done < progress.total:
-        parts.append(f"{left:.0f} s left" if left < 90 else f"{left / 60:.0f} min left")
-    if progress.cost_usd:
-        parts.append(f"{progress.cost_usd:.2f} USD")
-    return ", ".join(parts)
-
-
-def _report(
-    name: str,
-    results: Sequence[CaseResult],
-    folder: Path,
-    before: Sequence[CaseResult] | None,
-    threshold: float,
-    *,
-    as_json: bool,
-) -> bool:
-    """Write and print the report; returns whether it passes."""
-    from dataclasses import asdict
-
-    from plait.verification.report import (
-        compare as compare_runs,
-    )
-    from plait.verification.report import junit_xml, markdown_summary, pass_rate, pass_rates
-
-    (folder / "junit.xml").write_text(junit_xml(name, results), encoding="utf-8")
-    (folder / "summary.md").write_text(markdown_summary(name, results), encoding="utf-8")
-    whole = pass_rate("all", results)
-    models = pass_rates(results, lambda result: [result.variant])
-    tags = pass_rates(results, lambda result: result.tags)
-    comparison = None if before is None else compare_runs(before, results)
-    if as_json:
-        print_json(
-            {
-                "suite": name,
-                "total": asdict(whole),
-                "models": [asdict(rate) for rate in models],
-                "tags": [asdict(rate) for rate in tags],
-                "comparison": None if comparison is None else asdict(comparison),
-                "report": str(folder),
-            }
-        )
-    else:
-        print_rich(_table([*models, *tags, *([whole] if len(models) + len(tags) > 1 else [])]))
-        for line in [] if comparison is None else _comparison_lines(comparison):
-            click.echo(visible(line))
-        click.echo(f"report: {visible(str(folder))}")
-    regressed = comparison is not None and comparison.is_worse
-    return not whole.errors and (whole.rate or 0.0) >= threshold and not regressed
-
-
-def _table(rates: Sequence[PassRate]) -> Table:
-    from plait.verification.report import share
-
-    table = plain_table(
-        "group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tokens", "USD"
-    )
-    for rate in rates:
-        interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
-        table.add_row(
-            cell(rate.name),
-            f"{rate.passed} of {rate.passed + rate.failed}",
-            f"{share(rate.rate)} ({interval})",
-            f"{share(rate.pass_at_k)} (k={rate.k})",
-            share(rate.pass_hat_k),
-            str(rate.errors),
-            f"{rate.seconds:.1f}",
-            str(rate.tokens),
-            "–" if rate.cost_usd is None else f"{rate.cost_usd:.2f}",
-        )
-    return table
-
-
-def _comparison_lines(found: Comparison) -> list[str]:
-    lines = [f"{found.cases} cases in both; better: {len(found.better)}, worse: {len(found.worse)}"]
-    lines += [f"  worse: {name}" for name in found.worse]
-    lines += [f"  better: {name}" for name in found.better]
-    lines += [f"  worse beyond chance by its own runs: {name}" for name in found.regressed]
-    if found.missing:
-        lines.append(f"  in one report only: {', '.join(found.missing)}")
-    if found.difference is not None:
-        low, high = found.difference.interval.low, found.difference.interval.high
-        lines.append(
-            f"difference {found.difference.mean:+.1%} (95 %: {low:+.1%} to {high:+.1%}), "
-            f"p = {found.p_value:.3g}; this suite could show {found.difference.detectable:.1%}"
-        )
-    return lines
