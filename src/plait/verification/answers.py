@@ -41,6 +41,10 @@ class AnswerStore:
         """Return the path of what was seen of the world of an answer."""
         return self.folder / f"{key}.world.json"
 
+    def files_of(self, key: str) -> list[Path]:
+        """Return the files of an answer that are there."""
+        return [one for one in (self.trace_path(key), self.world_path(key)) if one.exists()]
+
     def find(self, key: str) -> tuple[Trace, World] | None:
         """Return an answer that is complete, and its world."""
         try:

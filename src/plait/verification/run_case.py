@@ -98,10 +98,12 @@ class CaseRunner:
         for agent in self._judges.values():
             await agent.aclose()
 
-    async def run(self, group: Sequence[PlannedRun]) -> list[CaseResult]:
+    async def run(
+        self, group: Sequence[PlannedRun], *, reuse: bool | None = None
+    ) -> list[CaseResult]:
         """Make one answer, or take that of an earlier run, and let every judge of it decide."""
         try:
-            return await self._run(group, reuse=self._options.resume)
+            return await self._run(group, reuse=self._options.resume if reuse is None else reuse)
         except WorldGoneError:
             return await self._run(group, reuse=False)
 

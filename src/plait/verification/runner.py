@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ class SuiteRunner:
         on_result: OnResult | None = None,
         on_event: OnEvent | None = None,
         stream: bool = False,
+        on_ray: bool = False,
     ) -> None:
+        self._on_ray = on_ray
         self._suite = suite
         self._options = options
         self._on_result = on_result
@@ -84,8 +87,10 @@ class SuiteRunner:
         }
         self._began = time.monotonic()
         open_runs = [run for run in self._planned if run.key not in self._finished]
+        groups = groups_by_answer(open_runs)
+        run_groups = self._run_groups_on_ray if self._on_ray else self._run_groups
         try:
-            await self._run_groups(groups_by_answer(open_runs))
+            await run_groups(groups)
         finally:
             await self.cases.aclose()
         planned = {run.key for run in self._planned}
@@ -127,6 +132,24 @@ class SuiteRunner:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+
+    async def _run_groups_on_ray(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
+        from plait.verification.on_ray import run_on_ray  # noqa: PLC0415  # an extra
+
+        async def run() -> None:
+            made = run_on_ray(self.cases, groups, self._options, may_start=self._may_start)
+            async with contextlib.aclosing(made):
+                async for results in made:
+                    for result in results:
+                        self._keep(result)
+
+        self._tasks = {asyncio.create_task(run())}
+        (task,) = self._tasks
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
 
     async def _run_group(self, group: Sequence[PlannedRun]) -> None:
         try:

@@ -129,6 +129,11 @@ def _cap_options(command: _C) -> _C:
 )
 @click.option("--resume", is_flag=True, help="Keep the finished runs and answers of the report.")
 @click.option("--shard", metavar="I/N", help="Run part I of N; `plait verify merge` joins them.")
+@click.option(
+    "--on",
+    type=click.Choice(["ray"]),
+    help="Run on the ray cluster of $RAY_ADDRESS, or of this machine; needs the extra ray.",
+)
 @_cap_options
 @click.option(
     "--max-cost",
@@ -203,7 +208,12 @@ def run_suite(
     )
     before = None if baseline is None else read_results(baseline)
     shown = not settings_of(ctx).quiet
-    runner = SuiteRunner(loaded, run_options, on_result=Shown().show if shown else None)
+    runner = SuiteRunner(
+        loaded,
+        run_options,
+        on_result=Shown().show if shown else None,
+        on_ray=options["on"] == "ray",
+    )
     results, signalled = _run(runner)
     if runner.missing:
         text = f"{runner.missing} runs were not made: {_STOPS[runner.stopped or 'interrupt']}"
