@@ -15,7 +15,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-browser test-wires check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-200 check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,15 @@ test-browser: setup ## Open every page in headless Chromium, which is installed 
 test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
 	PLAIT_WIRE=sdk $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
+
+test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an environment with the extra ray
+	.extra-ray/venv/bin/pytest -q -n 0 tests/integration/verification/ray_live.py
+
+test-embeddings: .extra-embeddings/.installed ## Test EmbeddingCheck, in an environment with the extra embeddings (torch)
+	.extra-embeddings/venv/bin/pytest -q -n 0 tests/integration/verification/embeddings_live.py
+
+test-200: setup ## Run 200 cases over real servers, and kill the runner again and again
+	$(BIN)/pytest -q -n 0 -s tests/integration/verification/kills_live.py
 
 soak-stdio: setup ## End the reasoning server on stdio a thousand times by the end of its input
 	SHUTDOWNS=1000 $(BIN)/pytest -q -n 0 -s tests/integration/reasoning/test_stdio.py -k end_of_input_ends
@@ -69,7 +78,7 @@ bench-guard: setup ## Fail when plait needs twice the CPU it needed before, comp
 	$(BIN)/python -m benchmarks.compare.guard
 
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy .bench build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .bench .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:
@@ -91,4 +100,10 @@ $(BIN)/uv:
 .legacy/.installed: constraints-legacy.txt | .venv/.installed
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .legacy/venv
 	$(BIN)/uv pip install --quiet --python .legacy/venv/bin/python -r constraints-legacy.txt
+	@touch $@
+
+# Extras that are large have environments of their own.
+.extra-%/.installed: pyproject.toml constraints.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-$*/venv
+	$(BIN)/uv pip install --quiet --python .extra-$*/venv/bin/python -e '.[all,$*]' --group test -c constraints.txt
 	@touch $@

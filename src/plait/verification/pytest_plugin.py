@@ -83,7 +83,7 @@ class SuiteFile(pytest.File):
         from plait.verification.read import read_suite  # noqa: PLC0415
 
         suite = read_suite(self.path)
-        models: list[str] = self.config.getoption("--plait-model")
+        models: list[str] = self.config.getoption("--plait-model") or []
         for case in suite.cases:
             named = models or case.model or [None]
             for model in named:
@@ -103,14 +103,13 @@ class SuiteItem(pytest.Item):
     """
 
     def __init__(self, *, suite: Suite, case: str, model: str | None, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
         self._suite = suite
         self._case = case
         self._model = model
         self._results: list[CaseResult] = []
-        for tag in next(one.tags for one in suite.cases if one.name == case):
-            if tag.isidentifier():
-                self.keywords[tag] = True
+        tags = next(one.tags for one in suite.cases if one.name == case)
+        self.extra_keyword_matches.update(tags)
 
     def setup(self) -> None:
         """Run the case."""
@@ -131,7 +130,7 @@ class SuiteItem(pytest.Item):
     def runtest(self) -> None:
         """Fail if too few runs passed."""
         passed = sum(result.outcome == "passed" for result in self._results)
-        threshold: float = self.config.getoption("--plait-threshold")
+        threshold: float = self.config.getoption("--plait-threshold") or 0.0
         if passed < threshold * len(self._results):
             lines = [
                 f"run {result.repeat}: {result.failure}\n  answer: {result.answer}"
@@ -197,8 +196,8 @@ def _runs(
 ) -> Iterator[list[TestReport]]:
     for number in range(1, repeat + 1):
         item._initrequest()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        # The fixtures of the module stay for the next run.
-        following = nextitem if number == repeat else item
+        # The fixtures of the module stay for the next run, those of the test do not.
+        following: Any = nextitem if number == repeat else item.parent
         yield runtestprotocol(item, log=False, nextitem=following)
 
 

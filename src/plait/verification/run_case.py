@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -80,6 +81,8 @@ class CaseRunner:
         may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self.suite = suite
+        if (folder := str(suite.folder.resolve())) not in sys.path:
+            sys.path.append(folder)  # functions of checks and traits may be beside the suite
         self._may_start = may_start
         self._options = options
         self._on_event = on_event

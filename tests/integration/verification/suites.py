@@ -59,11 +59,13 @@ class Watched:
         """The most agents that ran at once."""
         self._running = 0
         report = options.pop("report", path.parent / "plait-report")
+        on_ray = options.pop("on_ray", False)
         self.runner = SuiteRunner(
             read_suite(path),
             RunOptions(report=report, **options),
             on_result=self._on_result,
             on_event=self._on_event,
+            on_ray=on_ray,
         )
 
     async def run(self) -> Watched:

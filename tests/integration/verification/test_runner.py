@@ -165,6 +165,23 @@ async def test_a_healed_server_is_an_event_and_no_failure(tmp_path: Path) -> Non
     assert result.heals == 1
 
 
+async def test_checks_and_traits_may_be_functions_beside_the_suite(tmp_path: Path) -> None:
+    code = """\
+async def free(evidence, seats):
+    found = await evidence.call_tool("sums", "add_numbers", {"a": 1, "b": seats})
+    return None if found == "4" else f"{found} are free"
+
+def is_short(text):
+    return len(text) < 5
+"""
+    (tmp_path / "booking_checks.py").write_text(code)
+    check = {"python": {"call": "booking_checks:free", "with": {"seats": 3}}}
+    rubric = [{"name": "short", "call": "booking_checks:is_short"}]
+    cases = [{"name": "checked", "checks": [check]}, {"name": "traits", "rubric": rubric}]
+    watched = await Watched(suite_in(tmp_path, cases, SUM)).run()
+    assert watched.outcomes == {"checked": "passed", "traits": "failed"}
+
+
 async def test_seeds_are_fixed(tmp_path: Path) -> None:
     with OpenAIServer(lambda body: f"seed {body.get('seed')}") as server:
         cases = [{"name": "seeded", "checks": [{"matches": "seed (7|8)"}]}]

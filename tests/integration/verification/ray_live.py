@@ -1,0 +1,77 @@
+"""A suite on a local ray cluster: the same report as on one machine; `make test-ray` runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import psutil
+import pytest
+
+from plait.verification import read_results
+from plait.verification.merge import merge_reports
+from tests.integration.verification.suites import ADD, Watched, comparable, some_cases, suite_in
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]
+
+ray_command = str(Path(sys.executable).parent / "ray")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """Start a cluster on this machine."""
+    # Workers must find the tests, and not inherit the folder of a test.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
+    start = [ray_command, "start", "--head", "--num-cpus=2", "--include-dashboard=false"]
+    subprocess.run([*start, "--port=6399"], check=True, stdout=subprocess.DEVNULL)
+    os.environ["RAY_ADDRESS"] = "127.0.0.1:6399"
+    yield
+    import_module("ray").shutdown()
+    subprocess.run([ray_command, "stop", "--force"], check=True, stdout=subprocess.DEVNULL)
+
+
+async def test_the_report_is_that_of_one_machine_and_of_four_shards(tmp_path: Path) -> None:
+    cases = [*some_cases(7), {"name": "wrong", "checks": [{"contains": "43"}]}]
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], repeat=2)
+    local = await Watched(suite, report=tmp_path / "local").run()
+    spread = await Watched(suite, report=tmp_path / "ray", on_ray=True).run()
+    parts = [tmp_path / f"part-{n}" for n in range(1, 5)]
+    for number, part in enumerate(parts, 1):
+        await Watched(suite, report=part, shard=(number, 4)).run()
+    merged = merge_reports(parts, tmp_path / "merged")
+    assert len(local.results) == 16
+    assert comparable(spread.results) == comparable(local.results)
+    assert comparable(merged) == comparable(local.results)
+    for folder in ("ray", "merged"):
+        for result in read_results(tmp_path / folder):
+            assert result.with_trace(tmp_path / folder)["trace_messages"]
+
+
+async def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    script = [{**ADD, "delay": 0.3}, "It is 42."]
+    suite = suite_in(tmp_path, some_cases(12), script)
+    watched = Watched(suite, concurrency=2, on_ray=True)
+    killed: list[int] = []
+
+    def kill_a_worker(result: object) -> None:
+        if not killed:
+            worker = next(
+                process
+                for process in psutil.process_iter(["cmdline"])
+                if any("ray::Worker" in part for part in process.info["cmdline"] or [])
+            )
+            killed.append(worker.pid)
+            worker.send_signal(signal.SIGKILL)
+
+    watched.on_result = kill_a_worker
+    await watched.run()
+    assert killed
+    assert set(watched.outcomes.values()) == {"passed"}
+    lines = (tmp_path / "plait-report" / "results.jsonl").read_text().splitlines()
+    assert len(lines) == 12
+    assert len({result.key for result in watched.results}) == 12
