@@ -162,10 +162,10 @@ def run_suite(
 ) -> None:
     """Run the cases of a suite, and report how often they pass.
 
-    The report folder gets results.jsonl, traces, junit.xml and summary.md. Runs
-    that could not be decided, because a server, a model or a judge failed, are
-    errors; they count neither as passed nor as failed, and are run again with
-    --resume.
+    The report folder gets report.html, results.jsonl, traces, junit.xml and
+    summary.md. Runs that could not be decided, because a server, a model or a
+    judge failed, are errors; they count neither as passed nor as failed, and are
+    run again with --resume.
 
     With --resume, what a model has answered is not asked again: add models,
     judges or repeats, or change checks, and only what is new is run.
