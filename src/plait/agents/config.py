@@ -9,13 +9,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from plait._support.durations import checked_seconds
+from plait._support.durations import checked_seconds, is_finite_number
 from plait.agents.prices import CostOf, PriceTable
 from plait.errors import ConfigError
 from plait.traces.events import TraceEvent
 from plait.traces.trace import Trace
 
 _Seconds = Annotated[float, BeforeValidator(lambda value: checked_seconds(value, "a timeout"))]
+_Delay = Annotated[
+    float, BeforeValidator(lambda value: checked_seconds(value, "a delay", may_be_zero=True))
+]
+_Factor = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class AgentConfig:
             checked_seconds(self.timeout, "timeout")
         if self.max_tokens_total is not None and self.max_tokens_total < 1:
             raise ConfigError(f"max_tokens_total is {self.max_tokens_total}: use at least 1")
-        if self.max_cost_usd is not None and self.max_cost_usd <= 0:
+        cost = self.max_cost_usd
+        if cost is not None and not (is_finite_number(cost) and cost > 0):
             raise ConfigError(f"max_cost_usd is {self.max_cost_usd}: use a positive number")
 
     @property
@@ -92,9 +97,9 @@ class ModelRetryConfig(_Settings):
     """How requests to the model are retried."""
 
     max_retries: int = Field(default=2, ge=0)
-    backoff_factor: float = Field(default=2.0, ge=0)
-    initial_delay: float = Field(default=2.0, ge=0)
-    max_delay: float = Field(default=10.0, ge=0)
+    backoff_factor: _Factor = 2.0
+    initial_delay: _Delay = 2.0
+    max_delay: _Delay = 10.0
     jitter: bool = True
     """Whether each delay varies by up to 25 %."""
     on_failure: Literal["continue", "raise"] = "continue"
@@ -104,8 +109,8 @@ class ToolRetryConfig(_Settings):
     """How tool calls are retried."""
 
     max_retries: int = Field(default=3, ge=0)
-    backoff_factor: float = Field(default=2.0, ge=0)
-    initial_delay: float = Field(default=1.0, ge=0)
+    backoff_factor: _Factor = 2.0
+    initial_delay: _Delay = 1.0
     on_failure: Literal["return_message", "raise"] = "return_message"
 
 
@@ -115,7 +120,7 @@ class SummarizationConfig(_Settings):
     enabled: bool = True
     model: str | None = None
     """The model that summarises; by default the one that answers."""
-    trigger_fraction: float = Field(default=0.8, ge=0, le=1)
+    trigger_fraction: float = Field(default=0.8, strict=True, ge=0, le=1)
     trigger_tokens: int | None = Field(default=None, ge=1)
     keep_messages: int = Field(default=20, ge=1)
 

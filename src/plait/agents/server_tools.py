@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import mcp_types as types
 
+from plait._support.durations import checked_seconds
 from plait._support.gather import gather_or_cancel, resolve
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.catalog.filters import ToolFilter
@@ -44,6 +45,7 @@ async def connect_all_mcp_servers(
         AgentServerTimeoutError: A server did not connect in time.
         AgentServerConnectError: A server could not be reached.
     """
+    checked_seconds(timeout_seconds, "timeout_seconds")
     config = read_servers(mcp_servers)
     if not config.servers:
         return {}
@@ -115,6 +117,7 @@ async def afetch_tool_descriptions(
         AgentServerTimeoutError: A server did not answer in time.
         AgentServerConnectError: A server could not be reached.
     """
+    checked_seconds(timeout_seconds, "timeout_seconds")
     if not mcp_urls_dict:
         return {}
     async with Toolbox({"servers": convert_mcp_config(mcp_urls_dict)}) as toolbox:

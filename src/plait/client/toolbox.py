@@ -521,14 +521,11 @@ class ServerHandle:
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
-        seconds = read_timeout_seconds
-        if isinstance(seconds, timedelta):
-            seconds = seconds.total_seconds()
         call = ToolCall(
             server=self.name,
             tool=name,
             arguments=arguments or {},
-            timeout_seconds=seconds,
+            timeout_seconds=checked_limit(read_timeout_seconds, "read_timeout_seconds"),
             on_progress=progress_callback,
         )
         return (await self._toolbox.calls.run(call)).to_mcp()

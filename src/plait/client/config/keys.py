@@ -36,6 +36,7 @@ from plait.client.config.value_types import (
     read_reconnect,
     read_seconds,
     read_seconds_by_tool,
+    read_session_options,
     read_text,
     read_text_map,
     read_texts,
@@ -73,7 +74,7 @@ _SHARED = (
     Key("result_budget", read_result_budget),
     Key("limits", read_incoming_limits),
     Key("defer", read_server_deferral),
-    Key("session_kwargs", read_data_map, "client_options", ("client_options",)),
+    Key("session_kwargs", read_session_options, "client_options", ("client_options",)),
 )
 
 _STDIO = (

@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from plait._support.durations import check_counts, check_durations
 from plait._support.redact import Redactor
 from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits, ResultBudget
 from plait.client.config.oauth import person_seconds
@@ -38,6 +39,8 @@ class ServerOptions:
     """Options of every kind of server."""
 
     transport: ClassVar[TransportName]
+    durations: ClassVar[tuple[str, ...]] = ("idle_seconds",)
+    """The fields that are durations."""
     required: bool = False
     """Whether a client without this server must fail."""
     protocol: Protocol = "auto"
@@ -78,6 +81,11 @@ class ServerOptions:
     def incoming(self) -> IncomingLimits:
         """What the server may send."""
         return self.limits or DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_durations(self, *self.durations)
+        check_counts(self, "max_concurrency")
 
     def __repr__(self) -> str:
         """Show what is set, without arguments, headers and environment."""
@@ -141,6 +149,11 @@ class RemoteOptions(ServerOptions):
 class ExchangeOptions(RemoteOptions):
     """Options of every server that is reached by HTTP exchanges."""
 
+    durations: ClassVar[tuple[str, ...]] = (
+        "idle_seconds",
+        "exchange_seconds",
+        "stream_read_seconds",
+    )
     exchange_seconds: float = 30.0
     """One HTTP exchange: connecting, sending, and getting the first byte of a plain answer."""
     stream_read_seconds: float = 300.0

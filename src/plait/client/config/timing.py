@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from plait._support.durations import checked_seconds
+from plait._support.durations import check_counts, check_durations, is_finite_number
+from plait.errors import ConfigError
 
 _chance = random.Random()  # independent of the seed that a program sets
 
@@ -30,8 +31,11 @@ class ReconnectPolicy:
     """The random share of each delay, from 0 to 1."""
 
     def __post_init__(self) -> None:
-        for name in ("first_delay_seconds", "longest_delay_seconds"):
-            checked_seconds(getattr(self, name), name, may_be_zero=True)
+        """Validate the numbers."""
+        check_durations(self, "first_delay_seconds", "longest_delay_seconds", may_be_zero=True)
+        check_counts(self, "max_attempts")
+        if not is_finite_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise ConfigError("jitter: expected a number from 0 to 1")
 
     def delay_seconds(self, doublings: int, draw: Callable[[], float] = _chance.random) -> float:
         """Return the delay after this many doublings; `draw` returns a number in [0, 1)."""
@@ -60,3 +64,7 @@ class Timeouts:
     """Per tool, by wire name or glob; the most specific wins over `call_seconds`."""
     longest_call_seconds: float | None = None
     """The cap on a call that progress extends; `None` is ten times its timeout."""
+
+    def __post_init__(self) -> None:
+        """Validate the durations, and store them in seconds."""
+        check_durations(self, *(item.name for item in fields(self)))

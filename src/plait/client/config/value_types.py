@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +15,10 @@ from datetime import timedelta
 from re import Pattern
 from typing import Any, cast
 
+from plait._support.durations import is_finite_number
 from plait._support.suggestions import did_you_mean
 from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unit, Unset
+from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unset
 from plait.client.config.timing import ReconnectPolicy
 
 _MAX_QUOTED_LENGTH = 40
@@ -159,9 +159,17 @@ def read_data(raw: RawValue) -> object:
     return raw.value
 
 
-def read_data_map(raw: RawValue) -> object:
+def read_data_map(raw: RawValue) -> dict[str, object]:
     """Read an object of any values."""
     return raw.read_entries(read_data, "an object")
+
+
+def read_session_options(raw: RawValue) -> dict[str, object]:
+    """Read keyword arguments for the SDK's client."""
+    options, timeout = read_data_map(raw), "read_timeout_seconds"
+    if options.get(timeout) is not None:
+        read_seconds(replace(raw.child(timeout, options[timeout]), unit="seconds"))
+    return options
 
 
 def one_of(
@@ -208,13 +216,6 @@ def function_or(other: Reader) -> Reader:
     return lambda raw: raw.value if callable(raw.value) else other(raw)
 
 
-def seconds_from(value: float | timedelta, unit: Unit) -> float:
-    """Convert a duration to seconds; a timedelta has its own unit."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value / 1000 if unit == "milliseconds" else float(value)
-
-
 def read_seconds(raw: RawValue) -> float:
     """Read a duration greater than 0."""
     seconds = read_delay(raw)
@@ -248,16 +249,14 @@ def read_delay(raw: RawValue) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
         hint = f"without quotes: {value}" if str(value).isdecimal() else None
         raw.reject_type(f"a number of {raw.unit}", hint)
-    try:
-        seconds = seconds_from(value, raw.unit)
-    except OverflowError:
-        seconds = math.inf
-    if not math.isfinite(seconds):
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not is_finite_number(number):
         raw.reject("bad_duration", "must be a finite number")
+    is_bare = not isinstance(value, timedelta)
+    seconds = number / 1000 if is_bare and raw.unit == "milliseconds" else float(number)
     if seconds < 0:
         raw.reject("bad_duration", "must not be negative")
-    is_bare = raw.unit == "seconds" and not isinstance(value, timedelta)
-    if is_bare and seconds > _MAX_USUAL_SECONDS:
+    if is_bare and raw.unit == "seconds" and seconds > _MAX_USUAL_SECONDS:
         raw.location.warn(
             "suspicious_duration",
             f"{seconds:g} seconds is more than an hour; milliseconds?",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
+from plait._support.durations import checked_limit
 from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.config.read import (
@@ -142,6 +143,7 @@ class MultiServerMCPClient(ConnectionOwner):
         Raises:
             PlaitError: A required server failed, one that was named, or every one.
         """
+        checked_limit(wait, "wait")
         await self._current_toolbox()
         names = _flat(servers, server_name)
         if not names and not self.toolbox.server_names:

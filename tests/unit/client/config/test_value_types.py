@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plait.client.config.key_table import unit_of
 from plait.client.config.raw_value import Location, Problems, RawValue, RejectedError, Unit
-from plait.client.config.value_types import read_delay, read_seconds, seconds_from
+from plait.client.config.value_types import read_delay, read_seconds
 from plait.client.config.variables import Variables
 
 units = st.sampled_from(["seconds", "milliseconds"])
@@ -38,9 +38,9 @@ def test_a_timedelta_has_its_own_unit(duration: timedelta, unit: Unit) -> None:
 
 @given(amounts)
 def test_the_two_units_agree(amount: float) -> None:
-    assert seconds_from(amount * 1000, "milliseconds") == pytest.approx(
-        seconds_from(amount, "seconds")
-    )
+    milliseconds = read_delay(raw_value(amount * 1000, "milliseconds"))
+
+    assert milliseconds == pytest.approx(read_delay(raw_value(amount, "seconds")))
 
 
 @given(
