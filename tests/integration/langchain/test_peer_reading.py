@@ -19,12 +19,15 @@ from mcp.types import (
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
+    Implementation,
+    InitializeResult,
     ListResourcesResult,
     LoggingMessageNotificationParams,
     PromptMessage,
     ReadResourceResult,
     Resource,
     ResourceContents,
+    ServerCapabilities,
     TextContent,
     TextResourceContents,
 )
@@ -190,8 +193,15 @@ async def test_a_session_that_is_not_initialized_is_initialized_to_be_asked(
 ) -> None:
     mocked = AsyncMock(spec=ClientSession)
     mocked.server_capabilities = None
-    await load_mcp_server_info(mocked)
+    mocked.initialize.return_value = InitializeResult(
+        protocol_version="2025-11-25",
+        capabilities=ServerCapabilities(),
+        server_info=Implementation(name="mocked", version="1"),
+        instructions="Mocked.",
+    )
+    info = await load_mcp_server_info(mocked)
     mocked.initialize.assert_awaited_once_with()
+    assert (info.name, info.instructions) == ("mocked", "Mocked.")
     client = MultiServerMCPClient({"math": http(servers["math"])})
     async with client, client.session("math", auto_initialize=False) as session:
         assert (await load_mcp_server_info(session)).name == "Math"
@@ -260,6 +270,6 @@ async def test_a_server_that_is_unknown_or_gone_is_named(
     async with MultiServerMCPClient(connections) as client:
         with pytest.raises(ValueError, match="nope"):
             await client.get_server_info(server_name="nope")
-        with pytest.raises(RuntimeError, match="gone") as raised:
+        with pytest.raises(RuntimeError, match=r"1 of 2 .*'gone'") as raised:
             await client.get_server_info()
     assert "math" not in str(raised.value)

@@ -42,7 +42,7 @@ from plait import (
     load_mcp_tools,
 )
 from plait.testing import ScriptedChatModel, ServerProcess, eventually, running, tool_call
-from tests.integration.langchain.peer import DIFFERENCES, SHOWN, differs, rows_of_page
+from tests.integration.langchain.peer import DIFFERENCES, PEER_TESTS, SHOWN, differs, rows_of_page
 from tests.servers.langchain_servers import served, stdio_entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -82,6 +82,7 @@ def test_every_difference_is_shown_by_a_test_and_is_on_the_migration_page() -> N
         import_module(f"tests.integration.langchain.{module}")
     assert SHOWN == DIFFERENCES
     assert rows_of_page() >= DIFFERENCES
+    assert PEER_TESTS.keys() <= DIFFERENCES
 
 
 @differs("Modules")

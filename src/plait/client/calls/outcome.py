@@ -25,7 +25,7 @@ FULL_RESULT = "plait/full_result"
 """The key, in artifacts and `_meta`, of the handle of the full result."""
 
 NOTHING = "The tool returned nothing."
-NO_DETAILS = "The tool reported an error without details."
+NO_DETAILS = "MCP tool returned an error with empty content."
 
 ResourceContents = types.TextResourceContents | types.BlobResourceContents
 

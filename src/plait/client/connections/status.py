@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import ClientSession
-    from mcp_types import Implementation, ServerCapabilities
+    from mcp_types import Implementation, InitializeResult, ServerCapabilities
 
     from plait.client.connections.states import Breaker, State
     from plait.errors import PlaitError
@@ -35,6 +35,13 @@ class ServerInfo:
             client.protocol_version,
             client.server_capabilities,
             client.instructions,
+        )
+
+    @classmethod
+    def from_handshake(cls, result: InitializeResult) -> Self:
+        """Read them from the answer to `initialize`."""
+        return cls(
+            result.server_info, result.protocol_version, result.capabilities, result.instructions
         )
 
     @property

@@ -274,7 +274,7 @@ class MultiServerMCPClient(ConnectionOwner):
             except ConnectError as error:
                 failures[name] = error
         if failures:
-            raise ServerInfoError(failures)
+            raise ServerInfoError(failures, servers=len(facts) + len(failures))
         return facts
 
     async def get_prompt(
@@ -367,10 +367,11 @@ class MultiServerMCPClient(ConnectionOwner):
 class ServerInfoError(ConnectError, RuntimeError):
     """Servers could not be reached for their information."""
 
-    def __init__(self, failures: Mapping[str, PlaitError]) -> None:
+    def __init__(self, failures: Mapping[str, PlaitError], servers: int) -> None:
+        names = ", ".join(repr(name) for name in failures)
         reasons = "; ".join(str(error) for error in failures.values())
         super().__init__(
-            f"no information from {len(failures)} of the servers: {reasons}",
+            f"no information from {len(failures)} of {servers} servers ({names}): {reasons}",
             server=", ".join(failures),
         )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from plait.langchain.tools.interceptors import ToolCallInterceptor
 
 _UNNAMED = "unknown"
-_NEITHER = "give a session or a connection"
+_NEITHER = "Either a session or a connection is needed"
 
 
 async def load_mcp_tools(
@@ -102,7 +102,9 @@ def convert_mcp_tool_to_langchain_tool(
     tool_name_prefix: bool = False,
     handle_tool_errors: bool = True,
 ) -> BaseTool:
-    """Make a LangChain tool of an MCP tool; with a session, call this in the session's loop.
+    """Make a LangChain tool of an MCP tool.
+
+    With a session, call this in the session's loop, which blocking calls of the tool use.
 
     Raises:
         ValueError: There is neither a session nor a connection.
@@ -143,7 +145,7 @@ async def load_mcp_server_info(
         return ServerInfo.of(session)
     if session is not None:
         if session.server_capabilities is None:
-            await session.initialize()
+            return ServerInfo.from_handshake(await session.initialize())
         return ServerInfo.of(session)
     if connection is None:
         raise ValueError(_NEITHER)

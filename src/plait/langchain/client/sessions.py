@@ -30,7 +30,7 @@ from plait.client.connections.error_mapping import (
     request_failure,
     with_cause,
 )
-from plait.client.connections.loop_bridge import LoopBridge
+from plait.client.connections.loop_bridge import LoopBridge, running_loop
 from plait.client.connections.opening import enter_client
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session_options import ServerMemory, SessionOptions
@@ -164,7 +164,8 @@ class SessionCaller(Caller):
         """What arguments are checked by before they are sent, by the tool."""
         self._wire = Wire(name, Redactor(()), lambda: None)
         bridge = LoopBridge()
-        bridge.use_current_loop()
+        if running_loop() is not None:  # else the session is none of the SDK's, which need a loop
+            bridge.use_current_loop()
         self.run_blocking = bridge.run_blocking
 
     async def list_tools(self, *, strict: bool = False) -> list[Tool]:
