@@ -8,8 +8,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, cast
 
+import anyio
 from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher
+from mcp_types import CONNECTION_CLOSED
 
 from plait.client.transports.lean import OF_THE_SDK, closed, is_lean, template_from
 from plait.client.transports.wire import PendingRequest, Wire, parse_json
@@ -25,13 +27,40 @@ def connector(connect: Connect, wire: Wire) -> Connect:
     async def connected(stack: AsyncExitStack, mode: Any, raises: bool) -> Dispatcher[Any]:
         dispatcher = logged_dispatcher(await connect(stack, mode, raises), wire)
         if not is_lean():
-            return dispatcher
+            ending = _EndingDispatcher(dispatcher)
+            stack.callback(ending.close)
+            return cast("Dispatcher[Any]", ending)
         sender = InProcessSender(dispatcher, wire)
         wire.sender = sender
         stack.callback(sender.close)
         return cast("Dispatcher[Any]", _LearningDispatcher(dispatcher, wire))
 
     return connected
+
+
+class _EndingDispatcher:
+    """The SDK's dispatcher, whose open requests end with the session instead of waiting on."""
+
+    def __init__(self, inner: Dispatcher[Any]) -> None:
+        self._inner = inner
+        self._open: set[anyio.CancelScope] = set()
+
+    async def send_raw_request(self, *args: Any, **related: Any) -> dict[str, Any]:
+        with anyio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                return await self._inner.send_raw_request(*args, **related)
+            finally:
+                self._open.discard(scope)
+        raise MCPError(CONNECTION_CLOSED, "Connection closed")
+
+    def close(self) -> None:
+        """Cancel the handlers of open requests."""
+        for scope in tuple(self._open):
+            scope.cancel()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 class _LearningDispatcher:

@@ -76,10 +76,12 @@ class LoggedWire(Wire):
         facts = [_milliseconds(seconds), size_label(len(message))]
         self._write(direction, method, " ".join(filter(None, facts)), text, request_id)
 
-    def log_end(self, direction: str, request: PendingRequest, began: float, why: str) -> None:
+    def log_end(
+        self, direction: str, method: str, request_id: object, began: float, why: str
+    ) -> None:
         """Log that a request has ended without a response."""
         facts = f"{_milliseconds(time.monotonic() - began)} {why}"
-        self._write(direction, request.method, facts, "", request.request_id)
+        self._write(direction, method, facts, "", request_id)
 
     def _write(
         self, direction: str, method: str, facts: str, text: str, request_id: object
@@ -117,13 +119,14 @@ class _LoggedSender:
             self.inner.send(body, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.wake = wake
-            self._wire.log_end(_OUT, request, began, "was not sent: the connection is closed")
+            why = "was not sent: the connection is closed"
+            self._wire.log_end(_OUT, request.method, request.request_id, began, why)
             raise
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
         began = self._began.pop(request.request_id, time.monotonic())
-        self._wire.log_end(_OUT, request, began, "cancelled")
+        self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
         self.inner.cancel(request, notification)
 
     def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
@@ -132,7 +135,7 @@ class _LoggedSender:
             pass  # it was cancelled
         elif request.message is None:
             why = self._wire.redact.excerpt(f"no answer: {request.fault!r}")
-            self._wire.log_end(_IN, request, began, why)
+            self._wire.log_end(_IN, request.method, request.request_id, began, why)
         else:
             body = request.body or _encoded(request.message)
             seconds = time.monotonic() - began
@@ -176,8 +179,9 @@ def _log_message(
     elif request_id is not None:
         begun[request_id] = (method, time.monotonic())
     elif method == "notifications/cancelled":
-        cancelled: dict[str, Any] = message.params or {}
-        begun.pop(coerced_id(cancelled.get("requestId")), None)
+        cancelled = coerced_id((message.params or {}).get("requestId"))
+        if (ended := begun.pop(cancelled, None)) is not None:
+            wire.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
     body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     wire.log(direction, method, body, request_id=request_id, seconds=seconds)
 
