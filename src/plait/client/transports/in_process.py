@@ -26,14 +26,14 @@ def connector(connect: Connect, wire: Wire) -> Connect:
 
     async def connected(stack: AsyncExitStack, mode: Any, raises: bool) -> Dispatcher[Any]:
         dispatcher = logged_dispatcher(await connect(stack, mode, raises), wire)
+        ending = _EndingDispatcher(dispatcher)
+        stack.callback(ending.close)
         if not is_lean():
-            ending = _EndingDispatcher(dispatcher)
-            stack.callback(ending.close)
             return cast("Dispatcher[Any]", ending)
         sender = InProcessSender(dispatcher, wire)
         wire.sender = sender
         stack.callback(sender.close)
-        return cast("Dispatcher[Any]", _LearningDispatcher(dispatcher, wire))
+        return cast("Dispatcher[Any]", _LearningDispatcher(ending, wire))
 
     return connected
 
@@ -66,7 +66,7 @@ class _EndingDispatcher:
 class _LearningDispatcher:
     """The SDK's dispatcher, from whose first request the wire learns what all have in common."""
 
-    def __init__(self, inner: Dispatcher[Any], wire: Wire) -> None:
+    def __init__(self, inner: _EndingDispatcher, wire: Wire) -> None:
         self._inner = inner
         self._wire = wire
 

@@ -179,7 +179,8 @@ def _log_message(
     elif request_id is not None:
         begun[request_id] = (method, time.monotonic())
     elif method == "notifications/cancelled":
-        cancelled = coerced_id((message.params or {}).get("requestId"))
+        params: dict[str, Any] = message.params or {}
+        cancelled = coerced_id(params.get("requestId"))
         if (ended := begun.pop(cancelled, None)) is not None:
             wire.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
     body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
