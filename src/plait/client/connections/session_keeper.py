@@ -28,7 +28,13 @@ from plait.client.connections.states import (
     step,
 )
 from plait.client.connections.status import Event, ServerInfo, ServerStatus
-from plait.errors import CircuitOpenError, ClientClosedError, ConnectError, PlaitError
+from plait.errors import (
+    CircuitOpenError,
+    ClientClosedError,
+    ConnectError,
+    ConnectTimeoutError,
+    PlaitError,
+)
 
 if TYPE_CHECKING:
     from mcp.client import ClientSession
@@ -217,8 +223,9 @@ class SessionKeeper:
         return refusal
 
     def not_ready_error(self, seconds: float) -> PlaitError:
-        """Explain that no session was opened within this time."""
-        return self._error or connect_timeout(seconds, None, self.name)
+        """Explain that no session was opened while a caller waited this long."""
+        text = f"{self.name}: not ready after {seconds:g} s; it is still being opened"
+        return self._error or ConnectTimeoutError(text, server=self.name)
 
     def request_session(self) -> None:
         """Have a session opened, without waiting for it."""
