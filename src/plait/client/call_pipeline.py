@@ -186,6 +186,8 @@ class CallPipeline:
 
     async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call with the tool's overrides applied; their functions get the `context`."""
+        if call.first is not None:
+            return call  # it was sent: its tool has no overrides
         try:
             tool = await self._tool_of(call)
         except PlaitError:

@@ -38,7 +38,7 @@ def double_fork():
         os._exit(0)
 
 
-for line in sys.stdin:
+for line in open(0, "rb", buffering=0):  # reads no further than the line
     message = json.loads(line)
     method, answer = message.get("method"), {"jsonrpc": "2.0", "id": message.get("id")}
     if method == "server/discover":
@@ -49,7 +49,7 @@ for line in sys.stdin:
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info
         }
     elif method == "tools/list":
-        names = ("do", "close", "fork", "flood")
+        names = ("do", "close", "doze", "fork", "flood")
         tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
         answer["result"] = {"tools": tools}
     elif method == "tools/call":
@@ -58,6 +58,10 @@ for line in sys.stdin:
         if name == "close":
             os.close(1)
             print("closed", file=ledger)
+            continue
+        if name == "doze":
+            os.close(1)
+            time.sleep(0.8)
             continue
         if name == "fork":
             double_fork()
@@ -104,6 +108,20 @@ async def test_no_call_goes_to_a_process_that_has_closed_its_output(ledger: Path
     ran = _lines(ledger)
     assert ran.count(f"{old} do") == 1
     assert ran.count(f"{pids[0].text} do") == 30
+
+
+async def test_a_call_that_a_process_without_output_reads_late_is_not_made_again(
+    ledger: Path,
+) -> None:
+    async with Toolbox({"server": config(ledger)}) as box:
+        await box.call("server", "do")
+        calls = [box.call("server", name) for name in ("doze", "do")]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+        assert [type(one) for one in outcomes] == [OutcomeUnknownError] * 2
+        await eventually(lambda: len(_lines(ledger)) == 3)
+        await box.call("server", "do")
+    assert len(_lines(ledger)) == 4
 
 
 async def test_a_flood_of_standard_error_is_read_in_bulk_and_its_tail_kept(ledger: Path) -> None:

@@ -39,6 +39,7 @@ from plait.client.transports.lean import closed, result_of
 from plait.client.transports.repair import is_unfinished
 from plait.client.transports.wire import (
     PendingRequest,
+    RequestExpiredError,
     RequestTemplate,
     Sender,
     Wire,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.calls")
 
 METHOD = "tools/call"
+_GRACE_SECONDS = 2.0
+"""How much longer than its limit a blocking call waits for the loop of the connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +153,13 @@ class DirectTool:
         done.acquire()
         attempt.request.wake = done.release
         self._send(attempt, body, owner, is_owner=False)
+        request, wire = attempt.request, attempt.session.wire
         try:
-            done.acquire()
+            while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, _seconds_left(request))):
+                if _seconds_left(request) < -_GRACE_SECONDS:
+                    # The loop that should have ended it does not run.
+                    wire.requests.pop(request.request_id, None)
+                    request.fail(RequestExpiredError())
         except BaseException as interrupt:  # Ctrl-C
             self._abandon(attempt, owner, interrupt)
             raise
@@ -233,14 +241,18 @@ class DirectTool:
             attempt.observation.enter_context(observe(self._plan.observers, operation))
         sender = wire.sender
         wire.requests[request.request_id] = request
-        with suppress(RuntimeError):  # the loop of the connections has ended
+        if owner.is_closed():
+            sender = None
+        try:
             wire.expire(request, owner)
             if sender is not None and (sender.any_thread or is_owner):
                 _write(wire, sender, body, request)
             elif sender is not None:
                 write = partial(_write, wire, sender, body, request)
                 calls_into(owner).call(partial(copy_context().run, write))
-        if wire.sender is None:  # it was closed meanwhile
+        except RuntimeError:
+            sender = None  # the loop of the connections has ended
+        if sender is None or wire.sender is None:  # it was closed meanwhile
             wire.requests.pop(request.request_id, None)
             request.fail(closed())
 
@@ -266,7 +278,8 @@ class DirectTool:
             self._proven = session
             connection = self._lifecycle.runtime.pool.connections.get(self._server)
             if connection is not None:
-                owner.call_soon_threadsafe(connection.keeper.mark_proven)
+                with suppress(RuntimeError):  # the loop of the connections has ended
+                    owner.call_soon_threadsafe(connection.keeper.mark_proven)
         return attempt
 
 
@@ -349,10 +362,16 @@ def _head(name: str, template: RequestTemplate) -> _Head:
     return _Head(template, (start, token, rest), headers)
 
 
+def _seconds_left(request: PendingRequest) -> float:
+    return request.expires_at - time.monotonic()
+
+
 def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> None:
     if request.request_id not in wire.requests:
         return  # the caller was cancelled, or the session closed, before it was written
     try:
+        if wire.sender is not sender:
+            raise anyio.ClosedResourceError  # another thread may be failing it as not sent
         sender.send(body, request)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         wire.requests.pop(request.request_id, None)

@@ -42,7 +42,7 @@ from plait.client.catalog.validation import prepare
 from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.deadline import HASTY
-from plait.client.connections.operations import call_tool, is_modern
+from plait.client.connections.operations import call_tool, is_modern, is_refused
 from plait.errors import (
     CallTimeoutError,
     ConnectionLostError,
@@ -171,10 +171,12 @@ class ToolExecutor:
         return await self._run(call)
 
     async def _run(self, call: ToolCall) -> ToolResult:
-        tool: Tool | None = None
+        # One that was sent is not checked again: a failure would say that it has not run.
+        tool = None if call.first is None else call.first.tool
         try:
-            tool = await self._recall(call)
-            self._check_offered(call)
+            if call.first is None:
+                tool = await self._recall(call)
+                self._check_offered(call)
             call = await self._permitted(call, tool)
             if self.results is None:
                 return await self._run_on_server(call, tool)
@@ -313,7 +315,7 @@ class ToolExecutor:
         connection = self._pool.connection(call.server, call.access)
         deadline = self._deadline(call, connection)
         if first is not None:
-            if first.request.fault is not None:
+            if is_refused(first.request):
                 raise connection.failure_of(first.session, first.request, deadline, call.tool)
             return await self._send(call, tool, connection, deadline, active, first)
 
@@ -412,7 +414,9 @@ class ToolExecutor:
 
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if the policy permits it."""
-        if call.first is not None and self.settings.policy_check.policy is not None:
+        if call.first is not None:
+            if self.settings.policy_check.policy is None:
+                return call
             # It was permitted before it was sent; another attempt meets the tool as it is then.
             return replace(call, decided_hints=call.first.tool.annotations)
         call = await self._with_valid_arguments(call, tool)

@@ -142,8 +142,10 @@ class ServerConnection:
     def failure_of(
         self, session: Session, request: PendingRequest, deadline: Deadline, tool: str
     ) -> PlaitError:
-        """Explain why a direct call has no response, and end a session that is lost."""
-        cause = request.fault or AssertionError("it has a response")
+        """Explain why a direct call has no result, and end a session that is lost."""
+        from plait.client.transports.lean import error_of  # noqa: PLC0415  # imports the SDK
+
+        cause = error_of(request) or AssertionError("it has a result")
         exchanges = Exchanges([request])
         if isinstance(cause, RequestExpiredError):
             self._start_probe(session)

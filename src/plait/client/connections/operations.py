@@ -136,6 +136,17 @@ def error_text(result: types.CallToolResult) -> str:
     return block.text if isinstance(block, types.TextContent) else ""
 
 
+def is_refused(request: PendingRequest) -> bool:
+    """Return whether a call that was made has failed, and no further request can change that."""
+    if request.message is None:
+        return True
+    error = request.message.get("error")
+    return error is not None and error["code"] not in {
+        types.URL_ELICITATION_REQUIRED,
+        types.HEADER_MISMATCH,
+    }
+
+
 async def _send(
     client: Client, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
 ) -> _CallResult:

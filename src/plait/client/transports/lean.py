@@ -195,13 +195,21 @@ def closed() -> MCPError:
     return MCPError(code=CONNECTION_CLOSED, message="Connection closed")
 
 
+def error_of(request: PendingRequest) -> Exception | None:
+    """Return why an ended request has no result; `None` if it has one."""
+    if request.fault is not None:
+        return request.fault
+    error = (request.message or {}).get("error")
+    if error is None:
+        return None
+    return MCPError(code=error["code"], message=error["message"], data=error.get("data"))
+
+
 def result_of(request: PendingRequest) -> dict[str, Any]:
     """Return the result of an ended request, repaired where needed, or raise its `MCPError`."""
-    if request.fault is not None:
-        raise request.fault
+    if (error := error_of(request)) is not None:
+        raise error
     message = request.message or {}
-    if (error := message.get("error")) is not None:
-        raise MCPError(code=error["code"], message=error["message"], data=error.get("data"))
     try:
         repaired = repair_result(
             request.method, message["result"], request.version, may_mirror=request.may_mirror

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -293,8 +294,13 @@ class ReaderStatus:
         return fields[1] in b"ZX" or bool(int(fields[29]) & _KILL_BIT)
 
 
+def is_whole(end_offset: int, bytes_count: int) -> bool:
+    """Return whether the line that ends there is in so many bytes, maybe without its newline."""
+    return bytes_count >= end_offset - 1
+
+
 class PipeWriter:
-    """Writes to a pipe from any thread, and knows how much of it was read.
+    """Writes to a pipe from any thread, and knows how much of it can have been read.
 
     A message is queued as a whole: a caller that is cancelled while the pipe is full leaves no
     partial line.
@@ -310,7 +316,7 @@ class PipeWriter:
         self._written_bytes = 0
         self._moved = asyncio.Event()
         self._broken = False
-        self._consumed_at_end: int | None = None
+        self._reached_at_end: int | None = None
         self._turn: asyncio.AbstractEventLoop | None = None
         """The loop at the end of whose current turn the posted messages are written."""
         self.is_doomed: Callable[[], bool] = lambda: False
@@ -322,6 +328,8 @@ class PipeWriter:
         """Do what `write` does, and wait until the pipe has taken everything."""
         end = self.write(data)
         while self._written_bytes < end:
+            if is_whole(end, self._written_bytes) and (self._broken or self._fd is None):
+                break  # it may be read, so it must not look like one that was not sent
             self._check()
             self._moved.clear()
             await self._moved.wait()
@@ -381,22 +389,26 @@ class PipeWriter:
         self._broken = True
         self._flush()
 
-    def consumed_bytes(self) -> int:
-        """Return how many of the written bytes the reader has taken out of the pipe."""
+    def reached_bytes(self) -> int:
+        """Return how many of the written bytes were read, or may still be read.
+
+        What is left in the pipe is lost only when no process has its other end: closing this end
+        leaves the bytes to a reader that was stopped, or to a child of it.
+        """
         # Another thread may just have written what is not counted yet, and was read already.
         with self._lock:
-            return self._consumed()
+            return self._reached()
 
-    def _consumed(self) -> int:
-        if self._consumed_at_end is not None:
-            return self._consumed_at_end
-        return self._written_bytes - self._unread_bytes()
+    def _reached(self) -> int:
+        if self._reached_at_end is not None:
+            return self._reached_at_end
+        return self._written_bytes - (0 if self._has_reader() else self._unread_bytes())
 
     def close(self) -> None:
         """Stop writing; closing the file descriptor is up to its owner."""
         with self._lock:
             if self._fd is not None:
-                self._consumed_at_end = self._consumed()
+                self._reached_at_end = self._reached()
                 self._loop.remove_writer(self._fd)
                 self._fd = None
                 self._moved.set()
@@ -451,6 +463,13 @@ class PipeWriter:
                 taken -= len(self._queue.popleft())
             if taken:
                 self._queue[0] = self._queue[0][taken:]
+
+    def _has_reader(self) -> bool:
+        if self._fd is None or not hasattr(select, "poll"):
+            return True
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return not poll.poll(0)  # without a reader, the pipe reports an error
 
     def _unread_bytes(self) -> int:
         """Return the number of unread bytes in the pipe; zero where the system cannot tell."""

@@ -67,6 +67,7 @@ class _SseSender:
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Post one request; the response comes with the events."""
+        request.written = True  # the session may end before the task begins
         start_task(self._post(body, request), self._tasks)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
@@ -74,6 +75,8 @@ class _SseSender:
         start_task(self._post(notification, cancelled), self._tasks)
 
     async def _post(self, body: bytes, exchange: Exchange) -> None:
+        if exchange.request_id is not None and exchange.request_id not in self._wire.requests:
+            return  # its caller waits no more
         with as_current(exchange):
             response = await self._client.post(
                 self._endpoint, content=body, headers={"Content-Type": "application/json"}

@@ -19,7 +19,7 @@ from mcp_types import JSONRPCMessage
 from plait.client.config.servers import StdioServer
 from plait.client.transports.lean import closed
 from plait.client.transports.oversize import lose_answer, too_large
-from plait.client.transports.pipes import LineProtocol, LineSplitter
+from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
 from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, current_exchange
@@ -134,7 +134,9 @@ async def open_stdio(
 def _fail_unwritten(wire: Wire, written_bytes: int) -> None:
     """Fail the requests that the pipe did not take before it broke."""
     for request in tuple(wire.requests.values()):
-        if request.end_offset > written_bytes and wire.requests.pop(request.request_id, None):
+        # One without an offset is just being posted by another thread.
+        is_lost = request.end_offset and not is_whole(request.end_offset, written_bytes)
+        if is_lost and wire.requests.pop(request.request_id, None):
             request.written = False
             request.fail(closed())
 
@@ -171,7 +173,7 @@ async def _find_end_reason(child: Child, wire: Wire) -> None:
             wire.exit_code = await child.process.wait()
             if child.stderr is not None:
                 await child.stderr.ended.wait()
-    consumed = child.stdin.consumed_bytes()
+    reached = child.stdin.reached_bytes()
     for exchange in (*wire.pending.values(), *wire.requests.values()):
-        if exchange.end_offset > consumed:
+        if exchange.end_offset and not is_whole(exchange.end_offset, reached):
             exchange.written = False

@@ -15,6 +15,7 @@ from mcp_types import JSONRPCMessage
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
+from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from plait.client.config.servers import WebSocketServer
@@ -58,6 +59,14 @@ class _OtherOriginError(InvalidHandshake):
     """The server redirects to another origin."""
 
 
+def _takes_frames(socket: ClientConnection) -> bool:
+    """Return whether a frame that is sent now may arrive, even if sending it fails.
+
+    A socket with a full buffer fails all senders that wait, also one whose frame has left.
+    """
+    return socket.state is State.OPEN
+
+
 @dataclass(eq=False)
 class _SocketWrite(BorrowedStream):
     """Sends each message as one frame."""
@@ -68,12 +77,10 @@ class _SocketWrite(BorrowedStream):
         exchange = current_exchange()
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         if exchange is not None:
-            exchange.written = True
+            exchange.written = _takes_frames(self._socket)
         try:
             await self._socket.send(text)
         except ConnectionClosed as closed:
-            if exchange is not None:
-                exchange.written = False
             raise anyio.BrokenResourceError from closed
 
 
@@ -95,11 +102,14 @@ class _SocketSender:
         start_task(self._send(notification, None), self._tasks)
 
     async def _send(self, body: bytes, request: PendingRequest | None) -> None:
+        if request is not None:
+            if request.request_id not in self._wire.requests:
+                return  # its caller waits no more
+            request.written = _takes_frames(self._socket)
         try:
             await self._socket.send(body, text=True)
         except ConnectionClosed:
             if request is not None and self._wire.requests.pop(request.request_id, None):
-                request.written = False
                 request.fail(closed())
 
 

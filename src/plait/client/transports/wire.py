@@ -341,6 +341,8 @@ class Wire:
         """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
         """Writes our own requests; `None` if the transport leaves all requests to the SDK."""
+        self.retired: Sender | None = None
+        """An earlier sender, whose requests may still wait to be written."""
         self.template: RequestTemplate | None = None
         """Known after the first request that follows the handshake."""
         self.drained: asyncio.Event | None = None
@@ -376,7 +378,7 @@ class Wire:
     def retire(self, sender: Sender) -> None:
         """Leave further requests to the SDK, if this sender is in use."""
         if self.sender is sender:
-            self.sender = None
+            self.sender, self.retired = None, sender
 
     def next_request_id(self) -> int:
         """Return an id for a request of our own."""
@@ -464,10 +466,11 @@ class Wire:
 
     def cancel(self, request: PendingRequest, reason: str = "caller cancelled") -> None:
         """Tell the server that the caller no longer waits."""
-        if self.sender is not None:
+        sender = self.sender or self.retired
+        if sender is not None:
             params = {"requestId": request.request_id, "reason": reason}
             notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            self.sender.cancel(request, to_json(notification))
+            sender.cancel(request, to_json(notification))
 
     def fail_requests(self, fault: Exception) -> None:
         """Make every request of our own fail that has no response yet."""

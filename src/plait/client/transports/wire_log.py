@@ -55,7 +55,7 @@ class LoggedWire(Wire):
     def retire(self, sender: Sender) -> None:
         """Leave further requests to the SDK, if this sender is in use."""
         if isinstance(self.sender, _LoggedSender) and self.sender.inner is sender:
-            self.sender = None
+            self.sender, self.retired = None, self.sender
 
     def log(
         self,

@@ -171,7 +171,7 @@ async def test_a_message_larger_than_the_pipe_waits_for_its_reader() -> None:
             tasks.start_soon(writer.send, message)
             assert await _drain(read, len(message)) == message
 
-        assert writer.consumed_bytes() == len(message)
+        assert writer.reached_bytes() == len(message)
         writer.close()
 
 
@@ -206,19 +206,50 @@ async def test_a_cancelled_sender_leaves_no_half_message_behind() -> None:
         writer.close()
 
 
-async def test_it_is_known_how_far_the_reader_has_read() -> None:
+async def test_what_nobody_can_read_any_more_counts_as_never_read() -> None:
     with _pipe() as (read, write):
         writer = PipeWriter(write)
         first = await writer.send(b"first\n")
         second = await writer.send(b"second\n")
-        assert writer.consumed_bytes() == 0
-
         os.read(read, first)
 
-        assert first <= writer.consumed_bytes() < second
+        os.close(read)
+
+        assert first <= writer.reached_bytes() < second
         writer.close()
-        os.read(read, 100)
-        assert writer.consumed_bytes() == first  # what counts is how it stood at the end
+        assert writer.reached_bytes() == first
+
+
+async def test_what_a_reader_may_still_read_counts_as_read() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        end = await writer.send(b"pay\n")
+        stopped = os.dup(read)  # of a process that is stopped, or of a child of the reader
+        os.close(read)
+        try:
+            assert writer.reached_bytes() == end
+
+            writer.close()
+            os.close(write)
+
+            assert os.read(stopped, 100) == b"pay\n"
+            assert writer.reached_bytes() == end
+        finally:
+            os.close(stopped)
+
+
+async def test_a_line_that_lacks_only_its_newline_counts_as_sent() -> None:
+    with _pipe() as (read, write):
+        writer = PipeWriter(write)
+        line = b"a" * _capacity(write) + b"\n"
+        sending = asyncio.create_task(writer.send(line))
+        await asyncio.sleep(0)
+
+        os.close(read)
+
+        with anyio.fail_after(5):
+            assert await sending == len(line)
+        writer.close()
 
 
 async def test_bytes_still_queued_do_not_count_as_read() -> None:
@@ -229,7 +260,7 @@ async def test_bytes_still_queued_do_not_count_as_read() -> None:
         await asyncio.sleep(0)
         os.read(read, 100)
 
-        assert writer.consumed_bytes() == 100
+        assert writer.reached_bytes() < len(big)
 
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -295,7 +326,7 @@ async def test_messages_posted_in_one_turn_of_the_loop_arrive_in_order() -> None
 
         assert os.read(read, 100) == b"1\n2\n3\n4\n"
         assert ends == [2, 4, 6, 8, 10]
-        assert writer.consumed_bytes() == 10
+        assert writer.reached_bytes() == 10
         writer.close()
 
 
@@ -393,7 +424,7 @@ async def test_what_another_thread_has_written_counts_as_soon_as_it_can_be_read(
         sending = asyncio.create_task(asyncio.to_thread(writer.write, b"0123456789"))
         assert await asyncio.to_thread(written.wait, 5)
         assert os.read(read_end, 100) == b"0123456789"
-        counting = asyncio.create_task(asyncio.to_thread(writer.consumed_bytes))
+        counting = asyncio.create_task(asyncio.to_thread(writer.reached_bytes))
         await asyncio.wait([counting], timeout=0.1)
         go_on.set()
 
@@ -416,7 +447,7 @@ async def test_what_was_posted_before_the_pipe_refused_is_never_written() -> Non
         await anyio.wait_all_tasks_blocked()
 
         assert end > unwritten[0] == 0
-        assert writer.consumed_bytes() == 0
+        assert writer.reached_bytes() == 0
         os.set_blocking(read_end, False)
         with pytest.raises(BlockingIOError):
             os.read(read_end, 100)
