@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from mcp_types import HEADER_MISMATCH, URL_ELICITATION_REQUIRED
 from websockets.asyncio.server import ServerConnection, serve
 
-from plait import OutcomeUnknownError, ProtocolError, Toolbox
+from plait import OutcomeUnknownError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.calls.direct import _write  # pyright: ignore[reportPrivateUsage]
+from plait.client.connections.operations import is_refused
 from plait.client.transports.lean import closed
 from plait.client.transports.sse import _SseSender  # pyright: ignore[reportPrivateUsage]
 from plait.client.transports.wire import PendingRequest, Wire
@@ -71,12 +71,14 @@ async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_
 ) -> None:
     monkeypatch.setenv("PLAIT_WIRE", wire)
     ledger: list[str] = []
-    async with _cutting_server(ledger) as url:
-        async with Toolbox({"server": {"url": url, "protocol": "legacy"}}) as box:
-            await box.tools()
-            text = "x" * 16_000_000
-            calls = [box.call("server", "pay", {"name": one, "text": text}) for one in "12"]
-            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    async with (
+        _cutting_server(ledger) as url,
+        Toolbox({"server": {"url": url, "protocol": "legacy"}}) as box,
+    ):
+        await box.tools()
+        text = "x" * 16_000_000
+        calls = [box.call("server", "pay", {"name": one, "text": text}) for one in "12"]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert ledger.count(ledger[0]) == 1
     assert OutcomeUnknownError in {type(one) for one in outcomes}
@@ -143,39 +145,20 @@ async def test_a_request_of_a_retired_sender_can_be_cancelled() -> None:
     assert sender.cancelled == [request]
 
 
-REFUSING = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    method, answer = message.get("method"), {"jsonrpc": "2.0", "id": message.get("id")}
-    if method == "initialize":
-        info = {"name": "refusing", "version": "1"}
-        answer["result"] = {
-            "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info
-        }
-    elif method == "tools/list":
-        answer["result"] = {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}
-    elif method == "tools/call":
-        answer["error"] = {"code": -32050, "message": "no money"}
-        print(json.dumps(answer), flush=True)
-        break
-    else:
-        continue
-    print(json.dumps(answer), flush=True)
-"""
+@pytest.mark.parametrize(
+    ("message", "is_final"),
+    [
+        ({"error": {"code": -32603, "message": "no money"}}, True),
+        ({"error": {"code": HEADER_MISMATCH, "message": "Mcp-Param-City"}}, False),
+        ({"error": {"code": URL_ELICITATION_REQUIRED, "message": "visit"}}, False),
+        ({"result": {"resultType": "input_required"}}, False),
+        (None, True),
+    ],
+)
+def test_an_answer_is_final_without_another_session(
+    message: dict[str, Any] | None, is_final: bool
+) -> None:
+    # Waiting for a session would end in `ConnectError`, after which a fallback server is called.
+    request = PendingRequest("tools/call", 1, VERSION, message=message)
 
-
-async def test_an_answer_counts_though_its_server_ends_right_after_it(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(REFUSING)
-    server = {
-        "command": sys.executable,
-        "args": [str(tmp_path / "server.py")],
-        "protocol": "legacy",
-        "reconnect": {"enabled": False},
-    }
-    async with Toolbox({"server": server}) as box:
-        await box.tools()
-
-        # Not a `ConnectError`, after which the call would go to a fallback server.
-        with pytest.raises(ProtocolError, match="no money"):
-            await box.call("server", "pay")
+    assert is_refused(request) is is_final
