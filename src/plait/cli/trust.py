@@ -133,7 +133,7 @@ def trusted(ctx: click.Context, found: FoundConfig) -> Generator[None]:
         ConfigError: Others can write it, or it was changed while it was read.
     """
     chosen = settings_of(ctx).trust or _is_trusted_by_environment()
-    _refuse_unsafe(found, named=found.origin == "named" or chosen)
+    _refuse_unsafe(found.path, named=found.origin == "named" or chosen)
     if found.origin != "folder" or _is_trusted_by_environment():
         yield
         return
@@ -144,6 +144,25 @@ def trusted(ctx: click.Context, found: FoundConfig) -> Generator[None]:
     yield
     if preview_of(found.path).digest != preview.digest:
         raise ConfigError(f"{found.path} was changed while it was read; run this again")
+
+
+def require_trust(ctx: click.Context, preview: Preview) -> None:
+    """Ask before a file is used that was found in the working folder, and is no configuration.
+
+    Raises:
+        UntrustedConfigError: It is not approved.
+        ConfigError: Others can write it.
+    """
+    by_environment = _is_trusted_by_environment()
+    _refuse_unsafe(preview.path, named=settings_of(ctx).trust or by_environment)
+    if not by_environment:
+        _require_approval(ctx, preview)
+
+
+def is_remembered(path: Path, digest: str) -> bool:
+    """Return whether this content of a file is approved."""
+    known = Approvals().get(path)
+    return known is not None and digest in known.digests
 
 
 def approve_own(path: Path) -> None:
@@ -168,11 +187,10 @@ def _is_trusted_by_environment() -> bool:
     return os.environ.get(VARIABLE, "").strip().lower() in _YES
 
 
-def _refuse_unsafe(found: FoundConfig, *, named: bool) -> None:
-    reason = unsafe_because(found.path, named=named)
+def _refuse_unsafe(path: Path, *, named: bool) -> None:
+    reason = unsafe_because(path, named=named)
     if reason is None:
         return
-    path = found.path
     fix = f"chmod o-w {path}" if "write" in reason else f"name it if you trust it: --config {path}"
     problem = Problem(
         file=str(path),

@@ -53,6 +53,21 @@ async def test_a_line_over_the_limit_fails_its_call_and_nothing_else(
         assert box.status()["s"].pid == pid
 
 
+@WIRES
+async def test_a_line_of_too_many_values_is_not_parsed_and_fails_only_its_call(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    async with _stdio_box() as box:
+        await box.call("s", "good")
+        pid = box.status()["s"].pid
+        with MemoryGrowth() as growth, pytest.raises(OutcomeUnknownError, match="`values` in"):
+            await box.call("s", "dense", {"megabytes": 7}, timeout_seconds=20)
+        assert growth.worst_bytes < _MOST_GROWTH
+        assert (await box.call("s", "good")).text == "good"
+        assert box.status()["s"].pid == pid
+
+
 async def test_a_line_under_the_limit_arrives_whole() -> None:
     async with Toolbox({"s": entry(_SERVER)}) as box:
         assert len((await box.call("s", "line", {"megabytes": 20})).text) == 20_000_000
@@ -107,6 +122,12 @@ async def _compressed_event(reply: Reply) -> None:
     reply.status(200, fields, _bomb(b"data: "))
 
 
+async def _dense_json(reply: Reply) -> None:
+    objects = b"{}," * 2_500_000
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{"a":['
+    reply.status(200, {"Content-Type": "application/json"}, body + objects + b"1]}}}")
+
+
 async def _long_json(reply: Reply) -> None:
     await _flood(reply, "200 OK\r\nContent-Type: application/json")
 
@@ -135,6 +156,7 @@ async def _compressed_refusal(reply: Reply) -> None:
 ATTACKS: list[tuple[Callable[[Reply], Awaitable[None]], type[PlaitError]]] = [
     (_compressed_json, OutcomeUnknownError),
     (_compressed_event, OutcomeUnknownError),
+    (_dense_json, OutcomeUnknownError),
     (_long_json, OutcomeUnknownError),
     (_long_event, OutcomeUnknownError),
     (_long_refusal, HttpError),
@@ -172,17 +194,29 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
             await box.call("s", "work", timeout_seconds=20)
         assert growth.worst_bytes < _MOST_GROWTH
         if error is OutcomeUnknownError:
-            assert "message_bytes" in str(raised.value)
+            assert "in `limits`" in str(raised.value)
         assert (await box.call("s", "work")).text == "done"
 
 
-async def test_a_websocket_message_over_the_limit_ends_the_session_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("reason", "flood"),
+    [
+        ("message_bytes", lambda _number: "x" * (_LIMIT + 1)),
+        (
+            "`values`",
+            lambda number: f'{{"jsonrpc":"2.0","id":{number},"result":[{"{}," * 10**6}1]}}',
+        ),
+    ],
+)
+async def test_a_websocket_message_over_a_limit_is_refused_with_the_reason(
+    reason: str, flood: Callable[[int], str]
+) -> None:
     async def answer(socket: ServerConnection) -> None:
         async for frame in socket:
             message = json.loads(frame)
             result: dict[str, Any] = {"tools": []}
             if message["method"] == "tools/call":
-                await socket.send("x" * (_LIMIT + 1))
+                await socket.send(flood(message["id"]))
                 continue
             if message["method"] == "initialize":
                 result = {
@@ -198,5 +232,5 @@ async def test_a_websocket_message_over_the_limit_ends_the_session_with_the_reas
         port = server.sockets[0].getsockname()[1]
         address = {"url": f"ws://127.0.0.1:{port}/mcp", "protocol": "legacy"}
         async with Toolbox({"s": address}, limits=LIMITS) as box:
-            with pytest.raises(OutcomeUnknownError, match="message_bytes"):
+            with pytest.raises(OutcomeUnknownError, match=reason):
                 await asyncio.wait_for(box.call("s", "work"), 20)

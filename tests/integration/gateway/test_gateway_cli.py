@@ -133,6 +133,31 @@ def test_declared_tools_are_compared_with_those_there_are(make_gateway: MakeGate
     assert plait("verify", "mial").exit_code == 4
 
 
+def test_a_manifest_that_came_with_the_folder_gets_no_token_before_it_is_approved(
+    make_gateway: MakeGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gateway = make_gateway()
+    url = f"{gateway.url}/agents/servers/mail"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("BEARER_TOKEN", "canary-51")
+    cloned = {"mcpServers": [{"mcpServerName": "mail", "url": url}]}
+    Path("ToolingManifest.json").write_text(json.dumps(cloned))
+
+    refused = plait("verify")
+
+    assert refused.exit_code == 12
+    assert "was found in this folder, and is not approved" in refused.stderr
+    assert f"contacts  {url}" in refused.stderr
+    assert "canary-51" not in refused.stderr
+    assert plait("add", "files").exit_code == 0  # does not approve what was there
+    assert plait("verify", "mail").exit_code == 12
+    assert gateway.requests() == []
+    assert plait("verify", "mail", "--manifest", "ToolingManifest.json").exit_code == 0
+    assert plait("verify", "mail", env={"PLAIT_TRUST": "1"}).exit_code == 0
+    Path("ToolingManifest.json").chmod(0o666)
+    assert plait("verify", "mail").exit_code == 4
+
+
 def test_history_is_sent_from_a_file_or_a_pipe(gateway: MockGateway) -> None:
     Path("turn.json").write_text(json.dumps(TURN))
 

@@ -1,8 +1,9 @@
 """An MCP server on stdio without an SDK that writes far too much: `flood_stdio.py`.
 
 The tool `line` answers with a result of `megabytes` in one line, its id in front or, with
-`late_id`, at the end; `endless` writes as much without a newline, and then nothing more; `notice`
-sends a notification of that size before its answer, `stderr` as much on standard error.
+`late_id`, at the end; `dense` answers with as much in empty objects; `endless` writes as much
+without a newline, and then nothing more; `notice` sends a notification of that size before its
+answer, `stderr` as much on standard error.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from payloads import CAPABILITIES, LEGACY_VERSION, SERVER_INFO
 
 Json = dict[str, Any]
 
-_NAMES = ("line", "endless", "notice", "stderr", "good")
+_NAMES = ("line", "dense", "endless", "notice", "stderr", "good")
 _TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in _NAMES]
 _MEGABYTE = b"x" * 1_000_000
 
@@ -43,6 +44,11 @@ def call(number: int, name: str, arguments: Json) -> None:
             flood(b"{" + text, megabytes, b'"}]},' + frame + b"}\n")
         case "line":
             flood(b"{" + frame + b"," + text, megabytes, b'"}]}}\n')
+        case "dense":
+            objects = b"{}," * (megabytes * 333_333)
+            result = b'"result":{"content":[],"structuredContent":{"a":[' + objects + b"1]}}}\n"
+            write(b"{" + frame + b"," + result)
+            return
         case "endless":
             flood(b"{" + text, megabytes, b"")
             return

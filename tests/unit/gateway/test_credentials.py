@@ -60,6 +60,18 @@ async def test_in_development_the_nearest_variable_counts() -> None:
     assert found.failures == {}
 
 
+async def test_no_token_is_sent_over_plain_http_to_another_machine() -> None:
+    source = TokenSource(DEVELOPMENT, environ={"BEARER_TOKEN": "for-all"})
+    near, far = (server(name, url=f"http://{name}/mcp") for name in ("localhost", "mail.example"))
+
+    found = await source.for_servers([near, far], "")
+
+    assert found.tokens == {"localhost": "for-all"}
+    assert "plain HTTP" in str(found.failures["mail.example"])
+    without = await TokenSource(DEVELOPMENT, environ={}).for_servers([far], "")
+    assert without.tokens == {"mail.example": ""}
+
+
 async def test_in_development_the_token_of_the_caller_comes_last_and_none_is_fine() -> None:
     given = jwt()
 

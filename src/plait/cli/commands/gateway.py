@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -328,7 +331,8 @@ def add(names: tuple[str, ...], manifest: str, **options: Any) -> None:
     settings = ("url", "scope", "audience", "publisher", "tools")
     fields = {name: options[name] for name in settings if options[name]}
     entries = [{"mcpServerName": name, "mcpServerUniqueName": name, **fields} for name in names]
-    added = add_entries(Path(manifest), entries)
+    with _own_change(Path(manifest)):
+        added = add_entries(Path(manifest), entries)
     for name in names:
         click.echo(f"{'added' if name in added else 'changed'} {name} in {manifest}", err=True)
 
@@ -345,7 +349,8 @@ def remove(ctx: click.Context, names: tuple[str, ...], manifest: str) -> None:
     Examples:
         plait gateway remove mcp_MailTools
     """
-    removed = remove_entries(Path(manifest), names)
+    with _own_change(Path(manifest)):
+        removed = remove_entries(Path(manifest), names)
     for name in names:
         message = f"removed {name} from {manifest}" if name in removed else f"no server {name}"
         click.echo(message, err=True)
@@ -364,14 +369,18 @@ def verify(
 ) -> None:
     """Compare the declared tools of servers with the actual ones.
 
-    Exits with code 3 if a server cannot be reached, and with 6 if its tools differ.
+    Tokens of the environment are sent to the servers: a manifest that was found here, and not
+    named with --manifest, is shown and approved first. Exits with code 3 if a server cannot be
+    reached, and with 6 if its tools differ.
 
     Examples:
         plait gateway verify
         plait gateway verify mcp_MailTools --json
         plait gateway verify --write          declare the actual tools
     """
-    verdicts = asyncio.run(_verified(_service(**source), source["agent"], names))
+    found = source["manifest"] is None and source["agent"] is None
+    check = partial(_require_trust, ctx) if found else None
+    verdicts = asyncio.run(_verified(_service(**source), source["agent"], names, check))
     if as_json:
         terminal.print_json([one.to_dict() for one in verdicts])
     else:
@@ -418,8 +427,45 @@ def _tokens(service: McpToolServerConfigurationService) -> TokenSource:
     return TokenSource(service.settings(), environ=service.environ)
 
 
+def _require_trust(ctx: click.Context, servers: Sequence[GatewayServer]) -> None:
+    """Ask before tokens are sent to the servers of a manifest that was found in the folder."""
+    from plait.cli.trust import require_trust
+    from plait.cli.trust_preview import Preview
+
+    path = find_manifest()
+    if path is None:
+        return
+    facts = tuple(
+        (
+            one.mcp_server_name,
+            (("contacts", public_url(one.url)), ("gets", "$BEARER_TOKEN, if it is set")),
+        )
+        for one in servers
+    )
+    require_trust(ctx, Preview(path, _digest_of(path), facts))
+
+
+def _digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextmanager
+def _own_change(path: Path) -> Generator[None]:
+    """Keep a manifest approved that the user changes with a command, or makes."""
+    from plait.cli.trust import Approvals, is_remembered
+
+    is_own = not path.is_file() or is_remembered(path, _digest_of(path))
+    yield
+    if is_own:
+        with suppress(OSError):
+            Approvals().add(path, _digest_of(path))
+
+
 async def _verified(
-    service: McpToolServerConfigurationService, agent: str | None, names: Sequence[str]
+    service: McpToolServerConfigurationService,
+    agent: str | None,
+    names: Sequence[str],
+    check: Callable[[Sequence[GatewayServer]], None] | None,
 ) -> list[Verification]:
     from plait.gateway.verify import verify_servers
 
@@ -430,6 +476,8 @@ async def _verified(
             guess = suggest_names(name, known)
             raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
     chosen = [known[name] for name in names] or list(known.values())
+    if check is not None:
+        check(chosen)
     return await verify_servers(service, chosen, await _tokens(service).for_servers(chosen, ""))
 
 
@@ -438,7 +486,8 @@ def _declare(manifest: str | None, verdicts: Sequence[Verification]) -> None:
     if path is None:
         raise click.UsageError("--write needs a manifest to write to")
     alive = [one for one in verdicts if one.error is None]
-    add_entries(path, [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive])
+    with _own_change(path):
+        add_entries(path, [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive])
     servers = terminal.count_label(len(alive), "server")
     click.echo(f"wrote the tools of {servers} to {path}", err=True)
 

@@ -106,11 +106,19 @@ class _Repaired:
 
 
 async def prepare_in_bounded_time(
-    validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
+    validator: SchemaValidator,
+    arguments: Mapping[str, Any],
+    *,
+    tool: str,
+    seconds: float = math.inf,
 ) -> Prepared:
     """Do what `prepare_arguments` does, unless that takes too long: then nothing is checked."""
+
+    def work() -> Prepared:
+        return prepare_arguments(validator, arguments, tool=tool)
+
     try:
-        return await in_bounded_time(lambda: prepare_arguments(validator, arguments, tool=tool))
+        return await in_bounded_time(work, seconds)
     except TooMuchWorkError as error:
         return not_checked(dict(arguments), f"{error} with the input schema of {tool}")
 

@@ -338,7 +338,8 @@ async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult 
     if parsed.is_error and lacks_back_channel(error_text(parsed)):
         return None
     if attempt.tool.output_schema is not None:
-        deviations = await output_schema_notes(attempt.tool, parsed)
+        left = request.expires_at - time.monotonic()
+        deviations = await output_schema_notes(attempt.tool, parsed, left)
         for note in deviations:
             logger.warning("%s: %s", call.where, note)
         notes += deviations

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.client.calls")
 
+_SHORT_SECONDS = 0.1
 _MOST_DECISIONS = 3
 """How often a call is decided about, while the hints of its tool change."""
 
@@ -292,7 +293,10 @@ class ToolExecutor:
                 await asyncio.sleep(pause)
                 first = None
                 continue
-            notes = () if tool is None else await output_schema_notes(tool, answer.value)
+            notes: tuple[str, ...] = ()
+            if tool is not None:
+                left = self._seconds_of(call) - (time.monotonic() - began)
+                notes = await output_schema_notes(tool, answer.value, left)
             for note in notes:
                 logger.warning("%s: %s", call.where, note)
             return ToolResult.from_mcp(
@@ -431,16 +435,29 @@ class ToolExecutor:
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         if tool is None or not self.settings.validate_arguments:
             return call
+        began, limit = time.monotonic(), self._seconds_of(call)
         validator = await prepare(tool.wire_schema)
-        prepared = await prepare_in_bounded_time(validator, call.arguments, tool=tool.name)
+        prepared = await prepare_in_bounded_time(
+            validator, call.arguments, tool=tool.name, seconds=limit
+        )
         if prepared.problems:
             text = argument_error_text(tool.name, prepared.problems)
             raise InvalidArgumentsError(text, server=call.server, tool=call.tool)
         for change in prepared.changes:
             logger.debug("%s: %s", call.where, change)
+        spent = time.monotonic() - began
+        if spent > _SHORT_SECONDS:  # the check is a part of the time of the call
+            call = replace(call, timeout_seconds=max(limit - spent, _SHORT_SECONDS))
         if prepared.arguments is call.arguments:
             return call
         return replace(call, arguments=prepared.arguments)
+
+    def _seconds_of(self, call: ToolCall) -> float:
+        """Return the time of a call, also of one of a function of the program."""
+        timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
+        if call.server in self._pool.connections:
+            timeouts = self._pool[call.server].server.timeouts
+        return call_deadline(call, timeouts, self.settings.default_seconds).seconds
 
     async def _fallback_call(
         self, call: ToolCall, tool: Tool | None, error: PlaitError

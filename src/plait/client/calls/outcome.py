@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any, Literal, Self, TypeVar, cast
 
 import mcp_types as types
@@ -23,6 +24,9 @@ from plait.traces.messages.from_mcp import resource_line
 
 FULL_RESULT = "plait/full_result"
 """The key, in artifacts and `_meta`, of the handle of the full result."""
+
+_LEAST_SECONDS = 0.1
+"""How long a result is checked of a call whose time is over."""
 
 NOTHING = "The tool returned nothing."
 NO_DETAILS = "MCP tool returned an error with empty content."
@@ -107,15 +111,23 @@ class ToolResult:
         return data
 
 
-async def output_schema_notes(tool: Tool, result: types.CallToolResult) -> tuple[str, ...]:
-    """Check the structured content of a successful result against the output schema."""
+async def output_schema_notes(
+    tool: Tool, result: types.CallToolResult, seconds_left: float = inf
+) -> tuple[str, ...]:
+    """Check the structured content of a successful result against the output schema.
+
+    `seconds_left` are those of the call; a result that has arrived is not lost with them.
+    """
     if tool.output_schema is None or result.is_error:
         return ()
     if result.structured_content is None:
         return ("the result has no structured content, though the tool has an output schema",)
     validator = await prepare(tool.output_schema)
     try:
-        problem = await in_bounded_time(lambda: validator.problem(result.structured_content))
+        problem = await in_bounded_time(
+            lambda: validator.problem(result.structured_content),
+            max(_LEAST_SECONDS, seconds_left),
+        )
     except TooMuchWorkError as error:
         return (f"structured content is not checked with the output schema: {error}",)
     return () if problem is None else (f"structured content breaks the output schema: {problem}",)

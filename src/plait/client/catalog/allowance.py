@@ -5,6 +5,8 @@ Such work takes steps; each looks at the CPU time of its thread, which other thr
 
 from __future__ import annotations
 
+import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -86,8 +88,10 @@ def run_test(test: Callable[[Any], bool], value: object) -> bool:
             _allowance.until, _allowance.of_test = None, False
 
 
-async def in_bounded_time(work: Callable[[], T]) -> T:
+async def in_bounded_time(work: Callable[[], T], seconds: float = math.inf) -> T:
     """Run work that validates: here if it is quick, else once more in a thread.
+
+    It ends after `seconds` at the latest, however busy threads and machine are.
 
     Raises:
         TooMuchWorkError: It takes too long there as well.
@@ -99,7 +103,11 @@ async def in_bounded_time(work: Callable[[], T]) -> T:
         pass
 
     def in_own_thread() -> T:
-        with allowed_seconds():
+        with allowed_seconds(min(seconds, _MOST_SECONDS)):
             return work()
 
-    return await in_thread(in_own_thread)
+    try:
+        async with asyncio.timeout(seconds if math.isfinite(seconds) else None):
+            return await in_thread(in_own_thread)
+    except TimeoutError:
+        raise TooMuchWorkError("there is no time left") from None

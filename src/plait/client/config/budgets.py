@@ -83,6 +83,8 @@ class IncomingLimits:
 
     message_bytes: int = 64_000_000
     """One message: a line, a body after decompression, an event or a WebSocket message."""
+    values: int = 1_000_000
+    """Values in one message, such as numbers and objects; each takes far more memory than bytes."""
     tools: int = 10_000
     """The tools of a list; further ones are left out."""
     schema_entries: int = 5_000
@@ -196,6 +198,7 @@ _RESULT_KEYS = KeyTable(
 _INCOMING_KEYS = KeyTable(
     (
         Key("message_bytes", _read_size),
+        Key("values", partial(read_whole_number, minimum=1)),
         Key("tools", partial(read_whole_number, minimum=1)),
         Key("schema_entries", partial(read_whole_number, minimum=1)),
     ),

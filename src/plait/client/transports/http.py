@@ -51,10 +51,10 @@ from plait.client.config.servers import HttpServer
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
-    NEVER_COMPLETE,
     SESSION_HEADER,
     VERSION_HEADER,
     HttpSession,
+    fail_request,
     is_json,
     is_plain,
     open_http_client,
@@ -74,7 +74,7 @@ from plait.client.transports.http_pool import (
 from plait.client.transports.lean import is_lean
 from plait.client.transports.library_logs import log_as
 from plait.client.transports.nesting import NESTED_NOTE
-from plait.client.transports.oversize import too_large
+from plait.client.transports.oversize import has_too_many_values, too_large, too_many_values
 from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
@@ -82,6 +82,7 @@ from plait.client.transports.wire import (
     Wire,
     coerced_id,
     is_response,
+    parse_json,
     parse_nested,
 )
 
@@ -95,7 +96,6 @@ _STREAM_SECONDS: Final = 0.25
 
 _DECODED_BYTES: Final = 1024 * 1024
 """How much is decompressed at a time."""
-_FAULT_CODE: Final = -32000
 _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
 
 
@@ -179,6 +179,7 @@ class HttpSender:
         self.received = received
         self.longest_body_bytes = server.incoming.message_bytes
         self.max_event_size = server.most_event_bytes
+        self.values = server.incoming.values
         self._url = server.url
         self._session = session
         self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
@@ -326,14 +327,6 @@ def _head_from(request: httpx2.Request) -> bytes:
     return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])
 
 
-def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError) -> None:
-    """Make a request fail with a network fault."""
-    request.failure = fault
-    request.written = request.written and not isinstance(fault, NEVER_COMPLETE)
-    text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
-    request.fail(MCPError(code=_FAULT_CODE, message=text))
-
-
 class _Post(HttpExchange):
     """A request, and what its response means."""
 
@@ -478,6 +471,8 @@ class _Post(HttpExchange):
         if not data:
             return False
         message = self._parsed(data)
+        if self.ended:
+            return True
         if type(message) is dict and is_response(cast("dict[str, Any]", message)):
             # A response in the stream of a request answers it, whichever id it has.
             self._settle(cast("dict[str, Any]", message), data)
@@ -494,6 +489,9 @@ class _Post(HttpExchange):
         return True
 
     def _parsed(self, body: bytes) -> object:
+        if self._request.parse is parse_json and has_too_many_values(body, self._sender.values):
+            self._misread(too_many_values(self._sender.values))
+            return None
         try:
             return self._request.parse(body)
         except ValueError:
@@ -504,6 +502,8 @@ class _Post(HttpExchange):
 
     def _take_json(self, body: bytes) -> None:
         message = self._parsed(body)
+        if self.ended:
+            return
         own = cast("dict[str, Any]", message) if type(message) is dict else {}
         if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
             self._settle(own, body)

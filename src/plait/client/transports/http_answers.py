@@ -6,6 +6,7 @@ for ever after a body that answers another request.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterable, AsyncIterator
 from http import HTTPStatus
 
@@ -13,8 +14,12 @@ import httpx2
 from mcp_types import CONNECTION_CLOSED, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_pool import EventParser, ServerEvent
+from plait.client.transports.oversize import has_too_many_values, too_many_values
 from plait.client.transports.wire import Exchange, Wire, coerced_id
+
+logger = logging.getLogger("plait.client.transports")
 
 
 def checked_answer(response: httpx2.Response, exchange: Exchange, kind: str) -> httpx2.Response:
@@ -48,22 +53,25 @@ def misread(response: httpx2.Response, exchange: Exchange, reason: str) -> httpx
 
 
 async def readable_events(
-    wire: Wire, most_bytes: int | None, chunks: AsyncIterable[bytes]
+    wire: Wire, server: ExchangeOptions, chunks: AsyncIterable[bytes]
 ) -> AsyncIterator[bytes]:
     """Yield the events of a stream that are messages, or have no data."""
-    parser = EventParser(most_bytes)
+    parser, most = EventParser(server.most_event_bytes), server.incoming.values
     async for chunk in chunks:
         for event in parser.feed(chunk):
-            if _is_readable(event, wire):
+            if _is_readable(event, wire, most):
                 yield _encoded(event)
     for event in parser.end():
-        if _is_readable(event, wire):
+        if _is_readable(event, wire, most):
             yield _encoded(event)
 
 
-def _is_readable(event: ServerEvent, wire: Wire) -> bool:
+def _is_readable(event: ServerEvent, wire: Wire, most_values: int) -> bool:
     if event.kind != "message" or not event.data:
         return True
+    if has_too_many_values(event.data, most_values):
+        logger.warning("%s: %s", wire.server, too_many_values(most_values))
+        return False
     try:
         jsonrpc_message_adapter.validate_json(event.data, by_name=False)
     except ValidationError:

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 import httpx2
 from cachetools import TTLCache, cached
+from mcp import MCPError
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.gather import resolve
@@ -31,11 +32,12 @@ from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
 from plait.client.transports.http_answers import checked_answer, misread, readable_events
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.oversize import too_large
+from plait.client.transports.oversize import has_too_many_values, too_large, too_many_values
 from plait.client.transports.wire import (
     Advice,
     Exchange,
     HttpReply,
+    PendingRequest,
     Wire,
     current_exchange,
 )
@@ -74,6 +76,8 @@ _TRUST_SECONDS = 600
 _SAME_METHOD = frozenset({301, 302, 307, 308})
 """Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
 two, which would lose the message; 303 requires that, so it is not followed."""
+_LIST = "tools/list"
+"""Its tools are bounded by their number."""
 _UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 
 
@@ -174,6 +178,9 @@ class _Send:
                 return _whole(response, exchange.reply)
             if is_json(response):
                 await response.aread()
+                most = self._server.incoming.values
+                if exchange.method != _LIST and has_too_many_values(response.content, most):
+                    return misread(response, exchange, too_many_values(most))
             else:
                 response.stream = _Stream(response.stream, partial(_note_end, exchange))
             if exchange.request_id is not None and isinstance(self._server, HttpServer):
@@ -199,7 +206,7 @@ class _Send:
 
     def _with_readable_events(self, response: httpx2.Response) -> httpx2.Response:
         if "content-encoding" not in response.headers:
-            watch = partial(readable_events, self._wire, self._server.most_event_bytes)
+            watch = partial(readable_events, self._wire, self._server)
             response.stream = _Stream(response.stream, watch)
         return response
 
@@ -266,6 +273,14 @@ class _Send:
         text = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": text}}
         return httpx2.Response(503, request=request, json=body)
+
+
+def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError) -> None:
+    """Make a request fail with a network fault."""
+    request.failure = fault
+    request.written = request.written and not isinstance(fault, NEVER_COMPLETE)
+    text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
+    request.fail(MCPError(code=_FAULT_CODE, message=text))
 
 
 class _TooLargeError(httpx2.RequestError):

@@ -97,7 +97,7 @@ class LineProtocol(asyncio.Protocol):
     """Receives lines from a pipe; `take` may handle one at once, in the loop's own callback.
 
     It is offered a line only while everything before it has been read, so that the order of
-    messages is kept.
+    messages is kept, and no large one, which takes longer.
     """
 
     def __init__(self, most_bytes: int = sys.maxsize) -> None:
@@ -138,7 +138,7 @@ class LineProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split what arrived, and hand each line on."""
         for line in self.splitter.feed(data):
-            idle = self._waiter is not None and not self._lines
+            idle = self._waiter is not None and not self._lines and len(line) < _READ_AHEAD_BYTES
             if not (idle and self.take is not None and self.take(line)):
                 self._queue(line)
         self._wake()

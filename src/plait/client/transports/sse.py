@@ -25,7 +25,7 @@ from plait.client.transports.http_client import (
     reply_from,
     shown_origin,
 )
-from plait.client.transports.oversize import too_large
+from plait.client.transports.oversize import refuse_values, too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
 
@@ -102,7 +102,7 @@ async def open_sse(
         await _check_stream(response, wire)
         source = httpx2.EventSource(response, max_event_size=server.most_event_bytes)
         read = partial(_read_events, source, server.url, send, wire)
-        endpoint: str = await tasks.start(read, server.most_event_bytes)
+        endpoint: str = await tasks.start(read, server)
         try:
             wire.use(_SseSender(client, endpoint, wire))
             yield receive, _SseWrite(client, endpoint, send)
@@ -125,7 +125,7 @@ async def _read_events(
     url: str,
     received: MemoryObjectSendStream[Received],
     wire: Wire,
-    most_bytes: int,
+    server: SseServer,
     *,
     task_status: TaskStatus[str],
 ) -> None:
@@ -137,6 +137,11 @@ async def _read_events(
                     task_status.started(_endpoint(url, event.data, wire))
                 elif event.event == "message" and event.data:
                     data = event.data.encode("utf-8", "replace")
+                    lost = await refuse_values(wire, data, server.incoming.values)
+                    if lost is not None:
+                        for one in (one for line in lost for one in frames_of(line).messages):
+                            received.send_nowait(SessionMessage(one))
+                        continue
                     # A response overtakes no message before it, such as progress of its call.
                     if received.statistics().tasks_waiting_receive and wire.take_line(data):
                         continue
@@ -146,7 +151,7 @@ async def _read_events(
                     for message in framed.messages:
                         received.send_nowait(SessionMessage(message))
         except httpx2.SSEError:
-            wire.end(too_large(most_bytes))
+            wire.end(too_large(server.most_event_bytes))
         except httpx2.TransportError as fault:
             logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
         wire.end("the event stream ended")

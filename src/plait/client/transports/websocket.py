@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 from plait.client.config.servers import WebSocketServer
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.lean import closed
-from plait.client.transports.oversize import too_large
+from plait.client.transports.oversize import refuse_values, too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import (
     HttpReply,
@@ -118,6 +118,7 @@ class _SocketRead(BorrowedStream):
     _socket: ClientConnection
     _wire: Wire
     _most_bytes: int
+    _most_values: int
     _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
 
     async def __anext__(self) -> SessionMessage:
@@ -128,6 +129,9 @@ class _SocketRead(BorrowedStream):
                 if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
                     self._wire.end(too_large(self._most_bytes))
                 raise StopAsyncIteration from None
+            if (lost := await refuse_values(self._wire, frame, self._most_values)) is not None:
+                self._messages.extend(one for line in lost for one in frames_of(line).messages)
+                continue
             if self._wire.take_line(frame):
                 continue
             framed = frames_of(frame)
@@ -178,7 +182,9 @@ async def open_websocket(
     try:
         async with socket:
             wire.use(_SocketSender(socket, wire))
-            yield _SocketRead(socket, wire, server.incoming.message_bytes), _SocketWrite(socket)
+            most = server.incoming
+            reading = _SocketRead(socket, wire, most.message_bytes, most.values)
+            yield reading, _SocketWrite(socket)
     finally:
         # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()
