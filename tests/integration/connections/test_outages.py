@@ -56,6 +56,26 @@ async def test_reads_with_time_left_wait_for_a_server_that_is_down(
         assert (returned - began) / 2 < attempts < 4 * (returned - began) + 2
 
 
+async def test_a_pause_that_grew_while_no_caller_waited_refuses_none(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("sse")
+    config = {
+        "url": server.url,
+        "transport": "sse",
+        "connect_timeout": 15,
+        "reconnect": {"delay_ms": 60_000},
+    }
+    async with Toolbox({"server": config}) as box:
+        await box.tools()
+        await asyncio.to_thread(server.kill)
+        await eventually(lambda: _refusals(box) == 1, timeout_seconds=30)
+        assert (box.status()["server"].next_try_seconds or 0) > 30
+        await asyncio.to_thread(server.start)
+
+        assert (await box.call("server", "echo", {"text": "hello"})).text == "hello"
+
+
 async def test_a_call_waits_for_a_server_that_was_never_there(
     fault_server: StartFaultServer,
 ) -> None:

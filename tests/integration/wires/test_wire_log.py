@@ -13,7 +13,8 @@ from mcp.server.mcpserver import Context
 
 from plait import MultiServerMCPClient, Toolbox
 from plait._support.logs import UNCUT, WIRE
-from plait.client.transports.wire_log import LoggedWire
+from plait._support.redact import Redactor
+from plait.client.transports.wire_log import LoggedWire, make_wire
 from plait.langchain.tools.tool import MCPTool
 from tests.integration.connections.targets import TARGETS
 
@@ -151,3 +152,18 @@ async def test_a_session_that_is_not_shown_has_the_plain_wire() -> None:
             assert session is not None
             assert not isinstance(session.wire, LoggedWire)
             assert type(session.wire.sender).__module__ == "plait.client.transports.stdio"
+
+
+@pytest.mark.parametrize(("own", "is_logged"), [(logging.NOTSET, False), (logging.DEBUG, True)])
+def test_messages_are_logged_only_if_their_own_logger_is_set(own: int, is_logged: bool) -> None:
+    root, logger = logging.getLogger(), logging.getLogger(WIRE)
+    before = root.level, logger.level
+    root.setLevel(logging.DEBUG)
+    logger.setLevel(own)
+    try:
+        wire = make_wire("server", Redactor(()), lambda: None)
+    finally:
+        root.setLevel(before[0])
+        logger.setLevel(before[1])
+
+    assert isinstance(wire, LoggedWire) is is_logged

@@ -190,7 +190,11 @@ class SessionKeeper:
     def _is_hopeless(self, patience: Patience, seconds_left: float) -> bool:
         """Return whether a caller without a session need not wait for the next attempt."""
         condition, most = self._condition, patience.attempts
-        if not may_wait(condition) or (self.next_try_seconds or 0.0) >= seconds_left:
+        if not may_wait(condition):
+            return True
+        # A pause that grew while no caller waited is cut short, unless the server asked for it.
+        may_try_now = may_hurry(condition) and not (self._error and self._error.retry_after)
+        if not may_try_now and (self.next_try_seconds or 0.0) >= seconds_left:
             return True
         return most is not None and condition.attended >= most
 
