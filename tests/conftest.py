@@ -8,7 +8,8 @@ from hypothesis import settings
 pytest_plugins = ["plait.testing.fixtures", "pytester"]
 
 # A busy machine makes single examples slow; the time limit per test still holds.
-settings.register_profile("plait", deadline=None)
+# Fifty examples keep the property tests within a minute; new ones are drawn in every run.
+settings.register_profile("plait", deadline=None, max_examples=50)
 settings.load_profile("plait")
 
 
