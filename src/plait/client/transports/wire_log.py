@@ -34,6 +34,8 @@ _SHOWN = 400
 _SEARCHED = 64_000
 """Characters of a message that are searched for secrets before it is cut."""
 _LONGEST_METHOD = 100
+_SUBSCRIPTION = "subscriptions/listen"
+"""A request whose only end is its cancellation."""
 
 
 def make_wire(server: str, redact: Redactor, on_end: Callable[[], None]) -> Wire:
@@ -181,7 +183,8 @@ def _log_message(
     elif method == "notifications/cancelled":
         params: dict[str, Any] = message.params or {}
         cancelled = coerced_id(params.get("requestId"))
-        if (ended := begun.pop(cancelled, None)) is not None:
+        ended = begun.pop(cancelled, None)
+        if ended is not None and ended[0] != _SUBSCRIPTION:
             wire.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
     body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
     wire.log(direction, method, body, request_id=request_id, seconds=seconds)
