@@ -93,7 +93,7 @@ def _summary(whole: PassRate, results: Sequence[CaseResult]) -> Html:
 
 def _rates(results: Sequence[CaseResult]) -> Html:
     groups = (
-        ("by model", pass_rates(results, lambda result: [result.model])),
+        ("by model", pass_rates(results, lambda result: [result.variant])),
         ("by tag", pass_rates(results, lambda result: result.tags)),
     )
     parts = [_rate_table(title, rates) for title, rates in groups if rates]
@@ -156,7 +156,7 @@ def _check_table(results: Sequence[CaseResult]) -> Html | None:
 def _plots(results: Sequence[CaseResult]) -> Html:
     by_model: dict[str, list[CaseResult]] = defaultdict(list)
     for result in results:
-        by_model[result.model].append(result)
+        by_model[result.variant].append(result)
     groups = sorted(by_model.items())
     times = histograms("Time of a run", groups, lambda one: one.seconds, seconds_label)
     costs = histograms(
@@ -193,7 +193,7 @@ def _filters(results: Sequence[CaseResult]) -> Html:
         "div",
         h("input", type="search", **search),
         _choice("outcome", (result.outcome for result in results)),
-        _choice("model", (result.model for result in results)),
+        _choice("model", (result.variant for result in results)),
         _choice("tag", (tag for result in results for tag in result.tags)),
         h("span", count_label(len(results), "run"), class_="muted", data_count="run"),
         class_="toolbar",
@@ -212,7 +212,7 @@ def _choice(name: str, values: Iterable[str]) -> Html | None:
 
 def _run(number: int, result: CaseResult, traces: TraceReader) -> Html:
     name = result.case if result.repeat == 1 else f"{result.case} #{result.repeat}"
-    known = facts(result.model, seconds_label(result.seconds), cost_label(result.cost_usd))
+    known = facts(result.variant, seconds_label(result.seconds), cost_label(result.cost_usd))
     failure = h("span", result.failure, class_="peek") if result.failure else None
     return h(
         "details",
@@ -223,7 +223,7 @@ def _run(number: int, result: CaseResult, traces: TraceReader) -> Html:
         tabindex="-1",
         data_item=True,
         data_outcome=result.outcome,
-        data_model=result.model,
+        data_model=result.variant,
         data_tag="\n".join(result.tags),
     )
 

@@ -119,13 +119,22 @@ def _side_by_side(
 
 
 def _example(name: str, results: Sequence[CaseResult], *, passed: bool) -> CaseResult | None:
-    decided = [one for one in results if one.case == name and one.outcome != "error"]
+    decided = _decided(name, results)
     matching = [one for one in decided if (one.outcome == "passed") == passed]
     return next(iter([*matching, *decided]), None)
 
 
+def _decided(name: str, results: Sequence[CaseResult]) -> list[CaseResult]:
+    """Return the runs of a case, which `compare` names with its model if there are several."""
+    return [
+        one
+        for one in results
+        if one.outcome != "error" and name in {one.case, f"{one.case} ({one.variant})"}
+    ]
+
+
 def _score(name: str, results: Sequence[CaseResult]) -> str:
-    decided = [one for one in results if one.case == name and one.outcome != "error"]
+    decided = _decided(name, results)
     return f"{sum(one.outcome == 'passed' for one in decided)} of {len(decided)}"
 
 

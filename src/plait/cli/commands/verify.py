@@ -409,12 +409,14 @@ def merge(
 @verify.command()
 @click.argument("first", type=click.Path(exists=True))
 @click.argument("second", type=click.Path(exists=True))
+@click.option("--html", metavar="FILE", help="Write a page with both runs of changed cases.")
 @json_option
-def compare(first: str, second: str, as_json: bool) -> None:
+def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
     """Compare two reports, case by case.
 
     Examples:
         plait verify compare before after
+        plait verify compare before after --html compared.html
     """
     from dataclasses import asdict
 
@@ -422,7 +424,16 @@ def compare(first: str, second: str, as_json: bool) -> None:
     from plait.verification.report import compare as compare_runs
     from plait.verification.results import read_results
 
-    found = compare_runs(read_results(first), read_results(second))
+    before, after = read_results(first), read_results(second)
+    found = compare_runs(before, after)
+    if html is not None:
+        from plait.verification.html_report_compare import comparison_page
+
+        sides = [
+            (str(path), results, path if path.is_dir() else path.parent)
+            for path, results in ((Path(first), before), (Path(second), after))
+        ]
+        Path(html).write_text(comparison_page(sides[0], sides[1]), encoding="utf-8")
     if as_json:
         print_json(asdict(found))
         return

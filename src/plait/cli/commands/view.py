@@ -183,8 +183,7 @@ class _Reports:
 
     def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""
-        from plait.traces.html.text import text_block
-        from plait.verification.report import markdown_summary
+        from plait.verification.html_report import report_section
         from plait.verification.results import read_results
 
-        return text_block(markdown_summary(report.name, read_results(report)))
+        return report_section(report.name, read_results(report), folder=report)
