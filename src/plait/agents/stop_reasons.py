@@ -19,6 +19,10 @@ _REFUSED: Final = frozenset(
 )
 
 
+_BEFORE_THE_END: Final = frozenset({"stop_sequence", "pause_turn", "compaction"})
+"""Reasons of Anthropic to stop anywhere, also in the arguments of a call."""
+
+
 def stop_kind(reason: str | None) -> StopKind:
     """Classify a reason, as a provider names it; an unknown one is complete."""
     name = (reason or "").lower()
@@ -27,10 +31,20 @@ def stop_kind(reason: str | None) -> StopKind:
     return "refused" if name in _REFUSED else "complete"
 
 
+def cuts_calls(reason: str | None) -> bool:
+    """Return whether the arguments of calls may be incomplete in an answer that stopped so."""
+    return stop_kind(reason) == "truncated" or (reason or "").lower() in _BEFORE_THE_END
+
+
 def not_made(reason: str | None, max_tokens: int | None = None) -> str:
     """Return the text that answers a call of an incomplete answer."""
     if stop_kind(reason) == "refused":
         return f"This call was not made: the answer that requested it was refused ({reason})."
+    if stop_kind(reason) == "complete":
+        return (
+            f"This call was not made: the answer that requested it stopped before its end "
+            f"({reason}), so its arguments may be incomplete. Call again if that is needed."
+        )
     limit = "" if max_tokens is None else f" of {max_tokens} tokens"
     return (
         f"This call was not made: the answer that requested it was cut at its limit{limit} "

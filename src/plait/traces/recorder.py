@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -87,6 +88,7 @@ class Recorder:
         self._part_of: tuple[DeltaKind, str | None, str | None] = ("text", None, None)
         self._parts_at = -_PARTS_SECONDS
         """When parts were written last."""
+        self._flushes_later = False
         self._lock = RLock()
 
     @property
@@ -189,6 +191,22 @@ class Recorder:
                 self._parts.append(text)
             if self._elapsed() - self._parts_at >= _PARTS_SECONDS:
                 self._flush_parts()
+            elif self._parts and not self._flushes_later:
+                self._flush_later()
+
+    def _flush_later(self) -> None:
+        """Write the parts soon, even if nothing follows them: a stream may stall."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # in a thread: the next event writes them
+            return
+        self._flushes_later = True
+
+        def flush() -> None:
+            self._flushes_later = False
+            self._flush_parts()
+
+        loop.call_later(_PARTS_SECONDS, flush)
 
     def _flush_parts(self) -> None:
         with self._lock:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
+
 from plait._support.redact import Redactor
 from plait.errors import ConnectError
 from plait.traces.codec import event_from_line, line_from_event
-from plait.traces.events import KINDS, RunEnded, TraceEvent
+from plait.traces.events import KINDS, Delta, RunEnded, TraceEvent
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
@@ -193,3 +195,26 @@ def test_a_line_never_holds_a_line_break() -> None:
 def test_an_event_of_a_kind_that_is_not_known_is_passed_over() -> None:
     assert event_from_line(b'{"v":1,"event":"dream","run":"r","id":0}') is None
     assert RunEnded.kind == "end"
+
+
+async def _streamed(*parts: str) -> list[str]:
+    """Record parts of an answer, and return the texts that listeners got without another event."""
+    seen: list[str] = []
+    complete = anyio.Event()
+
+    def listen(event: TraceEvent) -> None:
+        if isinstance(event, Delta):
+            seen.append(event.text)
+        if "".join(seen) == "".join(parts):
+            complete.set()
+
+    recorder = Recorder(listeners=[listen])
+    for part in parts:
+        recorder.delta("text", part)
+    with anyio.fail_after(5):
+        await complete.wait()
+    return seen
+
+
+def test_parts_of_a_stream_that_stalls_are_written() -> None:
+    assert anyio.run(_streamed, "one ", "two ", "three") == ["one ", "two three"]

@@ -28,7 +28,7 @@ from plait.agents.engines.claude_agent_sdk.messages import (
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.agents.stop_reasons import stop_kind
+from plait.agents.stop_reasons import cuts_calls, stop_kind
 from plait.errors import AgentExecutionError
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
@@ -240,9 +240,10 @@ class Turns:
             self.is_over = self.is_spent = True
             self._dropped |= {call.id for call in calls}
             calls = []
-        if kind == "truncated":
+        is_cut = cuts_calls(answer.stop_reason)
+        if is_cut:
             self._rejected |= {call.id: call for call in calls}
-        for call in calls if kind == "complete" else ():
+        for call in () if is_cut else calls:
             self._requested[call.id] = call
             if call.name not in self._local_tools:
                 self._record_call(call)

@@ -40,7 +40,7 @@ from plait.agents.engines.claude_tool.tools import definition_of, tool_result
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_retry import CutAnswerError, is_transient, with_retries
 from plait.agents.provider_http import WrongPageError, model_client
-from plait.agents.stop_reasons import not_made, stop_kind
+from plait.agents.stop_reasons import cuts_calls, not_made
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.endpoints import is_loopback, origin_of
 from plait.traces.agent_spans import describe_answer
@@ -120,7 +120,7 @@ class _Conversation:
         """Record an answer, and return the calls to answer."""
         stop: str = message["stop_reason"]
         content: list[dict[str, Any]] = message["content"]
-        has_calls = stop == "tool_use" or stop_kind(stop) == "truncated"
+        has_calls = stop == "tool_use" or cuts_calls(stop)
         calls = [block for block in content if has_calls and block["type"] == "tool_use"]
         if not calls:
             content = [block for block in content if block["type"] != "tool_use"]
@@ -141,7 +141,7 @@ class _Conversation:
     async def _call(self, calls: Sequence[dict[str, Any]], stop: str) -> None:
         """Make the calls of a turn in parallel; those of an answer that was cut are rejected."""
         cut = None
-        if stop_kind(stop) == "truncated":
+        if cuts_calls(stop):
             cut = not_made(stop, self._request["max_tokens"])
 
         async def answer_to(call: dict[str, Any]) -> ToolAnswer:

@@ -29,7 +29,7 @@ from plait.agents.engines.langchain.messages import (
 )
 from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
 from plait.agents.model_retry import CutAnswerError, with_retries
-from plait.agents.stop_reasons import not_made, stop_kind
+from plait.agents.stop_reasons import cuts_calls, not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.agent_spans import describe_answer
@@ -197,7 +197,8 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         ids = [call["id"] for call in message.tool_calls]
         is_valid = not message.invalid_tool_calls and all(ids) and len(set(ids)) == len(ids)
         is_valid = is_valid and not any(INVALID in call["args"] for call in message.tool_calls)
-        if is_valid and (kind == "complete" or not ids):
+        is_cut = cuts_calls(stop)
+        if is_valid and ((kind == "complete" and not is_cut) or not ids):
             return message
         calls: list[ToolCall] = []
         taken: set[str] = set()
@@ -207,7 +208,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
                 call_id = f"call_{uuid.uuid4().hex[:24]}"
             taken.add(call_id)
             calls.append(self._usable(call, call_id))
-            if kind == "truncated":
+            if is_cut:
                 self._rejected[call_id] = not_made(stop, self._run.model_config.max_tokens)
         return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
 
