@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
     from plait.reasoning.storage.port import Storage
     from plait.traces.html.elements import Html
+    from plait.verification.results import CaseResult
     from plait.viewer.connected import CheckFinding, ConnectedServers
 
 DEFAULT_PORT = 7411
@@ -170,20 +171,34 @@ class _Reports:
         """Return the size and the time of the results."""
         from plait.verification.results import RESULTS_FILE
 
-        found = (report / RESULTS_FILE).stat()
+        try:
+            found = (report / RESULTS_FILE).stat()
+        except OSError:  # deleted meanwhile
+            return f"{report} gone"
         return f"{report} {found.st_size} {found.st_mtime_ns}"
 
     def summary(self, report: Path) -> str:
         """Return how many runs passed."""
-        from plait.verification.results import read_results
-
-        results = read_results(report)
+        results = self._results(report)
         passed = sum(one.outcome == "passed" for one in results)
         return f"{passed} of {len(results)} passed"
 
     def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""
+        from plait.traces.html.elements import h
         from plait.verification.html_report import report_section
+
+        name, results = report.resolve().name, self._results(report)
+        if not results:
+            return h("p", f"{name} has no results yet.", class_="empty")
+        return report_section(name, results, folder=report)
+
+    @staticmethod
+    def _results(report: Path) -> Sequence[CaseResult]:
+        """Return the results so far; a run that just began has none."""
         from plait.verification.results import read_results
 
-        return report_section(report.name, read_results(report), folder=report)
+        try:
+            return read_results(report)
+        except ConfigError:
+            return []

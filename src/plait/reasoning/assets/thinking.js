@@ -73,8 +73,9 @@
 
     // A graph that is a little too wide is made smaller; a huge one stays readable and scrolls.
     const fit = (graph.clientWidth - 4) / width;
-    resize(state.zoom ?? Math.min(1, Math.max(fit, 0.45)));
-    if (state.zoom === null && fit < 0.45) center(graph, svg);
+    const least = graph.clientWidth < 600 ? 0.8 : 0.45;
+    resize(state.zoom ?? Math.min(1, Math.max(fit, least)));
+    if (state.zoom === null && fit < least) center(graph, svg);
     show(state.step ?? last, false);
     const chosen = decodeURIComponent(location.hash.slice(1));
     if (chosen && document.getElementById(chosen)) select(chosen);

@@ -1,0 +1,282 @@
+"""The pages of the viewer in a real browser: no problem on any, and they follow what they show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from plait.reasoning.backends.port import HostCompleter
+from plait.reasoning.document import read_document
+from plait.reasoning.html import thinking_page
+from plait.reasoning.reasoner import Reasoner
+from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.sql import SqlStorage
+from plait.traces.codec import line_from_event
+from plait.viewer.library import TracePath
+from tests.browser.chromium import Chromium, Page
+from tests.unit.traces.html.sample_runs import full_run, hostile_run, long_run
+from tests.unit.verification.sample_reports import write_report
+
+SHOP = Path(__file__).parents[1] / "integration" / "cli" / "shop_server.py"
+
+SESSION: list[tuple[str, dict[str, object]]] = [
+    ("linear", {"content": "Why did latency double after the release?", "confidence": 0.9}),
+    ("linear", {"content": "Cache, payment client or logging changed.", "confidence": 0.85}),
+    (
+        "tree",
+        {
+            "content": "Which of them explains a slow tail?",
+            "branches": [
+                {"thought": "Cache misses", "rationale": "p95 rose, p50 did not"},
+                {"thought": "Logging", "rationale": "would move p50 too", "confidence": 0.3},
+                {"thought": "Retries of payments", "rationale": "a second peak"},
+            ],
+        },
+    ),
+    ("checkpoint_create", {"name": "three ways"}),
+    ("tree_focus", {"branch_id": "b2"}),
+    ("linear", {"content": "The hit rate fell to 71 %: the keys changed.", "confidence": 0.95}),
+    ("session_conclude", {"conclusion": "Warm the new keys.", "thought_ids": ["t7"]}),
+]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A viewer that runs, and what it shows."""
+
+    address: str
+    """With its token."""
+    folder: Path
+
+    @property
+    def home(self) -> str:
+        return "{0.scheme}://{0.netloc}".format(urlsplit(self.address))
+
+    def run_address(self, file: str, run: str) -> str:
+        return f"{self.home}/runs/{TracePath.of(self.folder / 'traces' / file).key}/{run}"
+
+    def open(self, browser: Chromium, path: str, **how: bool | int) -> Page:
+        """Open a page, signed in."""
+        page = browser.open(self.address, **how)  # pyright: ignore[reportArgumentType]
+        page.wait_for("!document.getElementById('sign-in') && location.pathname === '/runs'")
+        page.problems.clear()  # a browser reports that the first answer was 401
+        page.goto(path if path.startswith("http") else f"{self.home}{path}")
+        return page
+
+
+def _write_traces(folder: Path) -> None:
+    folder.mkdir()
+    second = full_run(run="b2", warmer=3.0, extra_turn=True)
+    for name, traces in {
+        "trips": [full_run(), second],
+        "hostile": [hostile_run()],
+        "long": [long_run(10_000)],
+    }.items():
+        lines = [line_from_event(event) for trace in traces for event in trace.events]
+        (folder / f"{name}.jsonl").write_bytes(b"".join(lines))
+
+
+async def _write_session(path: Path) -> str:
+    store = SqlStorage(database_from_text(str(path)))
+    await store.open()
+    reasoner = Reasoner(store, HostCompleter())
+    for tool, arguments in SESSION:
+        await reasoner.call(f"reasoning_{tool}", {**arguments, "session_id": "latency"})
+    session = await store.get_session("latency")
+    assert session is not None
+    page = thinking_page(await read_document(store, session))
+    await store.aclose()
+    return page
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run `plait view` on real files, a real database and a real server."""
+    folder = tmp_path_factory.mktemp("viewer")
+    _write_traces(folder / "traces")
+    write_report(folder / "traces" / "nightly")
+    single = asyncio.run(_write_session(folder / "reasoning.db"))
+    (folder / "session.html").write_text(single, "utf-8")
+    server = {"command": sys.executable, "args": [str(SHOP)]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": server}}))
+    options = ["--db", "reasoning.db", "--config", "mcp.json", "--allow-calls", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plait.cli", "view", "traces", *options],
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    yield Served(address, folder)
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    process.stdout.close()
+
+
+PAGES = {
+    "view-runs": "/runs",
+    "view-run": "trips.jsonl a1b2c3d4e5f6",
+    "view-servers": "/servers",
+    "view-server": "/servers/shop",
+    "view-sessions": "/thinking",
+    "view-thinking": "/thinking/latency",
+    "view-reports": "/reports",
+    "view-report": "/reports first",
+}
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_and_has_no_problem(
+    browser: Chromium, served: Served, shots: Path, name: str, dark: bool, width: int
+) -> None:
+    path, _, which = PAGES[name].partition(" ")
+    path = path if path.startswith("/") else served.run_address(path, which)
+    with served.open(browser, path, width=width, height=1000, dark=dark) as page:
+        if which == "first":
+            page.goto(page.evaluate("document.querySelector('td a').href"))
+        page.wait_for("!!document.querySelector('main h1')")
+        if name.startswith("view-server"):
+            page.wait_for("document.querySelector('#status').innerText.includes('ready')")
+        assert not page.is_too_wide()
+        page.screenshot(shots / f"{name}-{'dark' if dark else 'light'}-{width}.png")
+
+
+def test_a_run_is_followed_while_it_is_written(browser: Chromium, served: Served) -> None:
+    lines = [line_from_event(event) for event in full_run(run="live").events]
+    path = served.folder / "traces" / "live.jsonl"
+    path.write_bytes(b"".join(lines[:3]))
+    with served.open(browser, served.run_address("live.jsonl", "live")) as page:
+        page.wait_for("document.querySelector('.run-head').innerText.includes('unfinished')")
+        path.write_bytes(b"".join(lines))
+        page.wait_for("document.querySelector('.run-head').innerText.includes('completed')")
+        assert "Köln is warmer." in page.text("main")
+        shown = page.evaluate("document.querySelectorAll('.step').length")
+        page.goto(served.run_address("live.jsonl", "live"))
+        assert page.evaluate("document.querySelectorAll('.step').length") == shown
+
+
+def test_a_run_of_10000_events_shows_its_start_at_once_and_then_all_of_it(
+    browser: Chromium, served: Served
+) -> None:
+    run = long_run(10_000).run
+    with served.open(browser, served.run_address("long.jsonl", run)) as page:
+        first = page.evaluate("performance.getEntriesByType('navigation')[0].responseEnd")
+        print(f"the page was there after {first:.0f} ms")
+        assert page.evaluate("document.querySelectorAll('.step').length") >= 600
+        count = "document.querySelectorAll('.step').length"
+        page.wait_for(f"{count} > 6000", 60)
+        assert page.evaluate(
+            "new Set([...document.querySelectorAll('.step')].map(s => s.id)).size"
+        ) == page.evaluate(count)
+
+
+def test_a_hostile_run_runs_nothing(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/runs") as page:
+        address = page.evaluate(
+            "[...document.querySelectorAll('tr')].find(r => r.innerText.includes('hostile'))"
+            ".querySelector('a').href"
+        )
+        page.goto(address)
+        page.wait_for("!!document.querySelector('.run')")
+        assert page.evaluate("document.scripts.length") == 3
+        assert "alert(1)" in page.text("main")
+
+
+def test_two_runs_are_selected_and_compared(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/runs") as page:
+        page.evaluate(
+            "[...document.querySelectorAll('tr')].filter(r => r.innerText.includes('trips'))"
+            ".forEach(r => r.querySelector('input[name=run]').click())"
+        )
+        page.click("button.compare")
+        page.wait_for("location.pathname === '/compare' && !!document.querySelector('main h1')")
+        assert "differ" in page.text("main")
+
+
+def test_a_tool_is_called_by_its_form(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/servers/shop") as page:
+        page.wait_for("!!document.querySelector('#tool-add')")
+        page.evaluate("document.querySelector('#tool-add').open = true")
+        page.click("#tool-add [name=a]")
+        page.type("40")
+        page.click("#tool-add [name=b]")
+        page.type("2")
+        page.click("#tool-add button.primary")
+        page.wait_for("document.querySelector('#tool-add .outcome').innerText.includes('42')")
+        page.evaluate("document.querySelector('#tool-escape').open = true")
+        page.click("#tool-escape button.primary")
+        page.wait_for("document.querySelector('#tool-escape .outcome').innerText.includes('[2J')")
+        assert page.evaluate("document.querySelector('#tool-add [name=a]').value") == "40"
+
+
+def test_a_killed_server_is_seen_to_return(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/servers") as page:
+        row = "document.querySelector('.servers tbody').innerText"
+        page.wait_for(f"{row}.includes('ready')")
+        pid = page.evaluate("document.querySelector('.servers tbody td:last-child').innerText")
+        sessions = "Number(document.querySelector('.servers tbody td:nth-child(7)').innerText)"
+        before = page.evaluate(sessions)
+        os.kill(int(pid), signal.SIGKILL)
+        page.wait_for(f"{sessions} > {before} && {row}.includes('ready')")
+        assert "lost" in page.text("#feed")
+
+
+@pytest.mark.parametrize("single_file", [False, True], ids=["live", "single-file"])
+def test_a_session_is_gone_through_thought_by_thought(
+    browser: Chromium, served: Served, single_file: bool
+) -> None:
+    if single_file:
+        page = browser.open((served.folder / "session.html").as_uri())
+    else:
+        page = served.open(browser, "/thinking/latency")
+    visible = (
+        "[...document.querySelectorAll('svg a.node')]"
+        ".filter(n => getComputedStyle(n).visibility === 'visible').length"
+    )
+    with page:
+        every = page.evaluate(visible)
+        assert every == 8
+        for _ in range(every - 1):
+            page.click("[data-move='-1']")
+        assert page.evaluate(visible) == 1
+        assert "Why did latency double" in page.text(".details")
+        page.click("[data-move='1']")
+        assert page.evaluate(visible) == 2
+        page.evaluate(
+            "document.querySelector('svg a[href=\"#t4\"]')"
+            ".dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
+        )
+        assert "p95 rose, p50 did not" in page.text(".details")
+        page.click("[for=view-tree]")
+        assert "Cache, payment client" in page.text(".tree")
+        page.click("[for=view-graph]")
+        page.click("[data-zoom='1.25']")
+
+
+def test_a_session_grows_on_the_page(browser: Chromium, served: Served) -> None:
+    async def think(content: str) -> None:
+        store = SqlStorage(database_from_text(str(served.folder / "reasoning.db")))
+        await store.open()
+        arguments = {"content": content, "session_id": "growing"}
+        await Reasoner(store, HostCompleter()).call("reasoning_linear", arguments)
+        await store.aclose()
+
+    asyncio.run(think("first"))
+    with served.open(browser, "/thinking/growing") as page:
+        asyncio.run(think("second"))
+        page.wait_for("document.querySelector('.tree').textContent.includes('second')")
+        page.wait_for("document.querySelector('output').textContent === '2 of 2'")
