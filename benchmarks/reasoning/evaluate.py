@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reasoning.puzzles import Puzzle, puzzles
+from benchmarks.reasoning.puzzles import LEVELS, Puzzle, puzzles
 from plait import Toolbox
 from plait.errors import PlaitError
 from plait.models.weights import WEIGHTS
@@ -42,8 +42,13 @@ from plait.reasoning.storage.sql import SqlStorage
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENTIAL = ROOT / ".node/node_modules/.bin/mcp-server-sequential-thinking"
-ANSWER_TOKENS = 120
+LINE_TOKENS = 24
+"""Kept for the line with the answer."""
+ANSWER_TOKENS = 80
+"""Kept for the answer and its line, when notes are made."""
 SEED = 20
+
+_ANSWER = re.compile(r"ANSWER:\s*(.+)")
 
 
 class BudgetEndedError(Exception):
@@ -65,8 +70,9 @@ class Budgeted(Completer):
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Ask the model for what the budget allows."""
-        allowed = self.left if prompt.pipe == "answer" else self.left - ANSWER_TOKENS
-        if allowed < 20:
+        kept = {"last line": 0, "answer": LINE_TOKENS}.get(prompt.pipe, ANSWER_TOKENS)
+        allowed = self.left - kept
+        if allowed < LINE_TOKENS:
             raise BudgetEndedError
         done = await self._inner.complete(
             replace(prompt, max_tokens=min(prompt.max_tokens, allowed), temperature=0.0)
@@ -185,19 +191,33 @@ WAYS: dict[str, Callable[[Bench, Puzzle], Awaitable[list[str]]]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
     """One task, done one way."""
 
     model: str
+    seed: int
     budget: int
     way: str
     task: str
+    kind: str
+    answer: str
     right: bool
     calls: int
     input_tokens: int
     output_tokens: int
     seconds: float
+
+    @property
+    def run(self) -> tuple[str, int, int, str, str]:
+        """What is run once only."""
+        return self.model, self.seed, self.budget, self.way, self.task
+
+    def line(self) -> str:
+        """Return the outcome for a reader."""
+        word = "right" if self.right else "wrong"
+        cost = f"{self.output_tokens:4} tokens {self.calls} calls {self.seconds:6.1f} s"
+        return f"{self.task:12} {self.way:24} {word} {cost}  {self.answer[:60]}"
 
 
 async def answer(bench: Bench, puzzle: Puzzle, way: str) -> str:
@@ -210,57 +230,68 @@ async def answer(bench: Bench, puzzle: Puzzle, way: str) -> str:
     prompt = Prompt(
         pipe="answer",
         system="You solve puzzles. Think briefly, then end with a line: ANSWER: <the answer>",
-        user=user + "Solve it, and end with the line ANSWER: <the answer>",
+        user=user.strip(),
         temperature=0.0,
         max_tokens=bench.completer.left,
         json=False,
     )
-    text = (await bench.completer.complete(prompt)).text
-    found = re.findall(r"ANSWER:\s*(.+)", text)
-    return (
-        found[-1].strip(" .*`") if found else text.strip().splitlines()[-1] if text.strip() else ""
-    )
+    text = (await bench.completer.complete(prompt)).text.strip()
+    found = _ANSWER.findall(text) or ([text] if text and "\n" not in text else [])
+    if not found:
+        # It was cut off before its answer, or forgot it: some tokens were kept for this.
+        prompt = replace(
+            prompt,
+            pipe="last line",
+            user=f"{user}Notes:\n{text}\n\nWrite one line only: ANSWER: <the answer>",
+        )
+        text = (await bench.completer.complete(prompt)).text
+        found = _ANSWER.findall(text) or [text]
+    return found[-1].strip()
 
 
 async def evaluate(options: argparse.Namespace, inner: Completer, model: str) -> None:
     """Run what is not in the results file yet."""
     path = Path(options.results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = {(one.model, one.budget, one.way, one.task) for one in read_outcomes(path)}
-    has_peer = SEQUENTIAL.exists()
-    peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
-    if not has_peer:
+    done = {one.run for one in read_outcomes(path)}
+    ways = [way for way in WAYS if not options.way or way in options.way]
+    if not SEQUENTIAL.exists() and "sequential-thinking" in ways:
         print(f"without sequential-thinking: {SEQUENTIAL.name} is not in .node", file=sys.stderr)
+        ways.remove("sequential-thinking")
+    has_peer = "sequential-thinking" in ways
+    peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
+    levels = dict(LEVELS) if options.level is None else dict.fromkeys(LEVELS, options.level)
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStorage(database_from_text(f"{folder}/reasoning.db"))
         await store.open()
         try:
             async with peer as box:
-                for puzzle in puzzles(options.tasks, options.seed):
-                    for way in WAYS:
-                        if way == "sequential-thinking" and not has_peer:
-                            continue
-                        if (model, options.budget, way, puzzle.key) in done:
+                for puzzle in puzzles(options.tasks, options.seed, levels):
+                    if options.kind not in (None, puzzle.kind):
+                        continue
+                    for way in ways:
+                        if (model, options.seed, options.budget, way, puzzle.key) in done:
                             continue
                         completer = Budgeted(inner, options.budget)
                         bench = Bench(Reasoner(store, completer), completer, box)
                         began = time.monotonic()
-                        right = puzzle.check(await answer(bench, puzzle, way))
+                        reply = await answer(bench, puzzle, way)
                         outcome = Outcome(
-                            model,
-                            options.budget,
-                            way,
-                            puzzle.key,
-                            right,
-                            completer.calls,
-                            completer.input_tokens,
-                            completer.output_tokens,
-                            round(time.monotonic() - began, 2),
+                            model=model,
+                            seed=options.seed,
+                            budget=options.budget,
+                            way=way,
+                            task=puzzle.key,
+                            kind=puzzle.kind,
+                            answer=reply[:200],
+                            right=puzzle.check(reply),
+                            calls=completer.calls,
+                            input_tokens=completer.input_tokens,
+                            output_tokens=completer.output_tokens,
+                            seconds=round(time.monotonic() - began, 2),
                         )
                         append(path, outcome)
-                        print(
-                            f"{puzzle.key:10} {way:24} {'right' if right else 'wrong'}", flush=True
-                        )
+                        print(outcome.line(), flush=True)
         finally:
             await store.aclose()
 
@@ -342,6 +373,9 @@ async def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=32)
     parser.add_argument("--budget", type=int, default=600, help="tokens a task and way may write")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--way", action="append", choices=WAYS, help="this way only; repeatable")
+    parser.add_argument("--kind", choices=LEVELS, help="tasks of this kind only")
+    parser.add_argument("--level", type=int, choices=(1, 2, 3), help="the level of all tasks")
     parser.add_argument("--results", default=".bench/reasoning.jsonl")
     parser.add_argument("--harness-check", action="store_true")
     options = parser.parse_args(arguments)
@@ -367,7 +401,7 @@ async def main(arguments: Sequence[str] | None = None) -> int:
     own = [
         one
         for one in read_outcomes(Path(options.results))
-        if one.model == name and one.budget == options.budget
+        if (one.model, one.seed, one.budget) == (name, options.seed, options.budget)
     ]
     if options.harness_check:
         print(f"harness check: {len(own)} tasks ran; these are no scores")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import re
 from pathlib import Path
 
 import pytest
 
 from benchmarks.reasoning.evaluate import Budgeted, main, read_outcomes, scripted, table, wilson
-from benchmarks.reasoning.puzzles import puzzles
+from benchmarks.reasoning.puzzles import LEVELS, game_of_24, puzzles
 
 
 def test_the_same_seed_makes_the_same_tasks_of_every_kind() -> None:
@@ -18,14 +21,29 @@ def test_the_same_seed_makes_the_same_tasks_of_every_kind() -> None:
     assert {task.kind for task in one} == {"game of 24", "constraints", "route", "logic"}
 
 
-def test_answers_are_checked() -> None:
-    tasks = {task.kind: task for task in puzzles(4)}
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_answers_are_checked(level: int) -> None:
+    tasks = {task.kind: task for task in puzzles(4, levels=dict.fromkeys(LEVELS, level))}
+    words = tasks["logic"].question.rpartition(": ")[2].strip(".").split(", ")
+    names = re.findall(r"Ann|Ben|Cleo|Dan|Eve", tasks["constraints"].question.partition(".")[2])
+    rows = itertools.permutations(sorted(set(names)))
 
-    assert sum(tasks["logic"].check(answer) for answer in ("yes", "no")) == 1
-    assert sum(tasks["route"].check(str(km)) for km in range(60)) == 1
+    assert sum(tasks["logic"].check(f"It is {word}.") for word in words) == 1
+    assert not tasks["logic"].check(", ".join(words))
+    assert sum(tasks["route"].check(f"A-B-C = {km} km") for km in range(60)) == 1
+    assert sum(tasks["constraints"].check(", ".join(row)) for row in rows) == 1
+    assert not tasks["constraints"].check("Ann, Ann, Ann")
     assert not tasks["game of 24"].check("24")
     assert not tasks["game of 24"].check("__import__('os')")
-    assert not tasks["constraints"].check("Ann, Ann, Ann, Ann")
+
+
+def test_an_expression_is_read_as_models_write_it() -> None:
+    task = game_of_24(random.Random(7), 0, level=1)
+
+    assert "The numbers: 3, 8." in task.question
+    assert task.check("8 * 3")
+    assert task.check("`3 × 8 = 24`")
+    assert not task.check("(3 * 8) + 0")
 
 
 @pytest.mark.anyio

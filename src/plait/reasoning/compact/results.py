@@ -30,10 +30,11 @@ async def compact_data(name: str, result: ResultPart, store: Storage) -> Data:
     shaped = _SHAPES.get(name, _as_it_is)(data, is_host)
     if adjusted := data.get("adjusted"):
         shaped["adjusted"] = {field: change["used"] for field, change in adjusted.items()}
-    moves = [_move_text(move, data) for move in data.get("next", ())[:_MOST_MOVES]]
+    advised: list[Data] = data.get("next", [])[:_MOST_MOVES]
+    moves = [f"{_move_text(move, data)}: {shortened(move['why'], 50)}" for move in advised]
     overhead = _overhead(shaped) + len('"next":[],')
     if moves and overhead + len(compact_json(moves[:1])) > MOST_OVERHEAD:
-        moves = [moves[0].partition(":")[0]]
+        moves = [_move_text(advised[0], data)]
     while moves and overhead + len(compact_json(moves)) > MOST_OVERHEAD:
         moves.pop()
     return {**shaped, **({"next": moves} if moves else {})}
@@ -62,15 +63,16 @@ def _move_text(move: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         if name not in ("session_id", "graph_id") or value != data.get(name)
     }
     words = [compact_call(move["tool"])]
-    words += [f"{name}={_argument(value)}" for name, value in arguments.items()]
+    words += [f"{name}={_argument(name, value)}" for name, value in arguments.items()]
     words += [f"{name}=…" for name in move.get("supply", ())]
-    return f"{' '.join(words)}: {shortened(move['why'], 50)}"
+    return " ".join(words)
 
 
-def _argument(value: Any) -> str:
+def _argument(name: str, value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(str, cast("Sequence[object]", value)))
-    return shortened(str(value), 30)
+    # An id that is cut names nothing; a text is the caller's own.
+    return str(value) if name.endswith("_id") else shortened(str(value), 30)
 
 
 _TEXTS: Final = frozenset(
