@@ -18,10 +18,10 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-200 check fix conformance soak soak-stdio fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-200 check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## Install everything: .venv, the Node servers, an environment with MCP SDK 1.x
 
@@ -56,6 +56,10 @@ test-200: setup ## Run 200 cases over real servers, and kill the runner again an
 
 soak-stdio: setup ## End the reasoning server on stdio a thousand times by the end of its input
 	SHUTDOWNS=1000 $(BIN)/pytest -q -n 0 -s tests/integration/reasoning/test_stdio.py -k end_of_input_ends
+
+eval-reasoning: setup ## Compare ways of reasoning with a local model (an hour or more; goes on where it was)
+	$(BIN)/plait model fetch qwen2.5-coder-1.5b
+	$(BIN)/python -m benchmarks.reasoning.evaluate --backend local
 
 fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .

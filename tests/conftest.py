@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -11,6 +13,9 @@ pytest_plugins = ["plait.testing.fixtures", "pytester"]
 # Fifty examples keep the property tests within a minute; new ones are drawn in every run.
 settings.register_profile("plait", deadline=None, max_examples=50)
 settings.load_profile("plait")
+
+# Weights that happen to be on this machine must not change what a test sees.
+os.environ["PLAIT_MODELS"] = os.devnull
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Compare ways of reasoning on generated tasks, with the same model and the same token budget.
 
-    python -m benchmarks.reasoning.evaluate --backend local --tasks 32
+    python -m benchmarks.reasoning.evaluate --backend local
+    python -m benchmarks.reasoning.evaluate --table --results FILE
     python -m benchmarks.reasoning.evaluate --harness-check
 
 The tasks are generated from a fixed seed. Each way may have a model write at most `--budget` tokens
@@ -22,13 +23,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.reasoning.puzzles import LEVELS, Puzzle, puzzles
 from plait import Toolbox
-from plait.errors import PlaitError
+from plait.errors import RefusedError, ReplyError
 from plait.models.weights import WEIGHTS
 from plait.reasoning.backends.choose import choose, completer_for, detect_models
 from plait.reasoning.backends.port import Completer, Completion, Prompt
@@ -47,6 +48,8 @@ LINE_TOKENS = 24
 ANSWER_TOKENS = 80
 """Kept for the answer and its line, when notes are made."""
 SEED = 20
+BUDGET = 200
+"""The tokens that each way may write on a task, its answer included."""
 
 _ANSWER = re.compile(r"ANSWER:\s*(.+)")
 
@@ -92,81 +95,78 @@ class Bench:
     reasoner: Reasoner
     completer: Budgeted
     box: Toolbox | None
+    notes: list[str] = field(default_factory=list[str])
+    """What was thought so far; it counts when the budget ends, too."""
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a reasoning tool."""
         return result_data(await self.reasoner.call(f"reasoning_{tool}", arguments))
 
 
-async def plain(_bench: Bench, _puzzle: Puzzle) -> list[str]:
+async def plain(_bench: Bench, _puzzle: Puzzle) -> None:
     """Think nothing beforehand."""
-    return []
 
 
-async def linear(bench: Bench, puzzle: Puzzle) -> list[str]:
+async def linear(bench: Bench, puzzle: Puzzle) -> None:
     """Take up to three steps."""
-    notes: list[str] = []
     session = f"linear-{puzzle.key}"
-    ask = puzzle.question
+    content = brief(puzzle)
     for _ in range(3):
-        step = await bench.call("linear", content=ask, session_id=session)
-        notes.append(step["content"])
-        ask = "Take the next step towards the answer."
-    return notes
+        step = await bench.call("linear", content=content, session_id=session)
+        bench.notes.append(step["content"])
+        content = "Take the next step towards the answer."
 
 
-async def tree(bench: Bench, puzzle: Puzzle) -> list[str]:
+async def tree(bench: Bench, puzzle: Puzzle) -> None:
     """Open two ways, follow the better one for a step."""
     session = f"tree-{puzzle.key}"
-    opened = await bench.call("tree", content=puzzle.question, session_id=session, num_branches=2)
+    opened = await bench.call("tree", content=brief(puzzle), session_id=session, num_branches=2)
     best = opened["child_branches"][opened["recommended_branch_index"]]
+    bench.notes.extend([best["name"], best["rationale"]])
     await bench.call("tree_focus", session_id=session, branch_id=best["id"])
-    notes = [best["name"], best["rationale"]]
     step = await bench.call("linear", content="Work this way out.", session_id=session)
-    return [*notes, step["content"]]
+    bench.notes.append(step["content"])
 
 
-async def got(bench: Bench, puzzle: Puzzle) -> list[str]:
-    """Grow a small graph, and join the two best nodes."""
-    begun = await bench.call("got_init", content=puzzle.question, problem=puzzle.question)
+async def got(bench: Bench, puzzle: Puzzle) -> None:
+    """Grow a small graph, and join its two nodes."""
+    question = brief(puzzle)
+    begun = await bench.call("got_init", content=question, problem=question)
     session = begun["session_id"]
     grown = await bench.call("got_generate", session_id=session, k=2)
     nodes = grown["continuations"]
-    notes = [node["content"] for node in nodes]
+    bench.notes.extend(node["content"] for node in nodes)
     if len(nodes) > 1:
         ids = [node["node_id"] for node in nodes]
         joined = await bench.call("got_aggregate", session_id=session, node_ids=ids)
-        notes = [joined["content"]]
-    return notes
+        bench.notes[:] = [joined["content"]]
 
 
-async def reflection(bench: Bench, puzzle: Puzzle) -> list[str]:
+async def reflection(bench: Bench, puzzle: Puzzle) -> None:
     """Take a step, examine it, and go back and take another if it is weak."""
     session = f"reflection-{puzzle.key}"
-    step = await bench.call("linear", content=puzzle.question, session_id=session)
+    step = await bench.call("linear", content=brief(puzzle), session_id=session)
+    bench.notes.append(step["content"])
     point = await bench.call("checkpoint_create", session_id=session, name="first step")
     found = await bench.call("reflection", thought_id=step["thought_id"], max_iterations=1)
-    if found["quality_score"] >= 0.7:
-        return [step["content"]]
-    again = await bench.call(
-        "backtrack", checkpoint_id=point["id"], new_direction=f"Mind this: {found['analysis']}"
-    )
-    return [again["content"]]
+    if found["quality_score"] < 0.7:
+        again = await bench.call(
+            "backtrack", checkpoint_id=point["id"], new_direction=f"Mind this: {found['analysis']}"
+        )
+        bench.notes[:] = [again["content"]]
 
 
-async def sequential(bench: Bench, puzzle: Puzzle) -> list[str]:
+async def sequential(bench: Bench, puzzle: Puzzle) -> None:
     """Think with the sequential-thinking server, up to three thoughts."""
-    notes: list[str] = []
-    if bench.box is None:
-        return notes
+    assert bench.box is not None
     for number in range(1, 4):
-        before = "\n".join(notes)
+        before = "\n".join(bench.notes)
         prompt = Prompt(
             pipe="thought",
             system="You solve a problem step by step. Write the next thought only.",
-            user=f"{puzzle.question}\n\nThoughts so far:\n{before or 'none'}",
+            user=f"{brief(puzzle)}\n\nThoughts so far:\n{before or 'none'}",
             temperature=0.0,
-            max_tokens=160,
+            max_tokens=100,
             json=False,
         )
         thought = (await bench.completer.complete(prompt)).text.strip() or "…"
@@ -177,11 +177,15 @@ async def sequential(bench: Bench, puzzle: Puzzle) -> list[str]:
             "nextThoughtNeeded": number < 3,
         }
         await bench.box.call("sequential", "sequentialthinking", arguments)
-        notes.append(thought)
-    return notes
+        bench.notes.append(thought)
 
 
-WAYS: dict[str, Callable[[Bench, Puzzle], Awaitable[list[str]]]] = {
+def brief(puzzle: Puzzle) -> str:
+    """Return the question as it is thought about; the budget has no room for long texts."""
+    return f"{puzzle.question}\nWrite one short sentence a text."
+
+
+WAYS: dict[str, Callable[[Bench, Puzzle], Awaitable[None]]] = {
     "plain": plain,
     "linear": linear,
     "tree": tree,
@@ -222,10 +226,10 @@ class Outcome:
 
 async def answer(bench: Bench, puzzle: Puzzle, way: str) -> str:
     """Think, and return the answer of the model."""
-    notes: list[str] = []
-    with suppress(BudgetEndedError, PlaitError):  # it thinks as far as it comes
-        notes = await WAYS[way](bench, puzzle)
-    known = "\n".join(note for note in notes if note)
+    # It thinks as far as it comes; only a model that does not answer ends the run.
+    with suppress(BudgetEndedError, ReplyError, RefusedError):
+        await WAYS[way](bench, puzzle)
+    known = "\n".join(note for note in bench.notes if note)
     user = f"{puzzle.question}\n\n" + (f"Notes:\n{known}\n\n" if known else "")
     prompt = Prompt(
         pipe="answer",
@@ -325,17 +329,23 @@ def wilson(right: int, count: int) -> tuple[float, float]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Return results as a Markdown table."""
+    """Return results as a Markdown table; won and lost are tasks where it differs from plain.
+
+    Written and read are tokens; these, calls and seconds are means of a task.
+    """
     lines = [
-        "| Way | Tasks | Right | 95 % interval | Tokens written | Tokens read | Calls | Seconds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| Way | Tasks | Right | 95 % interval | Won, lost | Written | Read | Calls | Seconds |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    alone = {one.task: one.right for one in outcomes if one.way == "plain"}
     for way in WAYS:
         own = [one for one in outcomes if one.way == way]
         if not own:
             continue
         count, right = len(own), sum(one.right for one in own)
         low, high = wilson(right, count)
+        won = sum(one.right and not alone.get(one.task, True) for one in own)
+        lost = sum(not one.right and alone.get(one.task, False) for one in own)
         facts = (
             sum(one.output_tokens for one in own) / count,
             sum(one.input_tokens for one in own) / count,
@@ -343,8 +353,34 @@ def table(outcomes: Sequence[Outcome]) -> str:
             sum(one.seconds for one in own) / count,
         )
         means = f"{facts[0]:.0f} | {facts[1]:.0f} | {facts[2]:.1f} | {facts[3]:.1f}"
-        lines.append(f"| {way} | {count} | {right / count:.0%} | {low:.0%}–{high:.0%} | {means} |")
+        share = f"{right / count:.0%} | {low:.0%}–{high:.0%}"
+        lines.append(f"| {way} | {count} | {share} | {won}, {lost} | {means} |")
     return "\n".join(lines)
+
+
+def table_by_kind(outcomes: Sequence[Outcome]) -> str:
+    """Return the right answers of each way and kind of task as a Markdown table."""
+    kinds = [*LEVELS]
+    lines = [f"| Way | {' | '.join(kinds)} |", f"| --- |{' --- |' * len(kinds)}"]
+    for way in WAYS:
+        own = [[one.right for one in outcomes if (one.way, one.kind) == (way, k)] for k in kinds]
+        if any(own):
+            shares = " | ".join(f"{sum(rights)} of {len(rights)}" for rights in own)
+            lines.append(f"| {way} | {shares} |")
+    return "\n".join(lines)
+
+
+def report(path: Path) -> str:
+    """Return the tables of every run in a results file."""
+    outcomes = read_outcomes(path)
+    parts: list[str] = []
+    for model, seed, budget in dict.fromkeys((o.model, o.seed, o.budget) for o in outcomes):
+        own = [o for o in outcomes if (o.model, o.seed, o.budget) == (model, seed, budget)]
+        digest = f", SHA-256 {WEIGHTS[model].sha256}" if model in WEIGHTS else ""
+        tasks = len({one.task for one in own})
+        head = f"Model {model}{digest}; seed {seed}, {tasks} tasks, budget {budget} tokens."
+        parts += [head, table(own), table_by_kind(own)]
+    return "\n\n".join(parts)
 
 
 def scripted() -> ScriptedCompleter:
@@ -371,14 +407,20 @@ async def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", help="the model of the backend")
     parser.add_argument("--base-url")
     parser.add_argument("--tasks", type=int, default=32)
-    parser.add_argument("--budget", type=int, default=600, help="tokens a task and way may write")
+    parser.add_argument(
+        "--budget", type=int, default=BUDGET, help="tokens a task and way may write"
+    )
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--way", action="append", choices=WAYS, help="this way only; repeatable")
     parser.add_argument("--kind", choices=LEVELS, help="tasks of this kind only")
     parser.add_argument("--level", type=int, choices=(1, 2, 3), help="the level of all tasks")
     parser.add_argument("--results", default=".bench/reasoning.jsonl")
     parser.add_argument("--harness-check", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print the results, and run nothing")
     options = parser.parse_args(arguments)
+    if options.table:
+        print(report(Path(options.results)))
+        return 0
     if options.harness_check:
         completer: Completer = scripted()
         name = "scripted"
@@ -398,18 +440,11 @@ async def main(arguments: Sequence[str] | None = None) -> int:
         await evaluate(options, completer, name)
     finally:
         await completer.aclose()
-    own = [
-        one
-        for one in read_outcomes(Path(options.results))
-        if (one.model, one.seed, one.budget) == (name, options.seed, options.budget)
-    ]
     if options.harness_check:
-        print(f"harness check: {len(own)} tasks ran; these are no scores")
+        count = len(read_outcomes(Path(options.results)))
+        print(f"harness check: {count} tasks ran; these are no scores")
         return 0
-    weights = WEIGHTS.get(name)
-    print(f"\nmodel {name}" + (f", SHA-256 {weights.sha256}" if weights else ""))
-    print(f"seed {options.seed}, {options.tasks} tasks, budget {options.budget} tokens\n")
-    print(table(own))
+    print(f"\n{report(Path(options.results))}")
     return 0
 
 

@@ -7,7 +7,7 @@ import itertools
 import operator
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -35,7 +35,7 @@ def puzzles(count: int, seed: int = 20, levels: Mapping[str, int] = LEVELS) -> l
     makers = itertools.cycle(
         (
             partial(game_of_24, level=levels["game of 24"]),
-            partial(order, level=levels["constraints"]),
+            partial(pets, level=levels["constraints"]),
             partial(route, level=levels["route"]),
             partial(deduction, level=levels["logic"]),
         )
@@ -46,12 +46,12 @@ def puzzles(count: int, seed: int = 20, levels: Mapping[str, int] = LEVELS) -> l
 _WRITTEN = {"×": "*", "÷": "/", "\\times": "*", "\\(": "", "$": "", "`": ""}
 """How models write arithmetic, and what it means."""
 
-_EXAMPLES = (
-    "With 9, 15 it is 9 + 15. With 6, 30 it is 30 - 6. With 4, 6 it is 4 * 6.",
-    "With 5, 9, 10 it is 5 + 9 + 10. With 3, 3, 7 it is 3 * 7 + 3. With 2, 3, 4 it is 2 * 3 * 4.",
-    "With 2, 3, 4, 5 it is 2 * (3 + 4 + 5). With 1, 3, 4, 6 it is 6 / (1 - 3 / 4).",
+_MADE = (
+    ("9, 15: 9 + 15", "30, 6: 30 - 6", "4, 6: 4 * 6"),
+    ("5, 9, 10: 5 + 9 + 10", "3, 7, 3: 3 * 7 + 3", "2, 3, 4: 2 * 3 * 4", "10, 3, 6: 10 * 3 - 6"),
+    ("2, 3, 4, 5: 2 * (3 + 4 + 5)", "1, 3, 4, 6: 6 / (1 - 3 / 4)"),
 )
-"""By level."""
+"""Examples by level."""
 
 
 def game_of_24(chance: random.Random, number: int, level: int) -> Puzzle:
@@ -70,9 +70,11 @@ def game_of_24(chance: random.Random, number: int, level: int) -> Puzzle:
         return used == cards and _evaluated(expression.strip()) == 24
 
     listed = ", ".join(map(str, cards))
-    question = (
-        "Make 24 with + - * / and parentheses. Use each number exactly once, and no other number. "
-        f"The answer is the expression. {_EXAMPLES[level - 1]} The numbers: {listed}."
+    question = _lines(
+        "Make 24 from the numbers, each used once, with + - * / and parentheses. "
+        "The answer is the expression.",
+        *_MADE[level - 1],
+        f"{listed}:",
     )
     return Puzzle(f"24-{level}-{number}", "game of 24", question, check)
 
@@ -110,79 +112,75 @@ def _evaluated(expression: str) -> Fraction | None:
         return None
 
 
-_NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve")
+_PEOPLE: tuple[str, ...] = ("Ann", "Ben", "Cleo", "Dan")
+_PETS: tuple[str, ...] = ("cat", "dog", "fish", "hen")
 
-Clue = tuple[str, Callable[[tuple[str, ...]], bool]]
 
-
-def order(chance: random.Random, number: int, level: int) -> Puzzle:
-    """People in a row, by clues that leave one order: three of them, four or five."""
-    names = _NAMES[: level + 2]
-    people = [*names]
-    chance.shuffle(people)
-    clues = _clues(people)
+def pets(chance: random.Random, number: int, level: int) -> Puzzle:
+    """Who has which pet, by clues that leave one way: three people, then four."""
+    count = (3, 3, 4)[level - 1]
+    people, kinds = _PEOPLE[:count], _PETS[:count]
+    owned = dict(zip(people, chance.sample(kinds, count), strict=True))
+    wanted = chance.choice(kinds)
+    owner = next(person for person in people if owned[person] == wanted)
+    clues = [(person, pet) for person in people for pet in kinds if person != owner]
+    clues = [clue for clue in clues if owned[clue[0]] != clue[1]]
+    if level == 1:
+        other = chance.choice([person for person in people if person != owner])
+        clues.append((other, owned[other]))
     chance.shuffle(clues)
-    kept: list[Clue] = []
-    rows = [*itertools.permutations(names)]
-    for clue in clues:
-        left = [row for row in rows if clue[1](row)]
-        if len(left) < len(rows):
-            kept.append(clue)
-            rows = left
-        if len(rows) == 1:
-            break
-    question = (
-        "People stand in a row. Who stands where? The answer is all the names from left to right, "
-        f"with commas. The people: {', '.join(names)}. {'. '.join(text for text, _ in kept)}."
+    ways = [dict(zip(people, way, strict=True)) for way in itertools.permutations(kinds)]
+    kept: list[str] = []
+    for person, pet in clues:
+        has = owned[person] == pet
+        left = [way for way in ways if (way[person] == pet) == has]
+        if len({_owner(way, wanted) for way in ways}) > 1 and len(left) < len(ways):
+            kept.append(f"{person} {'has' if has else 'does not have'} the {pet}")
+            ways = left
+    question = _lines(
+        f"{', '.join(people)} have one of these pets each: {', '.join(kinds)}. "
+        "The answer is the name.",
+        "Ben has the dog. Ann does not have the cat. Who has the cat? Cleo",
+        "Ann does not have the fish. Cleo does not have the fish. Who has the fish? Ben",
+        f"{'. '.join(kept)}. Who has the {wanted}?",
     )
 
     def check(answer: str) -> bool:
-        return re.findall("|".join(names), answer) == people
+        return {person for person in people if person in answer} == {owner}
 
-    return Puzzle(f"order-{level}-{number}", "constraints", question, check)
+    return Puzzle(f"pets-{level}-{number}", "constraints", question, check)
 
 
-def _clues(people: Sequence[str]) -> list[Clue]:
-    """Return what is true of a row."""
-    clues: list[Clue] = []
-    for one, two in itertools.permutations(range(len(people)), 2):
-        a, b = people[one], people[two]
-        if one < two:
-            clues.append((f"{a} is left of {b}", lambda row, a=a, b=b: row.index(a) < row.index(b)))
-        if abs(one - two) > 1:
-            clues.append(
-                (
-                    f"{a} is not next to {b}",
-                    lambda row, a=a, b=b: abs(row.index(a) - row.index(b)) > 1,
-                )
-            )
-    return clues
+def _owner(way: Mapping[str, str], pet: str) -> str:
+    return next(person for person, owned in way.items() if owned == pet)
 
 
 def route(chance: random.Random, number: int, level: int) -> Puzzle:
-    """The length of the shortest way through a town of four, five or six places."""
-    places = "ABCDEF"[: level + 3]
-    goal = places[-1]
-    roads = {
-        (a, b): chance.randint(1, 9)
-        for a, b in itertools.combinations(places, 2)
-        if (a, b) != ("A", goal) and (chance.random() < 0.5 or b == chr(ord(a) + 1))
-    }
-    lengths = dict.fromkeys(places, 10000)
+    """The length of the shortest of the ways to a place: two ways, three, three with a crossing."""
+    middle = "BCD"[: (2, 3, 3)[level - 1]]
+    roads: dict[tuple[str, str], int] = {}
+    for place in middle:
+        roads |= {("A", place): chance.randint(2, 19), (place, "E"): chance.randint(2, 19)}
+    if level == 3:
+        roads["B", "C"] = chance.randint(1, 3)
+    lengths = dict.fromkeys(f"A{middle}E", 10000)
     lengths["A"] = 0
-    for _ in places:
+    for _ in lengths:
         for (a, b), length in roads.items():
             lengths[b] = min(lengths[b], lengths[a] + length)
             lengths[a] = min(lengths[a], lengths[b] + length)
     listed = ", ".join(f"{a}-{b} {length}" for (a, b), length in roads.items())
-    question = (
-        "How long is the shortest way? Roads go both ways. The answer is the number of km. "
-        f"From A to {goal}. Roads and their lengths in km: {listed}."
+    question = _lines(
+        "How many km is the shortest way from A to E? Roads go both ways. "
+        "The answer is the number.",
+        "A-B 4, B-E 3, A-C 2, C-E 9: 4 + 3 = 7, 2 + 9 = 11, so 7",
+        "A-B 8, B-E 12, A-C 11, C-E 3: 8 + 12 = 20, 11 + 3 = 14, so 14",
+        f"{listed}:",
     )
 
     def check(answer: str) -> bool:
-        # The last number: some write the way and the sum before it.
-        return re.findall(r"\d+", answer)[-1:] == [str(lengths[goal])]
+        # The last number: the sums come before it.
+        return re.findall(r"\d+", answer)[-1:] == [str(lengths["E"])]
 
     return Puzzle(f"route-{level}-{number}", "route", question, check)
 
@@ -199,12 +197,18 @@ def deduction(chance: random.Random, number: int, level: int) -> Puzzle:
     chance.shuffle(rules)
     choices = [chain[-1], others[0], others[2]]
     chance.shuffle(choices)
-    question = (
-        "Which one of three words is Zed for certain? The answer is that one word. "
-        f"{'. '.join(rules)}. Zed is a {chain[0]}. The three words: {', '.join(choices)}."
+    question = _lines(
+        "Which one of three words is Zed for certain? The answer is that one word.",
+        "Every oak is a ruk. Every tem is a oak. Zed is a oak. sim, tem, ruk? ruk",
+        f"{'. '.join(rules)}. Zed is a {chain[0]}. {', '.join(choices)}?",
     )
 
     def check(answer: str) -> bool:
         return {choice for choice in choices if choice in answer.lower()} == {chain[-1]}
 
     return Puzzle(f"logic-{level}-{number}", "logic", question, check)
+
+
+def _lines(*lines: str) -> str:
+    """Join what is to be done, examples, and the task: small models follow a pattern."""
+    return "\n".join(lines)

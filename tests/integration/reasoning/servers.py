@@ -22,7 +22,8 @@ COMMAND = (sys.executable, *SERVE)
 
 def environment() -> dict[str, str]:
     """Return the environment of a server that uses the code under test."""
-    return {**PLAIN, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    inherited = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "PLAIT_MODELS")}
+    return {**PLAIN, **inherited}
 
 
 def stdio_server(database: Path | str) -> StdioServerParameters:

@@ -6,7 +6,7 @@ import json
 import os
 import random
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Walker:
 
 
 @asynccontextmanager
-async def walking(folder: Path, profile: Any, backend: str) -> AsyncIterator[Walker]:
+async def walking(folder: Path, profile: Any, backend: str) -> AsyncGenerator[Walker]:
     """Open a server in this process, and a client of it."""
     completer = HostCompleter() if backend == "host" else ScriptedCompleter(REPLIES)
     database = database_from_text(str(folder / "reasoning.db"))
