@@ -25,7 +25,7 @@ class Puzzle:
     check: Check
 
 
-LEVELS: dict[str, int] = {"game of 24": 2, "constraints": 2, "route": 2, "logic": 2}
+LEVELS: dict[str, int] = {"game of 24": 1, "constraints": 2, "route": 2, "logic": 2}
 """How hard the tasks of a kind are, 1 to 3, so that the local model alone is right in 20-80 %."""
 
 
@@ -156,51 +156,50 @@ def _owner(way: Mapping[str, str], pet: str) -> str:
 
 
 def route(chance: random.Random, number: int, level: int) -> Puzzle:
-    """The length of the shortest of the ways to a place: two ways, three, three with a crossing."""
-    middle = "BCD"[: (2, 3, 3)[level - 1]]
-    roads: dict[tuple[str, str], int] = {}
-    for place in middle:
-        roads |= {("A", place): chance.randint(2, 19), (place, "E"): chance.randint(2, 19)}
-    if level == 3:
-        roads["B", "C"] = chance.randint(1, 3)
-    lengths = dict.fromkeys(f"A{middle}E", 10000)
-    lengths["A"] = 0
-    for _ in lengths:
-        for (a, b), length in roads.items():
-            lengths[b] = min(lengths[b], lengths[a] + length)
-            lengths[a] = min(lengths[a], lengths[b] + length)
-    listed = ", ".join(f"{a}-{b} {length}" for (a, b), length in roads.items())
+    """The shortest way to a place, over one of two others, one of three, or one of four."""
+    middle = "BCDF"[: level + 1]
+    while True:
+        roads = {place: (chance.randint(2, 19), chance.randint(2, 19)) for place in middle}
+        ranked = sorted(middle, key=lambda place: sum(roads[place]))
+        if sum(roads[ranked[0]]) < sum(roads[ranked[1]]):
+            break
+    listed = ". ".join(
+        f"Over {place} it is {one} + {two} km" for place, (one, two) in roads.items()
+    )
     question = _lines(
-        "How many km is the shortest way from A to E? Roads go both ways. "
-        "The answer is the number.",
-        "A-B 4, B-E 3, A-C 2, C-E 9: 4 + 3 = 7, 2 + 9 = 11, so 7",
-        "A-B 8, B-E 12, A-C 11, C-E 3: 8 + 12 = 20, 11 + 3 = 14, so 14",
-        f"{listed}:",
+        "Over which place is the way shortest? The answer is the letter of the place.",
+        "Over B it is 4 + 3 km. Over C it is 2 + 9 km. Over D it is 8 + 8 km. Which? B",
+        "Over B it is 8 + 12 km. Over C it is 9 + 9 km. Over D it is 11 + 3 km. Which? D",
+        "Over B it is 15 + 4 km. Over C it is 2 + 6 km. Over D it is 5 + 5 km. Which? C",
+        f"{listed}. Which?",
     )
 
     def check(answer: str) -> bool:
-        # The last number: the sums come before it.
-        return re.findall(r"\d+", answer)[-1:] == [str(lengths["E"])]
+        # The last letter: the sums come before it.
+        return re.findall(r"\b[BCDF]\b", answer)[-1:] == [ranked[0]]
 
     return Puzzle(f"route-{level}-{number}", "route", question, check)
 
 
 def deduction(chance: random.Random, number: int, level: int) -> Puzzle:
-    """What follows from rules in made-up words, one of three, over two, three or four rules."""
+    """What follows from rules in made-up words, one of two, over two, three or four rules."""
     words = ["bim", "dak", "fol", "gam", "hep", "jor", "kiv", "lum", "nup", "pax"]
     chance.shuffle(words)
     length = level + 1
     chain, others = words[: length + 1], words[length + 1 :]
     rules = [f"Every {a} is a {b}" for a, b in itertools.pairwise(chain)]
-    # Both lead away from what Zed is: backwards along a rule, and from another word.
-    rules += [f"Every {others[0]} is a {chain[1]}", f"Every {others[1]} is a {others[2]}"]
+    # It leads away from what Zed is: backwards along a rule.
+    rules.append(f"Every {others[0]} is a {chain[1]}")
     chance.shuffle(rules)
-    choices = [chain[-1], others[0], others[2]]
+    choices = [chain[-1], others[0]]
     chance.shuffle(choices)
     question = _lines(
-        "Which one of three words is Zed for certain? The answer is that one word.",
-        "Every oak is a ruk. Every tem is a oak. Zed is a oak. sim, tem, ruk? ruk",
-        f"{'. '.join(rules)}. Zed is a {chain[0]}. {', '.join(choices)}?",
+        "What is Zed for certain? The answer is one word.",
+        "Every cat is a pet. Every dog is a pet. Every pet is a friend. Zed is a cat. "
+        "Is Zed a friend or a dog? friend",
+        "Every car is a machine. Every toy is a gift. Every gift is a thing. Zed is a toy. "
+        "Is Zed a car or a thing? thing",
+        f"{'. '.join(rules)}. Zed is a {chain[0]}. Is Zed a {' or a '.join(choices)}?",
     )
 
     def check(answer: str) -> bool:

@@ -57,9 +57,9 @@ def diagram_of(document: SessionDocument) -> Diagram:
     """Return a session as a diagram: thoughts by parent, graphs by edge, and the conclusion."""
     nodes = [*_thoughts(document), *map(_node, document.nodes)]
     arrows = [
-        Arrow(source=thought.parent_id, target=thought.id)
-        for thought in document.thoughts
-        if thought.parent_id is not None
+        Arrow(source=parent, target=key)
+        for key, parent in document.parents.items()
+        if parent is not None
     ]
     arrows += [
         Arrow(source=edge.from_node, target=edge.to_node, label=edge.edge_type)

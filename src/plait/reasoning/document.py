@@ -22,6 +22,19 @@ class SessionDocument:
     nodes: Sequence[values.GraphNode]
     edges: Sequence[values.GraphEdge]
 
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """What each thought follows; the first branch follows the last thought before it."""
+        known = {thought.id for thought in self.thoughts}
+        found: dict[str, str | None] = {}
+        before: str | None = None
+        for thought in self.thoughts:
+            parent = thought.parent_id if thought.parent_id in known else None
+            found[thought.id] = before if parent is None and thought.branch_id else parent
+            if thought.branch_id is None and thought.abandoned_by is None:
+                before = thought.id
+        return found
+
 
 async def read_document(store: Storage, session: values.Session) -> SessionDocument:
     """Read a whole session."""

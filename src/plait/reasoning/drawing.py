@@ -50,10 +50,21 @@ def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
         ):
             places = {int(key): (float(x), float(height - y)) for key, (x, y) in positions}
             pieces = [(int(source), int(target)) for source, target in edges or ()]
-            parts.append(_traced(places, pieces, count))
+            parts.append(_traced(_read_from_left(places, count), pieces, count))
     connected = {number for arrow in own for number in arrow}
     alone = [number for number in range(count) if number not in connected]
     return _side_by_side([*parts, *(Layout(nodes={one: (0, 0)}, bends={}) for one in alone)])
+
+
+def _read_from_left(places: Mapping[int, Point], count: int) -> Mapping[int, Point]:
+    """Mirror a layout in which later nodes are mostly left of earlier ones in their row."""
+    rows: dict[float, list[float]] = {}
+    for number in sorted(number for number in places if number < count):
+        x, y = places[number]
+        rows.setdefault(y, []).append(x)
+    pairs = [pair for row in rows.values() for pair in pairwise(row)]
+    order = sum((later > earlier) - (later < earlier) for earlier, later in pairs)
+    return places if order >= 0 else {number: (-x, y) for number, (x, y) in places.items()}
 
 
 def _traced(places: Mapping[int, Point], pieces: Sequence[tuple[int, int]], count: int) -> Layout:

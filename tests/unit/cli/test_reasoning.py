@@ -18,6 +18,7 @@ from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
+from plait.reasoning.values import Changes, Session, Thought
 
 Run = Callable[..., Result]
 
@@ -219,3 +220,34 @@ def test_a_database_that_cannot_be_used_is_named(
     assert refused.exit_code == Exit.CONFIG, refused.stderr
     assert text in refused.stderr
     assert "hunter2" not in refused.stderr
+
+
+def test_a_tree_hangs_under_the_thought_before_it(run: Run) -> None:
+    lines = run("show", "rain-1").output.splitlines()
+    first = next(index for index, line in enumerate(lines) if "t1 " in line)
+
+    assert lines[first].startswith("├── t1 ")
+    assert lines[first + 1].startswith("└── t2 ")
+    assert lines[first + 2].startswith("    ├── t3 ")
+
+
+def test_a_long_chain_is_shown_without_a_staircase(run: Run, tmp_path: Path) -> None:
+    async def think() -> None:
+        store = SqlStorage(database_from_text(str(tmp_path / "reasoning.db")))
+        await store.open()
+        await store.create_session(Session(id="long", mode="linear"))
+        thoughts: list[Thought] = []
+        for number in range(1200):
+            before = thoughts[-1].id if thoughts else None
+            text = f"step {number}"
+            thoughts.append(
+                Thought(session_id="long", content=text, mode="linear", parent_id=before)
+            )
+        await store.write(Changes(thoughts=(*thoughts,)))
+        await store.aclose()
+
+    asyncio.run(think())
+    result = run("show", "long")
+
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "└── t1200 0.80 linear: step 1199"

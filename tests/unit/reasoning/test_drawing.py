@@ -160,3 +160,10 @@ def test_500_thoughts_are_laid_out_at_once_and_no_line_passes_through_a_box() ->
             left = rows[top][max(0, bisect(rows[top], x) - 1)]
             is_inside = 1 < y - top < BOX_HEIGHT - 1 and 1 < x - left < BOX_WIDTH - 1
             assert not is_inside, line
+
+
+@pytest.mark.usefixtures("layout_engine")
+def test_ways_are_drawn_from_left_to_right_as_they_were_opened() -> None:
+    layout = layered(6, [(0, 1), (0, 2), (0, 3), (2, 4), (4, 5)])
+
+    assert [*sorted((1, 2, 3), key=lambda number: layout.nodes[number][0])] == [1, 2, 3]

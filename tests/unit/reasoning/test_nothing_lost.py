@@ -119,6 +119,14 @@ CONTENT: dict[str, Any] = {
 }
 
 
+async def test_the_most_confident_branch_is_recommended_unless_one_is_named(desk: Desk) -> None:
+    own = [{"thought": "a", "confidence": 0.4}, {"thought": "b", "confidence": 0.9}]
+
+    assert (await desk("tree", content="x", branches=own))["recommended_branch_index"] == 1
+    named = await desk("tree", content="x", branches=own, recommended_branch=0)
+    assert named["recommended_branch_index"] == 0
+
+
 async def _every_move_works(desk: Desk, result: dict[str, Any], *, depth: int) -> int:
     """Follow each move on a copy of the session, and the moves after it."""
     followed = 0

@@ -298,30 +298,37 @@ def _thoughts(whole: SessionDocument) -> Tree:
     ]
     grounds: Sequence[str] = (whole.session.conclusion or {}).get("thought_ids", ())
     children: dict[str | None, list[Thought]] = {}
-    known = {thought.id for thought in whole.thoughts}
+    parents = whole.parents
     for thought in whole.thoughts:
-        parent = thought.parent_id if thought.parent_id in known else None
-        children.setdefault(parent, []).append(thought)
+        children.setdefault(parents[thought.id], []).append(thought)
 
     def grow(tree: Tree, thoughts: Sequence[Thought]) -> None:
+        # Steps without a choice stand below each other; only a choice is indented.
+        while len(thoughts) == 1:
+            node = tree.add(line_of(thoughts[0]))
+            thoughts = children.get(thoughts[0].id, ())
+            tree = node if len(thoughts) > 1 else tree
         for thought in thoughts:
-            branch = branches.get(thought.branch_id or "")
-            faded = thought.abandoned_by or (branch and branch.state == "abandoned")
-            mark = f" [{visible_line(branch.name)}]" if branch else ""
-            if branch and branch.state != "active":
-                mark += f" {_STATES[branch.state]} {branch.state}"
-            if branch and thought.id in followed[-1:]:
-                mark += " ◀ followed"
-            if thought.id in grounds:
-                mark += " ■"
-            line = f"t{thought.position} {thought.confidence:.2f} {thought.mode}: "
-            label = Text(
-                f"{line}{_short(thought.content)}{mark}",
-                style="dim" if faded else _colour(thought.confidence),
-            )
-            if note := note_of(thought.metadata):
-                label.append(f"  {_short(note)}", style="dim")
-            grow(tree.add(label), children.get(thought.id, ()))
+            grow(tree.add(line_of(thought)), children.get(thought.id, ()))
+
+    def line_of(thought: Thought) -> Text:
+        branch = branches.get(thought.branch_id or "")
+        faded = thought.abandoned_by or (branch and branch.state == "abandoned")
+        mark = f" [{visible_line(branch.name)}]" if branch else ""
+        if branch and branch.state != "active":
+            mark += f" {_STATES[branch.state]} {branch.state}"
+        if branch and thought.id in followed[-1:]:
+            mark += " ◀ followed"
+        if thought.id in grounds:
+            mark += " ■"
+        head = f"t{thought.position} {thought.confidence:.2f} {thought.mode}: "
+        line = Text(
+            f"{head}{_short(thought.content)}{mark}",
+            style="dim" if faded else _colour(thought.confidence),
+        )
+        if note := note_of(thought.metadata):
+            line.append(f"  {_short(note)}", style="dim")
+        return line
 
     root = Tree(Text("thoughts"))
     grow(root, children.get(None, ()))

@@ -57,8 +57,8 @@ class TreeParams(Params):
     branches: list[BranchParam] | None = optional(
         "Your own ways to go on, 2 to 4; then no model is asked."
     )
-    recommended_branch: Integer = Field(
-        default=0, description="The index of the best of your own branches."
+    recommended_branch: Integer | None = optional(
+        "The index of the best of your own branches; else the one with the highest confidence."
     )
 
 
@@ -138,7 +138,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     ways = reply.branches if params.branches else reply.branches[: params.num_branches]
     best = reply.recommended_branch
     if not 0 <= best < len(ways):
-        best = max(range(len(ways)), key=lambda index: ways[index].confidence)
+        best = _most_confident(ways)
     new = partial(Thought, session_id=session.id, mode="tree")
     thought = new(
         content=params.content,
@@ -203,6 +203,10 @@ async def _branch_for(
     return Branch(session_id=session.id, name="Root"), None, True
 
 
+def _most_confident(ways: Sequence[BranchReply]) -> int:
+    return max(range(len(ways)), key=lambda index: ways[index].confidence)
+
+
 async def _cross_refs(
     call: CallContext, session: Session, branch: Branch, params: Sequence[CrossRefParam]
 ) -> list[CrossRef]:
@@ -237,11 +241,15 @@ async def _branches(
     if params.branches is not None:
         if not 2 <= len(params.branches) <= 4:
             raise invalid_argument("branches", "Between 2 and 4 branches are needed")
-        if not 0 <= params.recommended_branch < len(params.branches):
-            last = len(params.branches) - 1
-            raise invalid_argument("recommended_branch", f"Must be an index from 0 to {last}")
         ways = [BranchReply(**branch.model_dump()) for branch in params.branches]
-        return TreeReply(branches=ways, recommended_branch=params.recommended_branch)
+        best = params.recommended_branch
+        if best is None:
+            best = _most_confident(ways)
+        elif not 0 <= best < len(ways):
+            raise invalid_argument(
+                "recommended_branch", f"Must be an index from 0 to {len(ways) - 1}"
+            )
+        return TreeReply(branches=ways, recommended_branch=best)
     where = place if place.tip else await current_place(call.store, session)
     context = await context_at(call.store, session, where, title="Earlier thoughts")
     count = f"{params.num_branches} distinct paths"

@@ -128,7 +128,9 @@ class LocalChatModel(BaseChatModel):
             "output_tokens": counts[1],
             "total_tokens": sum(counts),
         }
-        message.response_metadata = {"model_name": self.name}
+        # An answer that was cut off must not pass for a whole one.
+        ended = answer["choices"][0].get("finish_reason")
+        message.response_metadata = {"model_name": self.name, "finish_reason": ended}
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
