@@ -11,11 +11,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack
 
 import mcp_types as types
-from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
@@ -39,6 +37,10 @@ from plait.traces.observer import CallTool, Operation
 from plait.traces.recorder import Recorder
 from plait.traces.spans import is_set_up
 from plait.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+    from mcp.client.session import ElicitationFnT
 
 Ending = Literal["completed", "limit"]
 """How an engine ends a run: with an answer, or at the turn limit."""

@@ -11,11 +11,10 @@ import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import click
-from mcp.client import ClientRequestContext
 from mcp_types import (
     ElicitRequestFormParams,
     ElicitRequestParams,
@@ -31,6 +30,9 @@ from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visibl
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.catalog.schemas.values import as_list, as_schema
 from plait.client.catalog.validation import validator_for_schema
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 

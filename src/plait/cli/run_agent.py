@@ -13,11 +13,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
-from mcp.client import ClientRequestContext
-from mcp.client.session import ElicitationFnT
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
 from plait._support.redact import Redactor
@@ -47,6 +45,10 @@ from plait.traces.events import Status, TraceEvent
 from plait.traces.messages.message import Message, messages_to_dicts
 from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
+
+if TYPE_CHECKING:
+    from mcp.client import ClientRequestContext
+    from mcp.client.session import ElicitationFnT
 
 SignalName = Literal["SIGINT", "SIGTERM"]
 
