@@ -44,8 +44,8 @@ async def test_a_client_without_apps_gets_the_tools_and_resources_unchanged(
         tools = (await client.list_tools()).tools
         resources = (await client.list_resources()).resources
 
-    assert [one.model_dump_json(by_alias=True) for one in tools] == [
-        one.model_dump_json(by_alias=True) for one in listed_tools(profile)
+    assert [one.model_dump(by_alias=True, exclude_none=True) for one in tools] == [
+        one.model_dump(by_alias=True, exclude_none=True) for one in listed_tools(profile)
     ]
     assert all(tool.meta is None for tool in tools)
     assert resources == []
