@@ -48,6 +48,7 @@ from pydantic import ValidationError
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
+from plait.client.transports import oversize
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
@@ -74,7 +75,6 @@ from plait.client.transports.http_pool import (
 from plait.client.transports.lean import is_lean
 from plait.client.transports.library_logs import log_as
 from plait.client.transports.nesting import NESTED_NOTE
-from plait.client.transports.oversize import has_too_many_values, too_large, too_many_values
 from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
@@ -370,9 +370,8 @@ class _Post(HttpExchange):
             elif name == b"set-cookie":
                 self._sender.client.cookies.extract_cookies(self._as_response())
                 self._sender.retire()
-        if encoding not in {b"", b"identity"} and not self._decode(encoding):
-            return
-        if not 200 <= status < 300:
+        is_unreadable = encoding not in {b"", b"identity"} and not self._decode(encoding)
+        if is_unreadable or not 200 <= status < 300:
             return
         if status == HTTPStatus.ACCEPTED:
             self._misread("the server answered a request with 202 Accepted")
@@ -411,7 +410,7 @@ class _Post(HttpExchange):
             self.connection.abort()
             self.connection = None
         if body is None:
-            self._misread(too_large(self._sender.longest_body_bytes))
+            self._misread(oversize.too_large(self._sender.longest_body_bytes))
         else:
             self._take_status(body)
 
@@ -489,8 +488,9 @@ class _Post(HttpExchange):
         return True
 
     def _parsed(self, body: bytes) -> object:
-        if self._request.parse is parse_json and has_too_many_values(body, self._sender.values):
-            self._misread(too_many_values(self._sender.values))
+        is_counted = len(body) > oversize.LARGE_BYTES and self._request.parse is parse_json
+        if is_counted and oversize.has_too_many_values(body, self._sender.values):
+            self._misread(oversize.too_many_values(self._sender.values))
             return None
         try:
             return self._request.parse(body)
