@@ -105,7 +105,7 @@ def print_report(
     whole = pass_rate("all", results)
     models = pass_rates(results, lambda result: [result.variant])
     tags = pass_rates(results, lambda result: result.tags)
-    comparison = None if before is None else compare_runs(before, results)
+    comparison = None if before is None else compare_runs(before, results, by_model=True)
     if as_json:
         print_json(
             {

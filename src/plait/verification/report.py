@@ -115,9 +115,11 @@ class Comparison:
         return fewer or bool(self.regressed)
 
 
-def compare(first: Sequence[CaseResult], second: Sequence[CaseResult]) -> Comparison:
-    """Compare two runs case by case, and by model where both have the same models."""
-    same_models = {one.variant for one in first} == {one.variant for one in second}
+def compare(
+    first: Sequence[CaseResult], second: Sequence[CaseResult], *, by_model: bool = False
+) -> Comparison:
+    """Compare two runs case by case; with `by_model` also model by model, if both have the same."""
+    same_models = by_model and {one.variant for one in first} == {one.variant for one in second}
     before, after = (_outcomes(one, by_variant=same_models) for one in (first, second))
     common = sorted(before.keys() & after.keys())
     scores = [(fmean(before[name]), fmean(after[name])) for name in common]

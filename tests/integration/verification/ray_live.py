@@ -27,6 +27,7 @@ def cluster() -> Iterator[None]:
     """Start a cluster on this machine."""
     # Workers must find the tests, and not inherit the folder of a test.
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
+    os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112  # as ray spells it
     start = [ray_command, "start", "--head", "--num-cpus=2", "--include-dashboard=false"]
     subprocess.run([*start, "--port=6399"], check=True, stdout=subprocess.DEVNULL)
     os.environ["RAY_ADDRESS"] = "127.0.0.1:6399"

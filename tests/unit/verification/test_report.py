@@ -57,9 +57,10 @@ def test_runs_of_the_same_models_are_compared_model_by_model() -> None:
     def run(first: str, second: str) -> list[CaseResult]:
         return results({"a": first}, model="x") + results({"a": second}, model="y")
 
-    found = compare(run("p", "f"), run("f", "p"))
+    found = compare(run("p", "f"), run("f", "p"), by_model=True)
     assert (found.better, found.worse) == (("a (y)",), ("a (x)",))
-    assert compare(results({"a": "p"}, model="x"), results({"a": "f"}, model="y")).worse == ("a",)
+    first, second = results({"a": "p"}, model="x"), results({"a": "f"}, model="y")
+    assert compare(first, second, by_model=True).worse == ("a",)
 
 
 def test_a_judge_is_compared_with_labels(tmp_path: Path) -> None:

@@ -425,7 +425,7 @@ def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
     from plait.verification.results import read_results
 
     before, after = read_results(first), read_results(second)
-    found = compare_runs(before, after)
+    found = compare_runs(before, after, by_model=True)
     if html is not None:
         from plait.verification.html_report_compare import comparison_page
 
