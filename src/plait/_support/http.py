@@ -67,8 +67,8 @@ async def send_request(
         httpx2.RequestError: There was no complete reply.
         TimeoutError: There was none in time.
     """
-    exchange = client.stream(method, url, headers=headers, json=json, content=content)
-    # The timeouts of the library hold between two bytes only.
+    # The timeouts of the library hold between two bytes only, and would end a slow reply early.
+    exchange = client.stream(method, url, headers=headers, json=json, content=content, timeout=None)
     async with asyncio.timeout(timeout_seconds), exchange as response:
         body = bytearray()
         async for chunk in response.aiter_bytes():
