@@ -18,7 +18,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-200 check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an env
 test-embeddings: .extra-embeddings/.installed ## Test EmbeddingCheck, in an environment with the extra embeddings (torch)
 	.extra-embeddings/venv/bin/pytest -q -n 0 tests/integration/verification/embeddings_live.py
 
-test-200: setup ## Run 200 cases over real servers, and kill the runner again and again
+test-kills: setup ## Run 200 cases over real servers, and kill the runner again and again
 	$(BIN)/pytest -q -n 0 -s tests/integration/verification/kills_live.py
 
 soak-stdio: setup ## End the reasoning server on stdio a thousand times by the end of its input

@@ -1,4 +1,4 @@
-"""Two hundred cases, and a runner that is killed at any point; `make test-200` runs it."""
+"""Two hundred cases, and a runner that is killed at any point; `make test-kills` runs it."""
 
 from __future__ import annotations
 
