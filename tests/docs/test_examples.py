@@ -20,7 +20,14 @@ from tests.docs.programs import (
 SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py", "sloppy_server.py"}
 """Programs that others start."""
 
-PYTEST_FILES = {"conftest.py", "test_agent.py", "test_recorded.py", "test_shop.py"}
+PYTEST_FILES = {
+    "checks.py",
+    "conftest.py",
+    "test_agent.py",
+    "test_recorded.py",
+    "test_repeated.py",
+    "test_shop.py",
+}
 
 
 @pytest.mark.parametrize("block", blocks("file"), ids=str)
@@ -78,4 +85,4 @@ def test_the_example_tests_pass(tmp_path: Path) -> None:
     done = run([sys.executable, "-m", "pytest", "-q", "-W", "error"], tmp_path)
 
     assert done.returncode == 0, done.stdout
-    assert "9 passed" in done.stdout
+    assert "11 passed" in done.stdout
