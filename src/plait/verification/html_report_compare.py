@@ -26,7 +26,7 @@ def comparison_page(first: Side, second: Side, *, site: Site = SINGLE_FILE) -> s
 
 def comparison_section(first: Side, second: Side) -> Html:
     """Build the body of the comparison."""
-    found = compare(first[1], second[1])
+    found = compare(first[1], second[1], by_model=True)
     return h(
         "section",
         h("h1", first[0], " → ", second[0]),

@@ -96,6 +96,7 @@ _STREAM_SECONDS: Final = 0.25
 
 _DECODED_BYTES: Final = 1024 * 1024
 """How much is decompressed at a time."""
+_REFUSED: Final = object()
 _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
 
 
@@ -467,11 +468,9 @@ class _Post(HttpExchange):
 
     def take(self, data: bytes) -> bool:
         """Handle a message of the response stream; return whether it was the last."""
-        if not data:
-            return False
-        message = self._parsed(data)
-        if self.ended:
-            return True
+        message = self._parsed(data) if data else None
+        if not data or message is _REFUSED:
+            return bool(data)
         if type(message) is dict and is_response(cast("dict[str, Any]", message)):
             # A response in the stream of a request answers it, whichever id it has.
             self._settle(cast("dict[str, Any]", message), data)
@@ -491,7 +490,7 @@ class _Post(HttpExchange):
         is_counted = len(body) > oversize.LARGE_BYTES and self._request.parse is parse_json
         if is_counted and oversize.has_too_many_values(body, self._sender.values):
             self._misread(oversize.too_many_values(self._sender.values))
-            return None
+            return _REFUSED
         try:
             return self._request.parse(body)
         except ValueError:
@@ -502,7 +501,7 @@ class _Post(HttpExchange):
 
     def _take_json(self, body: bytes) -> None:
         message = self._parsed(body)
-        if self.ended:
+        if message is _REFUSED:
             return
         own = cast("dict[str, Any]", message) if type(message) is dict else {}
         if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
@@ -515,9 +514,9 @@ class _Post(HttpExchange):
             return
         if isinstance(parsed, JSONRPCError) and parsed.id is None:
             self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-            return
-        self._pass_on(parsed)
-        self._misread("it belongs to another request")
+        else:
+            self._pass_on(parsed)
+            self._misread("it belongs to another request")
 
     def _pass_on(self, message: JSONRPCMessage) -> None:
         """Pass a message that is not the response to the SDK."""
