@@ -18,7 +18,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-browser test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs test test-browser test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ setup: $(SETUP) ## Install everything: .venv, the Node servers, an environment w
 
 demo: setup ## Start real servers, kill one, and watch it heal
 	$(BIN)/python scripts/demo.py
+
+docs: .extra-docs/.installed ## Build the documentation as a site, in build/site
+	.extra-docs/venv/bin/python scripts/docs_site.py
 
 test: setup check ## Set up, then run every check and test
 
@@ -85,7 +88,7 @@ bench-guard: setup ## Fail when plait needs twice the CPU it needed before, comp
 	$(BIN)/python -m benchmarks.compare.guard
 
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy .bench .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .bench .extra-docs .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:
@@ -107,6 +110,12 @@ $(BIN)/uv:
 .legacy/.installed: constraints-legacy.txt | .venv/.installed
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .legacy/venv
 	$(BIN)/uv pip install --quiet --python .legacy/venv/bin/python -r constraints-legacy.txt
+	@touch $@
+
+# The generator of the site needs nothing of plait, which it reads as text.
+.extra-docs/.installed: pyproject.toml constraints.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-docs/venv
+	$(BIN)/uv pip install --quiet --python .extra-docs/venv/bin/python --group docs -c constraints.txt
 	@touch $@
 
 # Extras that are large have environments of their own.

@@ -398,6 +398,7 @@ class OAuthServer:
 
 
 oauth_server = OAuthServer
+"""Run an authorization server while the context is open."""
 
 
 class _Protected:

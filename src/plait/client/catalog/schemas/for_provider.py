@@ -20,6 +20,8 @@ Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 """A family of models, by what it accepts in a schema."""
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
+"""Every profile, by name."""
+
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _MOST_SECONDS = 0.06
 """Conversions run in event loops, one tool at a time."""

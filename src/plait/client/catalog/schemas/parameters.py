@@ -73,7 +73,9 @@ def schema_from_parameters(parameters: Iterable[Parameter]) -> Schema:
 
 
 convert_input_schema = parameters_from_schema
+"""The name of `parameters_from_schema` in `langchain_mcp` for Elixir."""
 to_json_schema = schema_from_parameters
+"""The name of `schema_from_parameters` in `langchain_mcp` for Elixir."""
 
 
 def _properties(schema: Schema) -> tuple[Parameter, ...]:
