@@ -15,6 +15,9 @@ from plait.client.transports.process import descendants_of
 LAUNCHERS = frozenset({"npx", "npm", "pnpm", "yarn", "bunx", "uvx", "uv", "pipx"})
 """Programs that install a server, and then start it as a child process."""
 
+_LAUNCHER_SCRIPTS = frozenset({"npx-cli", "npm-cli"})
+"""What Node runs as npx and npm, before they change the title of their process."""
+
 _SAMPLE_SECONDS = 0.05
 _SURELY_STARTED_SECONDS = 1.0
 """A child that lives as long is the server; launchers have helpers that end at once."""
@@ -39,19 +42,34 @@ class Launch:
         return cls(program) if program in LAUNCHERS else None
 
     async def watch(self, status: Callable[[], ServerStatus]) -> None:
-        """Look at the children of the process until the server is ready, or has failed."""
+        """Look at the processes it starts until the server is ready, or has failed."""
         began = time.monotonic()
         while (now := status()).state in {"idle", "connecting"}:
             self.watched_seconds = time.monotonic() - began
             if now.pid is not None:
-                self._note(bool(await in_thread(descendants_of, now.pid)))
+                self._note(await in_thread(_has_started_server, now.pid))
             await asyncio.sleep(_SAMPLE_SECONDS)
 
-    def _note(self, has_children: bool) -> None:
+    def _note(self, has_server: bool) -> None:
         started = self.started_seconds
         if started is not None and self.watched_seconds - started >= _SURELY_STARTED_SECONDS:
             return
-        if not has_children:
+        if not has_server:
             self.started_seconds = None
         elif started is None:
             self.started_seconds = self.watched_seconds
+
+
+def _has_started_server(pid: int) -> bool:
+    """Whether a descendant is no launcher: `npx` may be a script that starts the real one."""
+    return not all(map(_is_launcher, descendants_of(pid)))
+
+
+def _is_launcher(pid: int) -> bool:
+    """Whether a process is a launcher, runs one as a script, or has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").split()
+    except OSError:
+        return True
+    programs = {PurePath(word).stem for word in words[:2]}
+    return not programs or not programs.isdisjoint(LAUNCHERS | _LAUNCHER_SCRIPTS)
