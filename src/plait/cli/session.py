@@ -95,7 +95,10 @@ def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
         if name in config.disabled:
             raise UnknownServerError(f"the server {name!r} is disabled in {config.source}")
         if name not in config.servers:
+            server, _, tool = name.partition("/")
             guess = suggest_names(name, config.servers)
+            if tool and server in config.servers:
+                guess = f"write the server and the tool as two words: {server} {tool}"
             raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
     if not servers:
         return config

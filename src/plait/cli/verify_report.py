@@ -119,11 +119,29 @@ def print_report(
         )
     else:
         print_rich(_table([*models, *tags, *([whole] if len(models) + len(tags) > 1 else [])]))
+        _print_reasons(results)
         for line in [] if comparison is None else comparison_lines(comparison):
             click.echo(visible(line))
         click.echo(f"report: {visible(str(folder))}")
     regressed = comparison is not None and comparison.is_worse
     return not whole.errors and (whole.rate or 0.0) >= threshold and not regressed
+
+
+def _print_reasons(results: Sequence[CaseResult]) -> None:
+    """Print why cases did not pass: each reason once, the most frequent first."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        if result.outcome != "passed":
+            cases.setdefault((result.outcome, result.failure), []).append(result.case)
+    frequent = sorted(cases.items(), key=lambda item: -len(item[1]))
+    for (outcome, reason), names in frequent[:_SHOWN_REASONS]:
+        others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        print_aside(outcome, f"{names[0]}{others}: {reason}", colour=_COLOURS[outcome])
+    if more := frequent[_SHOWN_REASONS:]:
+        print_aside("note", f"{len(more)} further reasons are in the report", colour="cyan")
+
+
+_SHOWN_REASONS = 10
 
 
 def _table(rates: Sequence[PassRate]) -> Table:

@@ -25,6 +25,29 @@ main(prog_name="plait")
 LANGCHAIN = "langchain,langchain_core,langgraph,langchain_openai,langchain_anthropic"
 
 
+def environment(home: Path) -> dict[str, str]:
+    """Return the variables of a program that trusts its folder and has a key."""
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "OPENAI_API_KEY": "sk-not-a-key",
+        "PLAIT_TRUST": "1",
+    }
+
+
+def run_without(missing: str, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, without some packages."""
+    return subprocess.run(
+        [sys.executable, "-c", HIDE, missing, *command],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("missing", "command", "extra"),
     [
@@ -43,22 +66,47 @@ def test_a_command_says_what_to_install(
     (tmp_path / "script.json").write_text(json.dumps(["hello"]))
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
 
-    done = subprocess.run(
-        [sys.executable, "-c", HIDE, missing, *command],
-        cwd=tmp_path,
-        env={
-            "HOME": str(tmp_path),
-            "PATH": "/usr/bin:/bin",
-            "OPENAI_API_KEY": "sk-not-a-key",
-            "PLAIT_TRUST": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_without(missing, command, tmp_path)
 
     assert done.returncode == 4, done.stderr
     assert done.stderr.count("pip install") == 1
     assert f"pip install 'plait[{extra}]'" in done.stderr
     assert not (tmp_path / ".cursor").exists()
+
+
+def test_a_suite_says_what_its_cases_lack(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(json.dumps(["hello"]))
+    (tmp_path / "suite.json").write_text(
+        json.dumps(
+            {
+                "defaults": {"model": "scripted:script.json"},
+                "cases": [
+                    {"name": name, "question": "hi", "checks": [{"contains": "hello"}]}
+                    for name in ("first", "second")
+                ],
+            }
+        )
+    )
+
+    done = run_without(LANGCHAIN, ["verify", "suite.json"], tmp_path)
+
+    assert done.returncode == 13, done.stderr
+    assert done.stderr.count("pip install 'plait[models]'") == 1
+    assert "first (and 1 more)" in done.stderr
+
+
+def test_the_viewer_shows_traces_without_the_packages_of_the_reasoning_server(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HIDE, "sqlalchemy", "view"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as viewer:
+        assert viewer.stdout is not None
+        address = viewer.stdout.readline()
+        viewer.terminate()
+
+    assert address.startswith("http://127.0.0.1:")

@@ -85,6 +85,15 @@ def test_an_unknown_server_is_answered_with_the_nearest(folder: Path) -> None:
     assert result.stderr == "error: there is no server 'fils': did you mean 'files'?\n"
 
 
+def test_a_tool_written_into_the_name_of_its_server_is_answered_with_both(folder: Path) -> None:
+    (folder / "mcp.json").write_text('{"mcpServers": {"files": {"command": "sh"}}}')
+
+    result = run("call", "files/read", "path=x")
+
+    expected = "write the server and the tool as two words: files read"
+    assert result.stderr == f"error: there is no server 'files/read': {expected}\n"
+
+
 def test_a_disabled_server_is_not_an_unknown_one(folder: Path) -> None:
     (folder / "mcp.json").write_text(
         '{"mcpServers": {"files": {"command": "sh", "disabled": true}}}'

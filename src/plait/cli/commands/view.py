@@ -101,11 +101,15 @@ def view(
 
 def _store(db: str | None) -> tuple[Storage, str] | None:
     """Return the sessions of a database and its name; the default one only if it exists."""
-    from plait.reasoning.serving.service import DEFAULT_DATABASE
-    from plait.reasoning.storage.engine import database_from_text
+    from plait.reasoning.backends.settings import DEFAULT_DATABASE
 
     named = db or os.environ.get("DATABASE_PATH")
-    database = database_from_text(named or str(Path(DEFAULT_DATABASE).expanduser()))
+    default = DEFAULT_DATABASE.expanduser()
+    if named is None and not default.exists():
+        return None  # Without the packages of the reasoning server too.
+    from plait.reasoning.storage.engine import database_from_text
+
+    database = database_from_text(named or str(default))
     if database.is_sqlite and not Path(str(database)).exists():
         if db is not None:
             raise ConfigError(f"there is no database at {database}")

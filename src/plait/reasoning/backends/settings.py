@@ -25,6 +25,9 @@ Profile: TypeAlias = Literal["full", "compact"]
 LogLevel: TypeAlias = Literal["trace", "debug", "info", "warn", "error"]
 LogFormat: TypeAlias = Literal["pretty", "json"]
 
+DEFAULT_DATABASE: Final = Path("~/.local/share/plait/reasoning.db")
+"""Where sessions are stored by default."""
+
 MODEL_TIMEOUT_SECONDS: Final = 120.0
 """The default timeout of models other than Langbase's pipes: local ones are slow."""
 

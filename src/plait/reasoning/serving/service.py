@@ -10,7 +10,6 @@ import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from plait._support.redact import Redactor
@@ -22,15 +21,17 @@ from plait.reasoning.backends.choose import (
     detect_models,
 )
 from plait.reasoning.backends.port import Completer, HostCompleter
-from plait.reasoning.backends.settings import LogFormat, LogLevel, ReasoningSettings
+from plait.reasoning.backends.settings import (
+    DEFAULT_DATABASE,
+    LogFormat,
+    LogLevel,
+    ReasoningSettings,
+)
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
 from plait.reasoning.storage.engine import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
-
-DEFAULT_DATABASE = "~/.local/share/plait/reasoning.db"
-"""Where sessions are stored by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Service:
 
 def database_for(option: str | None, settings: ReasoningSettings) -> Database:
     """Return the database of the option, of the settings, or the default one."""
-    text = option or settings.database or str(Path(DEFAULT_DATABASE).expanduser())
+    text = option or settings.database or str(DEFAULT_DATABASE.expanduser())
     return database_from_text(text)
 
 
