@@ -15,9 +15,6 @@ from plait.traces.messages.message import UsageMetadata
 NO_KEY: Final = "none"
 """Sent to an endpoint on this machine, which needs no key."""
 
-UNFINISHED: Final = ("pause_turn", "compaction")
-"""Stop reasons after which the model continues with the next request."""
-
 
 def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the URL of the API, if the configuration or `ANTHROPIC_BASE_URL` sets one."""

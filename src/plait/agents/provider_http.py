@@ -65,21 +65,32 @@ async def _repair_calls(response: httpx2.Response) -> None:
     for choice in _blocks(repaired, "choices"):
         for call in _blocks(entries_of(choice.get("message")), "tool_calls"):
             function = cast("dict[str, Any]", entries_of(call.get("function")))
-            if function and _is_wrapped(function.get("arguments")):
-                function["arguments"] = json.dumps(arguments_from(function["arguments"]))
-                changed = True
+            changed |= _repair(function)
+    for item in _blocks(repaired, "output"):
+        changed |= item.get("type") == "function_call" and _repair(item)
     if changed:
         vars(response)["_content"] = json.dumps(repaired).encode()
 
 
-def _is_wrapped(arguments: object) -> bool:
-    """Check whether arguments are JSON, but not an object; broken JSON is left as it is."""
-    if not isinstance(arguments, str):
-        return True
-    try:
-        return not isinstance(json.loads(arguments), dict)
-    except ValueError:
+def _repair(call: dict[str, Any]) -> bool:
+    """Repair the arguments of a call of OpenAI; returns whether that changes them."""
+    written = call.get("arguments")
+    if not call or (repaired := repaired_arguments(written)) == written:
         return False
+    call["arguments"] = repaired
+    return True
+
+
+def repaired_arguments(written: object) -> str:
+    """Return the JSON of the arguments of a call as an object; broken JSON is left as it is."""
+    if isinstance(written, str):
+        try:
+            is_object = isinstance(json.loads(written), dict)
+        except ValueError:
+            is_object = True
+        if is_object:
+            return written
+    return json.dumps(arguments_from(written))
 
 
 def _blocks(body: object, name: str) -> Iterator[dict[str, Any]]:

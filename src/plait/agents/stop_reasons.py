@@ -19,14 +19,17 @@ _REFUSED: Final = frozenset(
 )
 
 
-_BEFORE_THE_END: Final = frozenset({"stop_sequence", "pause_turn", "compaction"})
+UNFINISHED: Final = frozenset({"pause_turn", "compaction"})
+"""Reasons of Anthropic after which the model continues with the next request."""
+
+_BEFORE_THE_END: Final = UNFINISHED | {"stop_sequence"}
 """Reasons of Anthropic to stop anywhere, also in the arguments of a call."""
 
 
 def stop_kind(reason: str | None) -> StopKind:
     """Classify a reason, as a provider names it; an unknown one is complete."""
     name = (reason or "").lower()
-    if name in _TRUNCATED:
+    if name in _TRUNCATED | UNFINISHED:
         return "truncated"
     return "refused" if name in _REFUSED else "complete"
 
@@ -40,7 +43,7 @@ def not_made(reason: str | None, max_tokens: int | None = None) -> str:
     """Return the text that answers a call of an incomplete answer."""
     if stop_kind(reason) == "refused":
         return f"This call was not made: the answer that requested it was refused ({reason})."
-    if stop_kind(reason) == "complete":
+    if (reason or "").lower() in _BEFORE_THE_END:
         return (
             f"This call was not made: the answer that requested it stopped before its end "
             f"({reason}), so its arguments may be incomplete. Call again if that is needed."

@@ -55,3 +55,44 @@ async def test_no_call_is_made_of_an_answer_that_stopped_before_its_end(
         assert "not made" in results[0].content
         assert stop in results[0].content
         assert (result.status, result.final_response) == ("completed", "I see.")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("engine", ["claude_tool", "langchain"])
+@pytest.mark.parametrize("stop", ["pause_turn", "compaction"])
+async def test_a_model_that_pauses_goes_on(
+    engine: str, stop: str, streaming: bool, anthropic: AnthropicServer
+) -> None:
+    settings = {
+        "interface": engine,
+        "model_provider": None if engine == "claude_tool" else "anthropic",
+    }
+    agent = get_agent(model_of(anthropic, **settings), auto_fallback=False)
+    pause = Say("I begin.", stop=stop)
+
+    anthropic.play([pause, "I end."])
+    result = await agent.arun([Message.user("Go.")], None, {}, AgentConfig(stream=streaming))
+    again = anthropic.bodies[1]["messages"][-1]
+    anthropic.play([pause, pause, pause])
+    config = AgentConfig(stream=streaming, max_turns=2)
+    stopped = await agent.arun([Message.user("Go.")], None, {}, config)
+
+    assert (result.status, result.final_response, result.turns) == ("completed", "I end.", 2)
+    assert (stopped.status, stopped.stop_reason, stopped.turns) == ("limit", stop, 2)
+    assert again["role"] == "assistant"
+    assert "I begin." in str(again["content"])
+    written = [
+        one["content"] for one in anthropic.bodies[1]["messages"] if one["role"] == "assistant"
+    ]
+    assert "I begin." in str(written)
+
+
+async def test_a_run_that_ends_with_a_pause_is_not_completed(anthropic: AnthropicServer) -> None:
+    """Claude's command line returns what there is, if no tool of the provider pauses it."""
+    anthropic.play([Say("I begin.", stop="pause_turn")])
+    settings = {"interface": "claude_agent_sdk", "model_provider": None}
+    agent = get_agent(model_of(anthropic, **settings), auto_fallback=False)
+
+    result = await agent.arun([Message.user("Go.")], None, {})
+
+    assert (result.status, result.stop_reason) == ("truncated", "pause_turn")

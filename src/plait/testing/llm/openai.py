@@ -1,4 +1,4 @@
-"""A stand-in for an OpenAI-compatible endpoint, with the discovery API of Ollama."""
+"""A stand-in for OpenAI's API or a compatible endpoint, with the discovery API of Ollama."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Call, Say
+from plait.testing.llm import responses
 from plait.testing.llm.server import (
     ApiRequest,
     EscapedJSON,
@@ -25,7 +27,7 @@ from plait.testing.llm.turns import Refuse, Script, Turn
 
 
 class OpenAIServer(ProviderServer):
-    """Chat completions, also with tools and as streams, and lists of models.
+    """Chat completions and responses, also with tools and as streams, and lists of models.
 
     `refuses` are parameters that it answers with 400, such as `response_format`; with
     `names_param=False` the error does not name the parameter. With `strict` it refuses
@@ -60,7 +62,7 @@ class OpenAIServer(ProviderServer):
     def answer(self, request: ApiRequest) -> Response | Turn:
         """Complete a chat, or list models."""
         match request.method, request.path:
-            case "POST", "/v1/chat/completions":
+            case "POST", "/v1/chat/completions" | responses.PATH:
                 return self._complete(request)
             case "GET", "/v1/models":
                 return JSONResponse({"object": "list", "data": self._listed()})
@@ -74,6 +76,17 @@ class OpenAIServer(ProviderServer):
     def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
         """Encode a turn of the model."""
         body = request.body
+        if request.path == responses.PATH:
+            whole = responses.response(say, usage, body["model"])
+            if not body.get("stream"):
+                return EscapedJSON(whole)
+            events = (
+                {**event, "sequence_number": number}
+                for number, event in enumerate(responses.response_events(whole))
+            )
+            return EventStream(
+                f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
+            )
         if not body.get("stream"):
             return EscapedJSON(completion(say, usage, body["model"]))
         options: Mapping[str, Any] = body.get("stream_options") or {}
@@ -81,6 +94,12 @@ class OpenAIServer(ProviderServer):
         chunks = _chunks(say, usage, body["model"], with_usage=with_usage)
         texts = (json.dumps(chunk) for chunk in chunks)
         return EventStream(f"data: {text}\n\n" for text in (*texts, "[DONE]"))
+
+    def resolve(self, request: ApiRequest) -> ApiRequest | Refuse:
+        """Read a request of the Responses API as that of a chat."""
+        if request.path != responses.PATH:
+            return request
+        return replace(request, body=responses.chat_from_response_request(request.body))
 
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
         """Make the tool calls that the user text lists, or repeat the text."""

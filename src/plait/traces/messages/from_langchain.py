@@ -58,6 +58,8 @@ def _from_fields(kind: str, fields: Mapping[str, Any]) -> Message:
     extra = cast("Mapping[str, Any]", fields.get("additional_kwargs") or {})
     if role is Role.ASSISTANT and (reasoning := extra.get("reasoning_content")):
         blocks.insert(0, ThinkingContent(str(reasoning)))
+    if role is Role.ASSISTANT and (refusal := extra.get("refusal")):
+        blocks.append(TextContent(str(refusal)))
     calls = cast("Sequence[Mapping[str, Any]]", fields.get("tool_calls") or ())
     blocks += [
         ToolUseContent(
@@ -79,6 +81,13 @@ def _parts(content: object) -> list[Mapping[str, Any]]:
     ]
 
 
+_CALLS = (
+    *("tool_use", "tool_call", "input_json_delta"),
+    *("function_call", "custom_tool_call"),
+)
+"""Blocks that are also in the calls of the message."""
+
+
 def _block(part: Mapping[str, Any]) -> Content | None:
     match part.get("type"):
         case "text":
@@ -86,13 +95,23 @@ def _block(part: Mapping[str, Any]) -> Content | None:
         case "thinking":
             return ThinkingContent(str(part.get("thinking", "")), part.get("signature"))
         case "reasoning":
-            return ThinkingContent(str(part.get("reasoning", "")))
-        case "tool_use" | "tool_call" | "input_json_delta":  # also in the calls of the message
+            return _reasoning(part)
+        case "refusal":
+            return TextContent(str(part.get("refusal", "")))
+        case _ if part.get("type") in _CALLS:
             return None
         case "redacted_thinking":  # only encrypted data
             return None
         case _:
             return TextContent(_line(part))
+
+
+def _reasoning(part: Mapping[str, Any]) -> ThinkingContent | None:
+    """Convert a standard block, or a summary of OpenAI's Responses API, which may be empty."""
+    summaries = cast("Sequence[Mapping[str, Any]]", part.get("summary") or ())
+    texts = [str(summary.get("text") or "") for summary in summaries]
+    text = str(part.get("reasoning") or "") or "\n".join(texts)
+    return ThinkingContent(text) if text else None
 
 
 def _line(part: Mapping[str, Any]) -> str:

@@ -21,14 +21,14 @@ from claude_agent_sdk import (
 )
 
 from plait.agents.agent_run import AgentRun
-from plait.agents.anthropic_api import UNFINISHED, usage_from_anthropic
+from plait.agents.anthropic_api import usage_from_anthropic
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
     content_from_block,
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.agents.stop_reasons import cuts_calls, stop_kind
+from plait.agents.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.errors import AgentExecutionError
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent

@@ -27,7 +27,6 @@ from plait._support.unicode import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.anthropic_api import (
     NO_KEY,
-    UNFINISHED,
     advice_for,
     anthropic_url,
     usage_from_anthropic,
@@ -40,7 +39,7 @@ from plait.agents.engines.claude_tool.tools import definition_of, tool_result
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_retry import CutAnswerError, is_transient, with_retries
 from plait.agents.provider_http import WrongPageError, model_client
-from plait.agents.stop_reasons import cuts_calls, not_made
+from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.endpoints import is_loopback, origin_of
 from plait.traces.agent_spans import describe_answer

@@ -123,8 +123,8 @@ class ChatModels:
             if "http_async_client" not in settings:
                 settings["http_async_client"] = self._client(base_url_of(self._config))
         try:
-            if self._config.interface != "langchain":
-                return _endpoint_model(model, settings)
+            if provider == "openai":
+                return _openai_model(model, settings)
             init = cast("Callable[..., BaseChatModel]", init_chat_model)
             chat_model = init(model, model_provider=provider, **settings)
         except ImportError as error:
@@ -205,7 +205,7 @@ class ChatModels:
         vars(model)["_async_client"] = AsyncAnthropic(**settings, http_client=client)
 
 
-def _endpoint_model(name: str, settings: dict[str, Any]) -> BaseChatModel:
+def _openai_model(name: str, settings: dict[str, Any]) -> BaseChatModel:
     from plait.agents.engines.langchain.openai_model import EndpointChatModel  # noqa: PLC0415  # may not be installed
 
     return EndpointChatModel(model=name, **settings)
@@ -283,6 +283,8 @@ def _status_of(error: Exception) -> int | None:
 def _fault_of(error: Exception) -> Mapping[str, Any]:
     """Return the body of an error of a provider."""
     body = entries_of(getattr(error, "body", None) or getattr(error.__cause__, "body", None))
+    if not body and error.args and hasattr(error.args[0], "model_dump"):
+        return error.args[0].model_dump()  # a response of OpenAI that failed
     return entries_of(body.get("error")) or body
 
 

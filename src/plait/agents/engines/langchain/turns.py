@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
-from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from typing_extensions import override
 
+from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.call_arguments import INVALID, arguments_from, fault_of
@@ -29,7 +31,7 @@ from plait.agents.engines.langchain.messages import (
 )
 from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
 from plait.agents.model_retry import CutAnswerError, with_retries
-from plait.agents.stop_reasons import cuts_calls, not_made, stop_kind
+from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
 from plait.traces.agent_spans import describe_answer
@@ -76,10 +78,31 @@ class Turns(AgentMiddleware[Any, Any, Any]):
     async def _call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
-        if (turns := self._turns) >= (limit := self._max_turns):
-            raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
         if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
+        paused: list[BaseMessage] = []
+        while True:
+            response = await self._turn(request, handler)
+            last = response.result[0]
+            if not isinstance(last, AIMessage):
+                return response
+            if last.tool_calls or stop_reason_of(last) not in UNFINISHED:
+                break
+            # The model goes on with what it has written so far.
+            paused.append(last)
+            request = request.override(messages=[*request.messages, last])
+        if last.tool_calls and self._run.is_spent():
+            raise self._limit()
+        return replace(response, result=[*paused, *response.result]) if paused else response
+
+    def _limit(self) -> ModelCallLimitExceededError:
+        turns, limit = self._turns, self._max_turns
+        return ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
+
+    async def _turn(self, request: ModelRequest[Any], handler: _CallModel) -> ModelResponse[Any]:
+        """Request an answer, and record it."""
+        if self._turns >= self._max_turns or (self._turns and self._run.is_spent()):
+            raise self._limit()
         began = time.monotonic()
         response = await with_retries(
             self._run,
@@ -87,11 +110,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
             passes=(GraphBubbleUp,),
         )
-        response = self._recorded(response, began)
-        last = response.result[0]
-        if isinstance(last, AIMessage) and last.tool_calls and self._run.is_spent():
-            raise ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
-        return response
+        return self._recorded(response, began)
 
     async def _answer(
         self, request: ModelRequest[Any], handler: _CallModel, span: dict[str, Any] | None
@@ -210,13 +229,29 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             calls.append(self._usable(call, call_id))
             if is_cut:
                 self._rejected[call_id] = not_made(stop, self._run.model_config.max_tokens)
-        return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": []})
+        content = _with_valid_arguments(message.content, calls)
+        return message.model_copy(
+            update={"content": content, "tool_calls": calls, "invalid_tool_calls": []}
+        )
 
     def _usable(self, call: ToolCall | InvalidToolCall, call_id: str) -> ToolCall:
         arguments = arguments_from(call["args"])
         if (fault := fault_of(arguments)) is not None:
             self._rejected[call_id] = fault
         return ToolCall(name=call["name"] or "", args=arguments, id=call_id, type="tool_call")
+
+
+def _with_valid_arguments(content: Any, calls: Sequence[ToolCall]) -> Any:
+    """Return content whose calls, in blocks of OpenAI's Responses API, have valid arguments."""
+    if not isinstance(content, list):
+        return content
+    arguments = {call["id"]: json.dumps(call["args"]) for call in calls}
+    return [
+        {**block, "arguments": arguments[call_id]}
+        if (call_id := entries_of(block).get("call_id")) in arguments
+        else block
+        for block in cast("list[Any]", content)
+    ]
 
 
 def _well_formed(message: AIMessage) -> AIMessage:

@@ -119,6 +119,8 @@ async def test_a_missing_package_is_named(provider: str, monkeypatch: pytest.Mon
     monkeypatch.setenv(f"{provider.upper()}_API_KEY", "key")
     monkeypatch.setattr(builtins, "__import__", without)
     monkeypatch.setattr("importlib.import_module", gone)
+    module = "plait.agents.engines.langchain.openai_model"  # which another test has imported
+    monkeypatch.delitem(sys.modules, module, raising=False)
     for name in dir(base):
         clear = getattr(getattr(base, name), "cache_clear", None)
         if clear is not None:
