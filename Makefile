@@ -18,18 +18,21 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs test test-browser test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## Install everything: .venv, the Node servers, an environment with MCP SDK 1.x
 
-demo: setup ## Start real servers, kill one, and watch it heal
-	$(BIN)/python scripts/demo.py
+demo: .demo/.installed ## Start real servers, kill one, and watch it heal
+	.demo/venv/bin/python scripts/demo.py
 
 docs: .extra-docs/.installed ## Build the documentation as a site, in build/site
 	.extra-docs/venv/bin/python scripts/docs_site.py
+
+dist: .extra-dist/.installed ## Build sdist and wheel twice, compare the builds, and check what an index would check
+	.extra-dist/venv/bin/python scripts/dist.py
 
 test: setup check ## Set up, then run every check and test
 
@@ -43,6 +46,12 @@ check: setup ## Check format, lint, types and layers, then run the tests and the
 
 test-browser: setup ## Open every page in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
+
+test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.13 that is to be had
+	.extra-dist/venv/bin/python scripts/try_wheel.py
+
+test-extras: dist ## Install the wheel with each extra in a new environment, and use it (EXTRAS=name,… also ray, embeddings)
+	.extra-dist/venv/bin/python scripts/try_extras.py $(EXTRAS)
 
 test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
@@ -88,7 +97,7 @@ bench-guard: setup ## Fail when plait needs twice the CPU it needed before, comp
 	$(BIN)/python -m benchmarks.compare.guard
 
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy .bench .extra-docs .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .demo .bench .extra-docs .extra-dist .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:
@@ -110,6 +119,21 @@ $(BIN)/uv:
 .legacy/.installed: constraints-legacy.txt | .venv/.installed
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .legacy/venv
 	$(BIN)/uv pip install --quiet --python .legacy/venv/bin/python -r constraints-legacy.txt
+	@touch $@
+
+# The demo installs what it uses, and none of the tools that check plait.
+.demo/.installed: pyproject.toml constraints.txt scripts/node-servers.txt
+	@scripts/require.sh $(PYTHON)
+	@test -x .demo/venv/bin/python || $(PYTHON) -m venv .demo/venv
+	.demo/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	.demo/venv/bin/uv pip install --quiet --python .demo/venv/bin/python -e '.[langchain]' --group demo -c constraints.txt
+	PATH="$(CURDIR)/.demo/venv/bin:$$PATH" NODE_OPTIONS=--use-system-ca .demo/venv/bin/npm install --prefix .demo $(NPM_FLAGS) $$(grep filesystem scripts/node-servers.txt)
+	@touch $@
+
+# The tools that build distributions need nothing of plait.
+.extra-dist/.installed: pyproject.toml constraints.txt | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-dist/venv
+	$(BIN)/uv pip install --quiet --python .extra-dist/venv/bin/python --group dist -c constraints.txt
 	@touch $@
 
 # The generator of the site needs nothing of plait, which it reads as text.

@@ -44,6 +44,7 @@ from plait.testing import (
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+NODE_FOLDERS = (".demo", ".node")
 WIDTH = 80
 LONGEST_NAME = 21
 """What is left for the name of a program beside the other columns."""
@@ -76,7 +77,7 @@ def main() -> int:
         with scenery() as (folder, web, chat):
             asyncio.run(play(screen, folder, web, chat))
     except FileNotFoundError as missing:
-        screen.print(f"{missing}: run `make setup` first")
+        screen.print(f"{missing}: run `make demo`")
         return 1
     except KeyboardInterrupt:
         screen.print("\nStopped. Every server of the demo is closed.")
@@ -308,7 +309,8 @@ def what_next() -> Panel:
     grid.add_row(Text("plait call SERVER TOOL", "bold"), "call a tool: key=value, or JSON")
     grid.add_row(Text("plait doctor", "bold"), "find out what is wrong with a server")
     grid.add_row(Text("docs/tutorial/", "bold"), "give them to an agent, step by step")
-    title = Text("What to do next (the program is .venv/bin/plait)")
+    program = Path(sys.executable).with_name("plait")
+    title = Text(f"What to do next (the program is {os.path.relpath(program)})")
     return Panel(grid, title=title, title_align="left", border_style="cyan", padding=(0, 2))
 
 
@@ -396,8 +398,11 @@ def pid_of(stage: Stage, server: str) -> int:
 
 
 def node_server(name: str) -> str:
-    """Find an npm server that `make setup` has installed."""
-    return needed(ROOT / ".node" / "node_modules" / ".bin" / f"mcp-server-{name}")
+    """Find an npm server that `make demo` or `make setup` has installed."""
+    programs = [
+        ROOT / folder / "node_modules" / ".bin" / f"mcp-server-{name}" for folder in NODE_FOLDERS
+    ]
+    return needed(next((path for path in programs if path.exists()), programs[0]))
 
 
 def node() -> str:
