@@ -51,10 +51,11 @@ def viewer() -> None:
         line = served.stdout.readline()
         address = re.findall(r"http://[^\s#]+", line)[0]
         try:
-            urllib.request.urlopen(address, timeout=20)
+            answer = urllib.request.urlopen(address, timeout=20).status
         except urllib.error.HTTPError as refused:
-            print(address, refused.code, "without its token")
-            assert refused.code == 401
+            answer = refused.code
+        print(address, answer, "without its token")
+        assert answer == 401
         served.terminate()
 
 

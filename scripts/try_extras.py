@@ -40,10 +40,10 @@ def works(wheel: Path, name: str) -> bool:
         python = Path(folder, "venv", "bin", "python")
         wanted = str(wheel) if name == "base" else f"{wheel}[{name}]"
         trial = [str(python), str(ROOT / "scripts" / "try_extra.py"), name]
+        install = [str(UV), "pip", "install", "--quiet", "--python", str(python)]
         steps = (
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
-            [str(UV), "pip", "install", "--quiet", "--python", str(python)]
-            + ["-c", str(ROOT / "constraints.txt"), wanted, *ALSO.get(name, ())],
+            [*install, "-c", str(ROOT / "constraints.txt"), wanted, *ALSO.get(name, ())],
             [*trial, str(ROOT / "docs" / "examples")],
         )
         for step in steps:
