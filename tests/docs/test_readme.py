@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import click
 import pytest
 
 from plait.cli import COMMANDS, main
-from tests.docs.pages import ROOT, pages
+from tests.docs.pages import EXAMPLES, ROOT, pages
 
 CODE = re.compile(r"^```(?:shell|console)\n(.*?)^```$|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 
@@ -67,6 +68,17 @@ def test_readme_shows_the_first_steps_in_the_shell() -> None:
     readme = (ROOT / "README.md").read_text()
 
     assert all(f"\nplait {command}" in readme for command in ("init", "tools", "call"))
+
+
+def test_the_container_installs_what_there_is() -> None:
+    dockerfile = (EXAMPLES / "docker" / "Dockerfile").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    servers = (ROOT / "scripts" / "node-servers.txt").read_text().split()
+
+    assert set(re.findall(r"plait\[(\w+)\]", dockerfile)) <= set(extras)
+    assert set(re.findall(r"@modelcontextprotocol/\S+", dockerfile)) <= set(servers)
 
 
 @pytest.mark.parametrize("line", lines_of("plait"), ids=" ".join)
