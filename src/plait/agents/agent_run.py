@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -71,6 +72,8 @@ class AgentRun:
         self.system_prompt: str | None = None if prompt is None else well_formed(prompt)
         self.tools: dict[str, RunTool] = {}
         """The tools of the run, by their names for the model."""
+        self.temperature: float | None = model_config.temperature
+        """The temperature as the engine sends it; `None` if it sends none."""
         self.session_id: str | None = None
         self.usage: UsageMetadata | None = None
         """The usage of the run; if unset, the sum over its turns."""
@@ -117,10 +120,21 @@ class AgentRun:
             answer = await self._call_program(call_id, tool, tool.static, arguments, on_approval)
         else:
             answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
-        self.recorder.tool_returned(
-            call_id, answer.text, is_error=answer.is_error, attempts=attempts, notes=notes
-        )
+        self.record_answer(call_id, answer, attempts=attempts, notes=notes)
         return answer
+
+    def record_answer(
+        self, call_id: str, answer: ToolAnswer, *, attempts: int = 1, notes: tuple[str, ...] = ()
+    ) -> None:
+        """Record the answer to a call."""
+        self.recorder.tool_returned(
+            call_id,
+            answer.text,
+            is_error=answer.is_error,
+            attempts=attempts,
+            notes=notes,
+            images=answer.images,
+        )
 
     async def _call_server(
         self,
@@ -263,8 +277,8 @@ class AgentRun:
         policy = None if self.toolbox is None else self.toolbox.calls.policy.policy
         values: dict[str, Any] = {
             "provider": config.model_provider,
-            "endpoint": config.endpoint_base_url or config.anthropic_base_url,
-            "temperature": config.temperature,
+            "endpoint": _endpoint_of(config),
+            "temperature": self.temperature,
             "max_tokens": config.max_tokens,
             "max_retries": config.max_retries,
             "request_timeout": config.request_timeout,
@@ -332,7 +346,7 @@ class AgentRun:
         if not is_set_up():
             return nullcontext()
         config = self.model_config
-        settings = {"temperature": config.temperature, "max_tokens": config.max_tokens}
+        settings = {"temperature": self.temperature, "max_tokens": config.max_tokens}
         return chat_span(*provider_and_model(config), began, **settings)
 
     def end(self, status: Status) -> Trace:
@@ -367,6 +381,22 @@ def provider_and_model(config: ModelConfig) -> tuple[str | None, str | None]:
     if provider is None and name is not None and ":" in name:
         provider, _, name = name.partition(":")
     return provider, name
+
+
+_ENDPOINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "anthropic": (("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
+    "openai": (("OPENAI_API_BASE", "OPENAI_BASE_URL"), "https://api.openai.com/v1"),
+    "openrouter": ((), "https://openrouter.ai/api/v1"),
+}
+"""The variables that set the endpoints of providers, and their own endpoints."""
+
+
+def _endpoint_of(config: ModelConfig) -> str | None:
+    """Return the URL that requests go to, as far as it is known."""
+    extra = config.extra_kwargs or {}
+    settings = (config.endpoint_base_url, extra.get("base_url"), config.anthropic_base_url)
+    variables, default = _ENDPOINTS.get(provider_and_model(config)[0] or "", ((), None))
+    return next(filter(None, (*settings, *map(os.environ.get, variables), default)), None)
 
 
 def _policy_data(policy: Policy) -> dict[str, Any]:
@@ -459,6 +489,12 @@ class ToolAnswer:
     def of_mcp(cls, result: types.CallToolResult) -> ToolAnswer:
         """Convert a result of the MCP SDK."""
         return cls.of_result(ToolResult.from_mcp("", "", result))
+
+    @property
+    def images(self) -> list[tuple[str, str]]:
+        """The type and the bytes, in base64, of each image."""
+        images = (block for block in self.content if isinstance(block, types.ImageContent))
+        return [(image.mime_type, image.data) for image in images]
 
     def texts_and_images(self) -> list[types.TextContent | types.ImageContent]:
         """Return the content for Claude; a line of text describes what it does not accept.

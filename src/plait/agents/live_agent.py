@@ -22,6 +22,8 @@ from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
+from plait.client.calls.approval import Approval
+from plait.client.calls.tool_call import ToolCall
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.options import ToolboxOptions
@@ -149,12 +151,18 @@ class LiveAgent(BaseAgent):
                 if toolbox is not None:
                     observer.watch(toolbox, recorder)
                 run = AgentRun(self.model_config, settings, messages, recorder, redact, toolbox)
+                run.temperature = self.sent_temperature
                 trace = await self._within_timeout(run, tools or ())
         return result_from_trace(trace)
 
     def seconds_for(self, config: AgentConfig) -> float | None:
         """Return the time limit of a run; `None` if there is none."""
         return config.timeout or self.model_config.agent_timeout
+
+    @property
+    def sent_temperature(self) -> float | None:
+        """The temperature that requests have; `None` if they have none."""
+        return self.model_config.temperature
 
     def toolbox_options(self, settings: AgentConfig) -> Mapping[str, Any]:
         """Return the options for the toolbox of a run; an engine may keep some to itself."""
@@ -328,7 +336,7 @@ _recorder_of_run: ContextVar[Recorder | None] = ContextVar("recorder_of_run", de
 
 
 class RunObserver:
-    """Records retried calls, and servers that reconnect.
+    """Records retried calls, approvals, elicitations, and servers that reconnect.
 
     Pass it to a toolbox as an observer, then call `watch`.
     """
@@ -344,6 +352,7 @@ class RunObserver:
         """Connect the toolbox to a recorder."""
         self._toolbox = toolbox
         self._latest = recorder
+        toolbox.calls.policy.on_decision = self._decided
         _recorder_of_run.set(recorder)
         events = toolbox.events()
         self._seen = events[-1].at if events else None
@@ -385,6 +394,20 @@ class RunObserver:
             action = result.action if isinstance(result, types.ElicitResult) else None
             self._recorder.elicitation(server, params.message, action)
         return result
+
+    def _decided(self, call: ToolCall, reason: str, approval: Approval | None) -> None:
+        if self._recorder is None or call.call_id is None:  # a check before the call itself
+            return
+        self._recorder.approval(
+            call.server,
+            call.tool,
+            "deny" if approval is None else approval.decision,
+            reason,
+            by="policy" if approval is None else "person",
+            call_id=call.call_id,
+            arguments=None if approval is None else approval.args,
+            message=None if approval is None else approval.message,
+        )
 
     def _record_reconnections(self) -> None:
         """Record the servers that were lost and opened again since the last attempt."""

@@ -27,8 +27,10 @@ _STATUS_STYLES = {
     "failed": "red",
     "unfinished": "red",
 }
-_ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "STOP")
+_ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "completed", "STOP")
 """The reasons to stop that are not shown."""
+
+_DECISIONS = {"approve": "approved", "edit": "approved with changes", "reject": "rejected"}
 
 _TEXT_INDENT = 11
 _SHORT = 160
@@ -155,6 +157,11 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             for message in event.new_messages:
                 yield _line(event, message.role.value, "bold")
                 yield body_view(message.text, full=full)
+            for server, reason in event.unreached.items():
+                yield _line(event, f"{server} not reached", "red", reason)
+        case events.Summarized():
+            yield _line(event, "summary", "bold", usage_label(event.usage))
+            yield body_view(event.text, full=full)
         case events.Turn():
             yield turn_line(event)
             if event.message.thinking:
@@ -180,6 +187,10 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             )
         case events.Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
+        case events.ApprovalDecided():
+            what = _DECISIONS[event.decision] if event.by == "person" else "denied by the policy"
+            why = f"{event.reason}: {event.message}" if event.message else event.reason
+            yield _line(event, f"{what}: {event.server}/{event.tool}", "yellow", why)
         case events.Elicited():
             answer = f"{event.question} ({event.action or 'no answer'})"
             yield _line(event, f"elicitation of {event.server}", "yellow", answer)

@@ -43,7 +43,14 @@ from plait.testing.agent_stage import (
     without_ids,
 )
 from plait.testing.llm.turns import Cut, Refuse
-from plait.traces.events import Healed, ToolReturned, TraceEvent, Turn
+from plait.traces.events import (
+    ApprovalDecided,
+    Healed,
+    ToolCalled,
+    ToolReturned,
+    TraceEvent,
+    Turn,
+)
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message
 
@@ -64,8 +71,11 @@ class AgentSuite:
         """Parallel calls, a tool's error, a picture and other scripts, over stdio and over HTTP."""
         more = Say("", calls=(Call("add", {"a": 20, "b": 22}),))
 
+        events: list[TraceEvent] = []
+
         with self.served(reach, tmp_path) as (servers, _):
-            result = await stage.run([LOOK, more, ANSWER], ASK, servers=servers)
+            config = AgentConfig(on_event=events.append)
+            result = await stage.run([LOOK, more, ANSWER], ASK, servers=servers, config=config)
 
         assert outline(result.trace_messages) == [
             f"AI: I look. -> {CALLS}",
@@ -81,6 +91,9 @@ class AgentSuite:
         assert (result.turns, result.limit_reached, result.timeout_reached) == (3, False, False)
         assert counts_of(result.usage) == counts_of(stage.spent)
         assert without_ids(result) == RAW_TRACE
+        results = [one for one in events if isinstance(one, ToolReturned)]
+        images = [image for one in results for image in one.images]
+        assert [(image.mime_type, image.size_bytes) for image in images] == [("image/png", 70)]
 
     async def test_the_turn_limit_is_exact(self, stage: AgentStage, tmp_path: Path) -> None:
         """The calls of the last turn are made, and no text is added."""
@@ -174,7 +187,8 @@ class AgentSuite:
 
         options = {"policy": {"default": "allow", "rules": rules}, "on_approval": approve}
         pays = tuple(Call("pay", {"amount": amount}) for amount in (1, 2, 3, 4))
-        config = AgentConfig(tool_options=options)
+        events: list[TraceEvent] = []
+        config = AgentConfig(tool_options=options, on_event=events.append)
 
         with self.served("in-process", tmp_path) as (servers, _):
             result = await stage.run(
@@ -189,6 +203,13 @@ class AgentSuite:
         ]
         assert sorted((tmp_path / "ledger").read_text().split()) == ["1", "3"]
         assert sorted(approved, key=lambda call: call["amount"]) == [{"amount": 3}, {"amount": 4}]
+        amounts = {one.id: one.arguments["amount"] for one in events if isinstance(one, ToolCalled)}
+        decided = [one for one in events if isinstance(one, ApprovalDecided)]
+        assert sorted((amounts[one.parent or 0], one.decision, one.by) for one in decided) == [
+            (2, "deny", "policy"),
+            (3, "approve", "person"),
+            (4, "reject", "person"),
+        ]
 
     async def test_an_empty_answer_is_an_answer(self, stage: AgentStage) -> None:
         """It is not treated as a failure, and not replaced."""

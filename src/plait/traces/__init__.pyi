@@ -1,8 +1,10 @@
 from plait.traces.differences import differences as differences
+from plait.traces.events import ApprovalDecided as ApprovalDecided
 from plait.traces.events import Delta as Delta
 from plait.traces.events import Elicited as Elicited
 from plait.traces.events import Healed as Healed
 from plait.traces.events import ModelRetried as ModelRetried
+from plait.traces.events import ResultImage as ResultImage
 from plait.traces.events import Retried as Retried
 from plait.traces.events import RunEnded as RunEnded
 from plait.traces.events import RunFailed as RunFailed

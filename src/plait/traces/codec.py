@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, cast
 
 from cachetools import LRUCache
 
 from plait._support.redact import HIDDEN
-from plait.traces.events import KINDS, VERSION, TraceEvent, Turn
+from plait.traces.events import KINDS, VERSION, ResultImage, TraceEvent, Turn
 from plait.traces.messages.message import Message, UsageMetadata
 
 Redact = Callable[[str], str]
@@ -29,7 +30,7 @@ def line_from_event(event: TraceEvent, cleaner: Cleaner | None = None) -> bytes:
     data: dict[str, object] = {"v": VERSION, "event": event.kind}
     for field in fields(event):
         value: object = getattr(event, field.name)
-        if value is None:
+        if value is None or (field.name == "images" and not value):
             continue
         value = plain(value)
         if cleaner is not None and field.name not in _WITHOUT_SECRETS:
@@ -77,6 +78,7 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "servers": tuple,
     "tools": tuple,
     "notes": tuple,
+    "images": lambda value: tuple(_image_from_dict(image) for image in value),
 }
 """How the values of fields are read that are not plain JSON, or that must have a type."""
 
@@ -84,6 +86,23 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
 def _decoded(kind: type[TraceEvent], name: str, value: Any) -> Any:
     decode = Message.from_dict if kind is Turn and name == "message" else _DECODERS.get(name)
     return value if decode is None else decode(value)
+
+
+def bytes_from_base64(data: str) -> bytes:
+    """Return the bytes of an image; of a text that is not base64, the text itself."""
+    try:
+        return base64.b64decode(data)
+    except ValueError:
+        return data.encode("utf-8", "surrogatepass")
+
+
+def _image_from_dict(data: Mapping[str, Any]) -> ResultImage:
+    return ResultImage(
+        mime_type=data["mime_type"],
+        digest=data["digest"],
+        size_bytes=data["size_bytes"],
+        data=data.get("data"),
+    )
 
 
 def plain(value: object) -> object:
@@ -95,6 +114,9 @@ def plain(value: object) -> object:
             return value if math.isfinite(value) else str(value)
         case Message() | UsageMetadata():
             return plain(value.to_dict())
+        case ResultImage():
+            known = {name: data for name, data in asdict(value).items() if data is not None}
+            return {"type": "image", **known}
         case Mapping():
             items = cast("Mapping[object, object]", value).items()
             return {str(name): plain(inner) for name, inner in items}
@@ -116,6 +138,10 @@ class Cleaner:
         match value:
             case str() if value:
                 return HIDDEN if name and self._name(name)[1] else self._redact(value)
+            case {"type": "image", "data": str(image)}:
+                facts = {**cast("dict[str, object]", value), "data": ""}
+                kept = {name: self.clean(fact, name) for name, fact in facts.items()}
+                return {**kept, "data": image if self._is_clean(image) else HIDDEN}
             case dict():
                 items = cast("dict[str, object]", value).items()
                 return {self._name(key)[0]: self.clean(inner, key) for key, inner in items}
@@ -123,6 +149,11 @@ class Cleaner:
                 return [self.clean(item, name) for item in cast("list[object]", value)]
             case _:
                 return value
+
+    def _is_clean(self, image: str) -> bool:
+        """Check the bytes of an image for secrets; in base64, random parts look like some."""
+        text = bytes_from_base64(image).decode("latin-1")
+        return self._redact(text) == text
 
     def _name(self, name: str) -> tuple[str, bool]:
         """Return the redacted name, and whether its value is a secret."""

@@ -19,6 +19,9 @@ _ANSWERS: Final = (Role.ASSISTANT, Role.TOOL)
 Action = Literal["accept", "decline", "cancel"]
 """The answer to an elicitation."""
 
+Decision = Literal["approve", "edit", "reject", "deny"]
+"""What became of a call that the policy does not simply allow; `deny` is without an answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
@@ -152,6 +155,18 @@ class ToolCalled(TraceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultImage:
+    """An image in the result of a tool."""
+
+    mime_type: str
+    digest: str
+    """The SHA-256 of its bytes, in hexadecimal."""
+    size_bytes: int
+    data: str | None = field(default=None, repr=False)
+    """The bytes, in base64; `None` if they are too many, or with an earlier result of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned(TraceEvent):
     """A tool returned a result, or its call failed."""
 
@@ -166,6 +181,27 @@ class ToolReturned(TraceEvent):
     seconds: float | None = None
     attempts: int = 1
     notes: tuple[str, ...] = ()
+    images: tuple[ResultImage, ...] = ()
+    """Its images, for which `content` has a line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided(TraceEvent):
+    """A call was denied by the policy, or a person decided about it."""
+
+    kind: ClassVar[str] = "approval"
+    server: str
+    tool: str
+    decision: Decision
+    by: Literal["person", "policy"]
+    """Who decided: the policy also denies a call that no one can be asked about."""
+    reason: str
+    """The rule that denies the call, or requires approval."""
+    call_id: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    """The arguments of the call after an `edit`."""
+    message: str | None = None
+    """The reason of a person for a `reject`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +289,7 @@ _ALL = (
         Turn,
         ToolCalled,
         ToolReturned,
+        ApprovalDecided,
         Retried,
         ModelRetried,
         Healed,

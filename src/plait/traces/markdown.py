@@ -29,6 +29,7 @@ def _facts(trace: Trace) -> str:
         "Engine": started.interface if started else None,
         "Model": trace.actual_model,
         "Servers": ", ".join(started.servers) if started else None,
+        "Not reached": "; ".join(started.unreached.values()) if started else None,
         "Ended": trace.status,
         "Turns": str(trace.turns),
         "Tool calls": str(len(trace.calls)),
@@ -66,7 +67,14 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
         case events.Healed():
             yield f"*`{event.server}` was lost, and reconnected.*"
         case events.Elicited():
-            yield f"*`{event.server}` asked: {event.question} ({event.action or 'no answer'})*"
+            answer = event.action or "no answer"
+            yield f"*Elicitation of `{event.server}`: {event.question} ({answer})*"
+        case events.ApprovalDecided():
+            who = "a person" if event.by == "person" else "the policy"
+            why = f"{event.reason}: {event.message}" if event.message else event.reason
+            yield f"*`{event.server}/{event.tool}`: {event.decision} by {who} ({why})*"
+        case events.Summarized():
+            yield f"*The conversation so far was replaced by a summary:* {event.text}"
         case events.RunFailed():
             yield f"**{event.error}**: {event.message}"
         case events.RunEnded():

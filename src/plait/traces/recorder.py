@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
 from plait._support.clock import Clock, SystemClock
 from plait._version import __version__
 from plait.errors import PlaitError
 from plait.traces import events
-from plait.traces.codec import Cleaner, Redact, line_from_event
-from plait.traces.events import Action, DeltaKind, Status, TraceEvent
+from plait.traces.codec import Cleaner, Redact, bytes_from_base64, line_from_event
+from plait.traces.events import Action, Decision, DeltaKind, Status, TraceEvent
 from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
 from plait.traces.trace import Trace
 
@@ -31,6 +31,12 @@ Listener = Callable[[TraceEvent], None]
 
 _PARTS_SECONDS = 0.05
 """Parts of an answer that come faster are written together."""
+
+_IMAGE_BYTES = 512 * 1024
+"""The largest image of a tool result whose bytes a trace keeps."""
+
+_IMAGES_BYTES = 8 * 1024 * 1024
+"""How many bytes of such images a trace keeps in all."""
 
 Kind = TypeVar("Kind", bound=TraceEvent)
 
@@ -83,6 +89,9 @@ class Recorder:
         self._turn_of: dict[str, int] = {}
         """The ids of the turns that requested calls, by call."""
         self._defined: set[str] = set()
+        self._images: set[str] = set()
+        """The digests of the images whose bytes are kept."""
+        self._image_bytes_left = _IMAGES_BYTES
         self._parts: list[str] = []
         """The parts of an answer that are not written yet."""
         self._part_of: tuple[DeltaKind, str | None, str | None] = ("text", None, None)
@@ -284,8 +293,12 @@ class Recorder:
         attempts: int = 1,
         notes: Iterable[str] = (),
         seconds: float | None = None,
+        images: Iterable[tuple[str, str]] = (),
     ) -> events.ToolReturned:
-        """Record a tool result as the model reads it; the rest comes from its call."""
+        """Record a tool result as the model reads it; the rest comes from its call.
+
+        `images` are the type and the bytes, in base64, of each image in the result.
+        """
         with self._lock:
             call = self._open.pop(call_id, None)
             if seconds is None and call is not None:
@@ -302,6 +315,46 @@ class Recorder:
                 seconds=seconds,
                 attempts=attempts,
                 notes=tuple(notes),
+                images=tuple(self._image(*image) for image in images),
+            )
+
+    def _image(self, mime_type: str, data: str) -> events.ResultImage:
+        """Describe an image; its bytes are kept once, and only up to a limit."""
+        content = bytes_from_base64(data)
+        digest = hashlib.sha256(content).hexdigest()
+        size, kept = len(content), None
+        if digest not in self._images and size <= min(_IMAGE_BYTES, self._image_bytes_left):
+            self._images.add(digest)
+            self._image_bytes_left -= size
+            kept = data
+        return events.ResultImage(mime_type=mime_type, digest=digest, size_bytes=size, data=kept)
+
+    def approval(
+        self,
+        server: str,
+        tool: str,
+        decision: Decision,
+        reason: str,
+        *,
+        by: Literal["person", "policy"] = "person",
+        call_id: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        message: str | None = None,
+    ) -> events.ApprovalDecided:
+        """Record what a person, or the policy by its rule `reason`, decided about a call."""
+        with self._lock:
+            call = self._open_call(call_id, server, tool)
+            return self._add(
+                events.ApprovalDecided,
+                parent=call.id if call else self._turn,
+                server=server,
+                tool=tool,
+                decision=decision,
+                by=by,
+                reason=reason,
+                call_id=call.call_id if call else call_id,
+                arguments=None if arguments is None else dict(arguments),
+                message=message,
             )
 
     def retry(

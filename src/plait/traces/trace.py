@@ -22,6 +22,7 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
+from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, Role, UsageMetadata, answered
 from plait.traces.raw import messages_to_raw_trace, with_note
 
@@ -139,6 +140,17 @@ class Trace:
         known = {event.digest: event for event in self.events if isinstance(event, ToolDefined)}
         known = {**self.shared_definitions, **known}
         return {name: known[digest] for name, digest in digests.items() if digest in known}
+
+    @property
+    def images(self) -> dict[str, ImageContent]:
+        """The images of tool results whose bytes are recorded, by their digests."""
+        results = (event for event in self.events if isinstance(event, ToolReturned))
+        images = (image for result in results for image in result.images)
+        return {
+            image.digest: ImageContent(image.data, image.mime_type)
+            for image in images
+            if image.data is not None
+        }
 
     @property
     def partial_text(self) -> str:

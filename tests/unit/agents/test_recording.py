@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plait._support.redact import Redactor
-from plait.agents.config import AgentConfig
+from plait.agents.agent_run import AgentRun
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.live_agent import recorder_for
 from plait.traces.events import TraceEvent
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message
+from plait.traces.recorder import Recorder
 
 
 def _stopped_by(error: BaseException, path: Path) -> None:
@@ -68,3 +71,36 @@ def test_without_a_file_there_are_only_listeners() -> None:
         recorder.turn(Message.assistant("hi"))
 
     assert [event.kind for event in heard] == ["turn"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "endpoint"),
+    [
+        ({"interface": "claude_tool"}, {}, "https://api.anthropic.com"),
+        ({"interface": "claude_tool"}, {"ANTHROPIC_BASE_URL": "http://here"}, "http://here"),
+        ({"model_provider": "openai"}, {}, "https://api.openai.com/v1"),
+        ({"extra_kwargs": {"base_url": "http://a"}, "model_provider": "openai"}, {}, "http://a"),
+        ({"interface": "openai_endpoint", "endpoint_base_url": "http://b"}, {}, "http://b"),
+        ({"model_provider": "scripted"}, {}, None),
+    ],
+)
+def test_a_trace_names_the_endpoint_that_requests_go_to(
+    settings: dict[str, Any],
+    variables: dict[str, str],
+    endpoint: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    model = ModelConfig.model_validate({"id": "m", "model_name": "x", **settings})
+    run = AgentRun(model, AgentConfig(), [Message.user("q")], Recorder(), Redactor(), None)
+    run.temperature = None
+
+    run.begin("x")
+
+    started = run.recorder.trace.started
+    assert started is not None
+    assert started.settings.get("endpoint") == endpoint
+    assert "temperature" not in started.settings

@@ -24,6 +24,8 @@ def _recorded(path: Path, answer: str | None, status: Status = "completed") -> P
     file = TraceFile(path)
     recorder = begun(file)
     recorder.elicitation("weather", "May I?", "decline")
+    recorder.approval("weather", "now", "reject", "rule 1", message="too late")
+    recorder.approval("weather", "now", "deny", "rule 2", by="policy")
     if answer is not None:
         recorder.turn(Message.assistant(answer), usage=UsageMetadata(20, 4, 24, 0.0012))
         recorder.ended(status)
@@ -104,6 +106,8 @@ def test_a_run_is_shown_step_by_step(tmp_path: Path) -> None:
         "← now 6.00 s, 2 attempts",
         "",
         "elicitation of weather May I? (decline)",
+        "rejected: weather/now rule 1: too late",
+        "denied by the policy: weather/now rule 2",
         "turn 2 20 + 4 tokens · $0.0012",
         "21 °C.",
         "ended: completed",
@@ -227,7 +231,8 @@ def test_a_document_has_all_that_happened(tmp_path: Path) -> None:
         "`now` failed after 1.00 s:",
         "*Attempt 2 of `weather/now`: connection lost*",
         "*`weather` was lost, and reconnected.*",
-        "*`weather` asked: May I? (decline)*",
+        "*Elicitation of `weather`: May I? (decline)*",
+        "*`weather/now`: reject by a person (rule 1: too late)*",
         "the run was killed",
     ):
         assert part in printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ import anyio
 from plait._support.redact import Redactor
 from plait.errors import ConnectError
 from plait.traces.codec import event_from_line, line_from_event
-from plait.traces.events import KINDS, Delta, RunEnded, TraceEvent
+from plait.traces.events import KINDS, Delta, RunEnded, ToolReturned, TraceEvent
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
@@ -77,6 +78,8 @@ def test_what_is_written_is_what_is_read() -> None:
     sink = Lines()
     recorder = begun(sink)
     recorder.elicitation("weather", "May I?", "accept", call_id="c9")
+    recorder.approval("weather", "now", "edit", "rule 1", arguments={"city": "Ulm"}, call_id="c1")
+    recorder.tool_returned("c9", "a picture", images=[("image/png", "QUJD")])
     recorder.model_retry(2, reason="529", delay_seconds=0.5)
     recorder.summary("So far.", usage=UsageMetadata(1, 2, 3))
     recorder.run_started([], interface="x", definitions={"a/b": ("b", "Does b.", {})})
@@ -218,3 +221,39 @@ async def _streamed(*parts: str) -> list[str]:
 
 def test_parts_of_a_stream_that_stalls_are_written() -> None:
     assert anyio.run(_streamed, "one ", "two ", "three") == ["one ", "two three"]
+
+
+def test_the_bytes_of_an_image_are_kept_once_and_up_to_a_limit() -> None:
+    sink = Lines()
+    recorder = begun(sink, redact=Redactor(["hunter22"]))
+    # In base64, a part of these bytes looks like a key.
+    picture = base64.b64encode(bytes(range(256)) * 2000).decode() + "/skAAAAAAAAAAAAAAAAA"
+    large = base64.b64encode(bytes(600_000)).decode()
+    secret = base64.b64encode(b"PNG hunter22").decode()
+    images = [("image/png", data) for data in (picture, picture, large, secret)]
+
+    result = recorder.tool_returned("c3", "four images", images=images)
+
+    assert [image.data for image in result.images] == [picture, None, None, secret]
+    assert [image.digest[:4] for image in result.images[:2]] == [result.images[0].digest[:4]] * 2
+    written = event_from_line(sink.data.splitlines()[-1])
+    assert isinstance(written, ToolReturned)
+    assert [image.data for image in written.images] == [picture, None, None, "***"]
+    assert [image.size_bytes for image in written.images][2] == 600_000
+    assert recorder.trace.images[result.images[0].digest].data == picture
+
+
+def test_images_are_kept_up_to_a_limit_in_all() -> None:
+    recorder = begun()
+    pictures = [base64.b64encode(bytes([n]) * 500_000).decode() for n in range(20)]
+
+    results = [recorder.tool_returned("c3", "", images=[("image/png", one)]) for one in pictures]
+
+    assert sum(result.images[0].data is not None for result in results) == 16
+
+
+def test_a_result_without_images_is_written_as_before() -> None:
+    sink = Lines()
+    begun(sink).tool_returned("c3", "no image")
+
+    assert "images" not in _written(sink)[-1]

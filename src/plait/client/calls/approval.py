@@ -97,11 +97,17 @@ OnApproval = Callable[[ApprovalRequest], Awaitable[object] | object]
 """Gets a call, and returns what `Approval.read` takes; `None` means that no one can be asked."""
 
 
+OnDecision = Callable[[ToolCall, str, Approval | None], None]
+"""Gets a call that is denied or needs approval, the rule, and the answer if there is one."""
+
+
 class PolicyCheck:
     """Permits or denies calls; without a policy, permits all of them."""
 
     def __init__(self, policy: Policy | None = None, on_approval: OnApproval | None = None) -> None:
         self.policy = policy
+        self.on_decision: OnDecision | None = None
+        """Called with denied calls and answered requests, for traces."""
         self._on_approval = on_approval
 
     @property
@@ -137,6 +143,7 @@ class PolicyCheck:
         """Return the decision about a call, or raise `PermissionDeniedError` if it is denied."""
         decision = self.decide(call, tool)
         if decision.verdict == "deny":
+            self._report(call, decision.reason, None)
             text = f"this call is denied by {decision.reason}. {_NOT_SENT} Do without it."
             raise call.error(PermissionDeniedError, text)
         return decision
@@ -166,6 +173,7 @@ class PolicyCheck:
         on_approval = call.on_approval or self._on_approval
         answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
+            self._report(call, request.reason, None)
             raise call.error(
                 PermissionDeniedError,
                 f"a person must approve this call, by {request.reason}, and no one can be asked: "
@@ -179,7 +187,12 @@ class PolicyCheck:
                 server=call.server,
             )
         logger.info("%s: %s by a person (%s)", call.where, approval.decision, request.reason)
+        self._report(call, request.reason, approval)
         return approval
+
+    def _report(self, call: ToolCall, reason: str, approval: Approval | None) -> None:
+        if self.on_decision is not None:
+            self.on_decision(call, reason, approval)
 
 
 def hints_of(tool: Tool | None) -> Mapping[str, Any]:

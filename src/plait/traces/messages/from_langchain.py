@@ -123,6 +123,13 @@ def _line(part: Mapping[str, Any]) -> str:
     )
 
 
+def images_in(content: object) -> list[tuple[str, str]]:
+    """Return the type and the bytes, in base64, of each image in the content of a message."""
+    images = (part for part in _parts(content) if part.get("type") == "image")
+    found = ((part.get("mime_type"), part.get("base64") or part.get("data")) for part in images)
+    return [(str(kind), str(data)) for kind, data in found if kind and data]
+
+
 def _usage(value: object) -> dict[str, Any] | None:
     if not isinstance(value, Mapping):
         return None

@@ -43,6 +43,12 @@ class ClaudeSDKAgent(LiveAgent):
 
     engine: ClassVar[str] = "claude_agent_sdk"
 
+    @property
+    @override
+    def sent_temperature(self) -> None:
+        """Nothing: the command line has no setting for it."""
+        return
+
     @override
     async def drive(self, run: AgentRun) -> Ending:
         """Run sessions until one ends; one whose answer broke off is followed by another.

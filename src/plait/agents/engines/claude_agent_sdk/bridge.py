@@ -133,7 +133,9 @@ class Bridge:
             return answer
 
         on_approval = None if self._on_approval is None else ask
-        call = replace(call, arguments=sent, on_approval=on_approval)
+        # A local call is checked again, and recorded, when it is made.
+        recorded_id = None if tool.is_local else call_id
+        call = replace(call, arguments=sent, on_approval=on_approval, call_id=recorded_id)
         permitted = await toolbox.calls.policy.permit(call, listed)
         return None if permitted.arguments == sent else permitted.arguments
 

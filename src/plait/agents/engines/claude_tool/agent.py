@@ -50,6 +50,12 @@ class ClaudeToolAgent(LiveAgent):
 
     engine: ClassVar[str] = "claude_tool"
 
+    @property
+    @override
+    def sent_temperature(self) -> float | None:
+        """The configured one, where the model accepts it."""
+        return _temperature(self.model_config)
+
     @override
     async def drive(self, run: AgentRun) -> Ending:
         config = self.model_config
@@ -183,8 +189,8 @@ def request_for(run: AgentRun) -> dict[str, Any]:
     cache_control = _cache_control(config)
     body = {name: extra.pop(name) for name in list(extra) if name not in _PARAMETERS}
     body |= extra.pop("extra_body", None) or {}
-    if config.temperature is not None and _sends_temperature(config, extra):
-        body.setdefault("temperature", config.temperature)
+    if run.temperature is not None:
+        body.setdefault("temperature", run.temperature)
     definitions = [definition_of(tool) for tool in run.tools.values()]
     if definitions and cache_control and run.settings.extra.get("cache_tools") is not False:
         # All tools up to the marked one are cached.
@@ -210,12 +216,13 @@ def _cache_control(config: ModelConfig) -> BetaCacheControlEphemeralParam | None
     return {"type": "ephemeral"} if caching.ttl == "5m" else {"type": "ephemeral", "ttl": "1h"}
 
 
-def _sends_temperature(config: ModelConfig, extra: Mapping[str, Any]) -> bool:
-    """Check whether to send the temperature: a default must not make the request fail."""
+def _temperature(config: ModelConfig) -> float | None:
+    """Return the temperature to send: a default must not make the request fail."""
     if "temperature" in config.model_fields_set:
-        return True
-    fixed = (config.model_name or "").startswith(_FIXED_TEMPERATURE)
-    return not fixed and extra.get("thinking") is None
+        return config.temperature
+    is_fixed = (config.model_name or "").startswith(_FIXED_TEMPERATURE)
+    is_thinking = (config.extra_kwargs or {}).get("thinking") is not None
+    return None if is_fixed or is_thinking else config.temperature
 
 
 OFFICIAL: Final = "https://api.anthropic.com"

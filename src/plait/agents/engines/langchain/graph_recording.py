@@ -26,7 +26,7 @@ from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
 from plait.traces.events import Status, TraceEvent
 from plait.traces.file import TraceFile
-from plait.traces.messages.from_langchain import message_from_any
+from plait.traces.messages.from_langchain import images_in, message_from_any
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
@@ -189,7 +189,9 @@ class GraphRecording:
             self.recorder.tool_returned(call_id, text_from_value(output))
         else:
             text = message_from_any(message).tool_results[0].content
-            self.recorder.tool_returned(call_id, text, is_error=message.status == "error")
+            is_error = message.status == "error"
+            images = images_in(message.content)
+            self.recorder.tool_returned(call_id, text, is_error=is_error, images=images)
 
     def call_failed(self, call_id: str, error: BaseException) -> None:
         """Record the failure of a call; an interrupt is none, as the call is made again."""

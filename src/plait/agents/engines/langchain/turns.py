@@ -167,13 +167,8 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         elif isinstance(message, ToolMessage):
             text = message_from_any(message).tool_results[0].content
             answer = ToolAnswer.of_text(text, is_error=message.status == "error")
-        recorder.tool_returned(
-            call_id,
-            "" if answer is None else answer.text,
-            is_error=answer is not None and answer.is_error,
-            attempts=outcome.attempts,
-            notes=outcome.notes,
-        )
+        answer = answer or ToolAnswer.of_text("")
+        self._run.record_answer(call_id, answer, attempts=outcome.attempts, notes=outcome.notes)
         return message
 
     def on_rejected(self, call: ToolCall, message: ToolMessage) -> None:

@@ -10,7 +10,7 @@ from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait._support.redact import Redactor
 from plait.agents import AgentMiddlewareConfig
 from plait.agents.agent_run import AgentRun, tools_of_run
-from plait.agents.engines.claude_tool.agent import request_for
+from plait.agents.engines.claude_tool.agent import ClaudeToolAgent, request_for
 from plait.traces.recorder import Recorder
 
 MARK = {"type": "ephemeral"}
@@ -24,6 +24,7 @@ def request(settings: AgentConfig | None = None, **config: Any) -> dict[str, Any
     messages = [Message.user("Go.")]
     run = AgentRun(model, settings or AgentConfig(), messages, Recorder(), Redactor(), None)
     run.tools = tools_of_run(TOOLS, [])
+    run.temperature = ClaudeToolAgent(model).sent_temperature
     return request_for(run)
 
 
