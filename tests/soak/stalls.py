@@ -1,25 +1,43 @@
 """Measures how long servers that send too much keep the event loop from its other tasks.
 
-`python -m tests.soak.stalls` prints, for each of them, the longest time of CPU between two turns
-of the loop, by how much the memory of the process grew at most, and what became of the call.
+`python -m tests.soak.stalls` prints, for each of them, the longest time between two turns of the
+loop: the CPU time of its thread, and the time by the clock, which includes waiting for other
+threads. Then by how much the memory of the process grew at most, and what became of the call.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
+import queue
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+from websockets.sync.server import ServerConnection
+from websockets.sync.server import serve as serve_websocket
+from websockets.typing import Subprotocol
+
 from plait import PlaitError, Toolbox
+from plait.testing import ServerProcess
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 
-MEGABYTES = 60
+SIZE = 31_900_000
+"""Just under the limit of a message."""
+MOST_SECONDS = 0.1
+MOST_GROWTH = 32_000_000 + 64_000_000
 TIMEOUT_SECONDS = 60.0
+TRANSPORTS = ("stdio", "http", "events", "sse", "websocket", "httpx2")
 _LEVELS = 18
+_VALUES = 240_000
+"""Objects of two values each: just under the limit of values."""
 _HANDSHAKE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {"tools": {}},
@@ -28,110 +46,224 @@ _HANDSHAKE = {
 _PIECES = {
     "text": b"x",
     "text that is not ASCII": "ä".encode(),
-    "text with escapes": b"\\n",
+    "text of escapes": b"\\n",
+    "text of escaped letters": b"\\u00e4",
+    "text of escaped backslashes": b"\\\\",
     "commas in a text": b"1,2,",
 }
 """What fills the text of a result."""
-_VALUES = {"empty objects": b"{},", "numbers": b"1,", "nested lists": b"[" * 50 + b"]" * 50 + b","}
+_LISTS = {"empty objects": b"{},", "numbers": b"1,", "nested lists": b"[" * 50 + b"]" * 50 + b","}
 """What fills the structured content of a result."""
 _BLOCK = b'{"type":"text","text":"x"},'
+_LISTINGS = ("50,000 tools", "a tool with a long description", "10,000 tools of 3 KB")
+_CALLS = (
+    "a pattern",
+    "references that double",
+    *_PIECES,
+    "a wide character in a text",
+    "a long name",
+    *_LISTS,
+    "allowed objects",
+    "blocks",
+)
 
 
 def _tools(name: str) -> list[dict[str, Any]]:
-    names = [*_PIECES, *_VALUES, "blocks"]
-    tools: list[dict[str, Any]] = [{"name": n, "inputSchema": {"type": "object"}} for n in names]
+    tools: list[dict[str, Any]] = [{"name": n, "inputSchema": {"type": "object"}} for n in _CALLS]
+    text = {"type": "object", "properties": {"a": {"type": "string"}}}
     match name:
         case "50,000 tools":
-            text = {"type": "object", "properties": {"a": {"type": "string"}}}
             tools += [{"name": f"tool_{n}", "inputSchema": text} for n in range(50_000)]
+        case "a tool with a long description":
+            long = "\n" * (SIZE // 2 - 10_000)
+            tools.append({"name": "long", "inputSchema": text, "description": long})
+        case "10,000 tools of 3 KB":
+            rows = range(9_900)
+            long = "ä\n" * 750
+            tools += [{"name": f"t{n}", "inputSchema": text, "description": long} for n in rows]
         case "a pattern":
             evil = {"a": {"type": "string", "pattern": "^(a+)+$"}}
-            tools.append({"name": name, "inputSchema": {"type": "object", "properties": evil}})
+            tools[0]["inputSchema"] = {"type": "object", "properties": evil}
         case "references that double":
             links = {
                 f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(_LEVELS)
             }
-            schema = {
+            tools[1]["inputSchema"] = {
                 "type": "object",
                 "properties": {"a": {"$ref": "#/$defs/d0"}},
                 "$defs": {**links, f"d{_LEVELS}": {"type": "integer"}},
             }
-            tools.append({"name": name, "inputSchema": schema})
         case _:
             pass
     return tools
 
 
-def _result(name: str, size: int) -> bytes:
+def _result(name: str) -> bytes:
+    head, size = b'{"content":[{"type":"text","text":"', SIZE - 1000
     if name in _PIECES:
-        text = _PIECES[name] * (size // len(_PIECES[name]))
-        return b'{"content":[{"type":"text","text":"' + text + b'"}]}'
-    if name in _VALUES:
-        items = _VALUES[name] * (size // len(_VALUES[name]))
+        return head + _PIECES[name] * (size // len(_PIECES[name])) + b'"}]}'
+    if name in _LISTS:
+        items = _LISTS[name] * (size // len(_LISTS[name]))
         return b'{"content":[],"structuredContent":{"a":[' + items + b"1]}}"
-    if name == "blocks":
-        return b'{"content":[' + _BLOCK * (size // len(_BLOCK)) + _BLOCK[:-1] + b"]}"
-    return b'{"content":[]}'
+    match name:
+        case "a wide character in a text":
+            return head + b"x" * size + "\N{GRINNING FACE}".encode() + b'"}]}'
+        case "a long name":
+            return b'{"content":[],"structuredContent":{"' + b"\\n" * (size // 2) + b'":1}}'
+        case "allowed objects":
+            objects = b'{"a":1},' * _VALUES
+            return b'{"content":[],"structuredContent":{"a":[' + objects + b"1]}}"
+        case "blocks":
+            return b'{"content":[' + _BLOCK * (size // len(_BLOCK)) + _BLOCK[:-1] + b"]}"
+        case _:
+            return b'{"content":[]}'
 
 
-def serve(name: str) -> None:
-    """Serve one attack on standard input and output."""
-    for line in sys.stdin:
-        message = json.loads(line)
-        match message.get("method"):
-            case "initialize":
-                result = json.dumps(_HANDSHAKE).encode()
-            case "tools/list":
-                result = json.dumps({"tools": _tools(name)}).encode()
-            case "tools/call":
-                result = _result(message["params"]["name"], MEGABYTES * 1_000_000)
-            case "ping":
-                result = b"{}"
+def _answer(name: str, line: bytes | str) -> bytes | None:
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            result = json.dumps(_HANDSHAKE).encode()
+        case "tools/list":
+            result = json.dumps({"tools": _tools(name)}, ensure_ascii=False).encode()
+        case "tools/call":
+            result = _result(name)
+        case "ping":
+            result = b"{}"
+        case _:
+            return None
+    return b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"] + result + b"}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers in JSON or events; a GET opens the stream of the older SSE transport."""
+
+    protocol_version = "HTTP/1.1"
+    name, transport = "", ""
+    stream: queue.Queue[bytes]
+
+    def do_GET(self) -> None:
+        if self.transport != "sse":
+            self._reply(405, "text/plain", b"")
+            return
+        type(self).stream = queue.Queue()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(b"event: endpoint\ndata: /post\n\n")
+        while True:
+            self.wfile.write(b"data: " + self.stream.get() + b"\n\n")
+
+    def do_POST(self) -> None:
+        answer = _answer(self.name, self.rfile.read(int(self.headers["Content-Length"])))
+        if answer is None or self.transport == "sse":
+            self._reply(202, "text/plain", b"")
+            if answer is not None:
+                self.stream.put(answer)
+        elif self.transport == "events":
+            self._reply(200, "text/event-stream", b"data: " + answer + b"\n\n")
+        else:
+            self._reply(200, "application/json", answer)
+
+    def _reply(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent."""
+
+
+def serve(transport: str, name: str) -> None:
+    """Serve one attack."""
+    if transport == "stdio":
+        for line in sys.stdin:
+            if (answer := _answer(name, line)) is not None:
+                sys.stdout.buffer.write(answer + b"\n")
+                sys.stdout.buffer.flush()
+    elif transport == "websocket":
+
+        def talk(socket: ServerConnection) -> None:
+            for frame in socket:
+                if (answer := _answer(name, frame)) is not None:
+                    socket.send(answer, text=True)
+
+        with serve_websocket(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")]) as server:
+            _announce(server.socket.getsockname()[1])
+            server.serve_forever()
+    else:
+        _Handler.name, _Handler.transport = name, transport
+        with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+            _announce(server.server_port)
+            server.serve_forever()
+
+
+def _announce(port: int) -> None:
+    print(f"listening on http://127.0.0.1:{port}/mcp", flush=True)
+
+
+@contextmanager
+def _served(transport: str, name: str) -> Generator[dict[str, Any]]:
+    folder = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "tests.soak.stalls", "--serve", transport, "--name", name]
+    common = {"protocol": "legacy", "timeout": TIMEOUT_SECONDS}
+    if transport == "stdio":
+        yield {"command": command[0], "args": command[1:], "cwd": folder, **common}
+        return
+    with ServerProcess(command, cwd=folder) as server:
+        match transport:
+            case "websocket":
+                yield {"url": server.url.replace("http", "ws", 1), **common}
+            case "sse":
+                yield {"url": server.url, "transport": "sse", **common}
+            case "httpx2":
+                # A function for headers needs httpx2, and the parser of the SDK.
+                yield {"url": server.url, "headers": lambda: {"X-Own": "1"}, **common}
             case _:
-                continue
-        head = b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"]
-        sys.stdout.buffer.write(head + result + b"}\n")
-        sys.stdout.buffer.flush()
+                yield {"url": server.url, **common}
 
 
-async def measure(name: str) -> None:
-    """Meet one attack, and print what it did."""
-    server = {
-        "command": sys.executable,
-        "args": ["-m", "tests.soak.stalls", name],
-        "cwd": str(Path(__file__).parents[2]),
-        "protocol": "legacy",
-        "timeout": TIMEOUT_SECONDS,
-    }
-    outcome = "listed" if name == "50,000 tools" else "answered"
-    async with Toolbox({"server": server}) as box:
-        await box.ping("server")
-        if name != "50,000 tools":
-            await box.tools()
-        with MemoryGrowth() as growth:
-            async with LoopStalls() as stalls:
-                try:
-                    if name == "50,000 tools":
-                        await box.tools()
-                    else:
-                        await box.call("server", name, {"a": "a" * 28 + "!"})
-                except PlaitError as error:
-                    outcome = type(error).__name__
-    stall, memory = stalls.worst_seconds * 1000, growth.worst_bytes / 1e6
-    print(f"| {name} | {stall:.0f} ms | {memory:.0f} MB | {outcome} |", flush=True)
+async def measure(transport: str, name: str) -> bool:
+    """Meet one attack, print what it did, and return whether that is within the limits."""
+    is_listing, outcome = name in _LISTINGS, "answered"
+    with _served(transport, name) as entry:
+        async with Toolbox({"server": entry}) as box:
+            await box.ping("server")
+            if not is_listing:
+                await box.tools()
+            with MemoryGrowth() as growth:
+                async with LoopStalls() as stalls:
+                    try:
+                        if is_listing:
+                            outcome = f"{len(await box.tools()):,} listed"
+                        else:
+                            await box.call("server", name, {"a": "a" * 28 + "!"})
+                    except PlaitError as error:
+                        outcome = type(error).__name__
+    cpu, wait = stalls.worst_seconds * 1000, stalls.worst_wait_seconds * 1000
+    figures = f"{cpu:.0f} ms | {wait:.0f} ms | {growth.worst_bytes / 1e6:.0f} MB"
+    print(f"| {name} | {transport} | {figures} | {outcome} |", flush=True)
+    return stalls.worst_seconds < MOST_SECONDS and growth.worst_bytes < MOST_GROWTH
 
 
-async def main() -> None:
+async def main(transports: list[str], names: list[str]) -> bool:
     """Measure all of them."""
     logging.getLogger("plait").setLevel(logging.CRITICAL)
-    print("| the server sends | worst stall | memory | the call |\n| --- | --- | --- | --- |")
-    for name in ("a pattern", "references that double", "50,000 tools", *_PIECES, *_VALUES):
-        await measure(name)
-    await measure("blocks")
+    print("| the server sends | over | stall, CPU | stall, clock | memory | the call |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    return all([await measure(one, name) for name in names for one in transports])
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        serve(sys.argv[1])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--over", nargs="*", choices=TRANSPORTS, default=list(TRANSPORTS))
+    parser.add_argument("--name", nargs="*", default=[*_LISTINGS, *_CALLS])
+    chosen = parser.parse_args()
+    if chosen.serve:
+        serve(chosen.serve, chosen.name[0])
     else:
-        asyncio.run(main())
+        sys.exit(not asyncio.run(main(chosen.over, chosen.name)))

@@ -11,7 +11,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _HALVES = r"\ud800-\udfff\ufffe\uffff"
@@ -86,6 +88,10 @@ _OVERRIDES = frozenset("\u202d\u202e")
 _KEYCAPS = frozenset("0123456789#*")
 _MOST_PASSES = 8
 """What is taken out can bring together what was apart; texts that go on so lose all of it."""
+_STRIPPED = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    f"|[{_CONTROLS}{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}{_MARKS}]+"
+)
 _STYLES = frozenset("\ufe0e\ufe0f")
 """Emoji as text, and as picture."""
 _STYLED = frozenset({"So", "Sm", "Po", "Pd"})
@@ -96,10 +102,28 @@ _WITH_VARIANTS = re.compile("[\u1000-\u109f\ua840-\ua877\uaa60-\uaa7f]")
 """Letters of Myanmar and Phags-pa."""
 
 
-def sanitize_text(text: str) -> str:
-    """Return the text as it can be shown to a model; most texts are returned unchanged."""
+@dataclass(slots=True)
+class Care:
+    """How much of the texts of one result is sanitized with care: seconds would be too long."""
+
+    suspects: int = 2_000
+    """How many characters are looked at one by one; of a text with more, none is kept."""
+    stripped: int = 200_000
+    """How many characters of such texts are searched at all; no model reads more of them."""
+
+
+def sanitize_text(text: str, care: Care | None = None) -> str:
+    """Return the text as it can be shown to a model; most texts are returned unchanged.
+
+    `care` is that of all texts which are sanitized together.
+    """
     if not may_need_sanitizing(text):
         return text
+    care = care or Care()
+    found = sum(1 for _ in islice(_SUSPECT_OR_ROW.finditer(text), care.suspects + 1))
+    care.suspects -= min(found, care.suspects)
+    if found and not care.suspects:
+        return _stripped(text, care)
     for _ in range(_MOST_PASSES):
         if _SUSPECT_OR_ROW.search(text) is None:
             return text
@@ -109,6 +133,17 @@ def sanitize_text(text: str) -> str:
         if text == before:
             return text
     return _SUSPECT_OR_ROW.sub("", text)
+
+
+def _stripped(text: str, care: Care) -> str:
+    """Remove every suspect character, and say what is not even searched."""
+    kept = _STRIPPED.sub("", text[: care.stripped])
+    left_out = len(text) - care.stripped
+    care.stripped = max(0, -left_out)
+    if left_out <= 0:
+        return kept
+    note = f"[{left_out:,} characters are left out: too many are invisible or control characters]"
+    return f"{kept}\n{note}" if kept else note
 
 
 def may_need_sanitizing(text: str) -> bool:

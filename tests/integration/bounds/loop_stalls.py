@@ -20,13 +20,16 @@ class LoopStalls:
 
     def __init__(self) -> None:
         self.worst_seconds = 0.0
+        self.worst_wait_seconds = 0.0
+        """The longest time between two ticks by the clock, which a busy machine makes longer."""
         self._last = 0.0
+        self._last_tick = 0.0
         self._ticks: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         gc.collect()
         gc.freeze()
-        self._last = time.thread_time()
+        self._last, self._last_tick = time.thread_time(), time.monotonic()
         self._ticks = asyncio.create_task(self._tick())
         return self
 
@@ -47,6 +50,8 @@ class LoopStalls:
             self._note()
 
     def _note(self) -> None:
-        now = time.thread_time()
+        now, tick = time.thread_time(), time.monotonic()
+        self.worst_wait_seconds = max(self.worst_wait_seconds, tick - self._last_tick)
+        self._last_tick = tick
         self.worst_seconds = max(self.worst_seconds, now - self._last)
         self._last = now

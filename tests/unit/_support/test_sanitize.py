@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from plait._support.sanitize import (
     _SUSPECT,
+    Care,
     escaped,
     is_clean_body,
     is_clean_json,
@@ -170,3 +172,26 @@ def test_bytes_of_json_with_other_characters_are_clean() -> None:
     without_marks = others.replace("\u200e", "").replace("\u200f", "")
     assert is_clean_body(json.dumps(without_marks).encode())
     assert is_clean_body(b'"a\\n\\t\\"\\/"')
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\x1b", "\u202e", "\u2066", "a\ufe0f", "\N{WOMAN}\u200d", "\u200b"]
+)
+def test_many_hidden_characters_take_no_longer_than_a_moment(hidden: str) -> None:
+    care = Care()
+    began = time.process_time()
+    shown = [sanitize_text(hidden * 1000, care) for _ in range(500)]
+    shown.append(sanitize_text(hidden * 1_000_000))
+
+    # Looking at each of them takes a minute.
+    assert time.process_time() - began < 3
+    assert all(_SUSPECT.search(text) is None for text in shown[3:])
+    assert shown[-1].endswith("are invisible or control characters]")
+
+
+def test_a_text_after_many_hidden_characters_is_shown_as_it_is() -> None:
+    care = Care()
+    sanitize_text("\x1b" * 100_000, care)
+
+    assert sanitize_text("plain", care) == "plain"
+    assert sanitize_text("a\x1b[31mb\u200bc", care) == "abc"

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar, cast
 import mcp_types as types
 from pydantic import BaseModel
 
-from plait._support.sanitize import sanitize_text
+from plait._support.sanitize import Care, sanitize_text
 from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
@@ -148,13 +148,15 @@ class ContentPart:
     """Whether only the URI of an embedded resource was sent; the model reads a line about it."""
 
 
-def part_from_mcp(block: types.ContentBlock, *, sanitize: bool = True) -> ContentPart:
-    """Apply the rules for one content block."""
+def part_from_mcp(
+    block: types.ContentBlock, *, sanitize: bool = True, care: Care | None = None
+) -> ContentPart:
+    """Apply the rules for one content block; `care` is that of the whole result."""
     original = original_of(block)
     if isinstance(block, types.TextContent) and not block.text.strip():
         return ContentPart(block, None, original)
     unread = original is not None and is_unread(block)
-    shown = sanitized_block(block) if sanitize else block
+    shown = sanitized_block(block, care) if sanitize else block
     changed = shown is not block
     if unread and isinstance(shown, types.ResourceLink):
         # A model provider must not fetch it: the server meant contents, not an address.
@@ -172,8 +174,8 @@ def content_for_model(
     sanitize: bool = True,
 ) -> tuple[types.ContentBlock, ...]:
     """Return the blocks that a model reads: at least one, and no blank text."""
-    blocks = list(content)
-    parts = [part_from_mcp(block, sanitize=sanitize) for block in blocks]
+    blocks, care = list(content), Care()
+    parts = [part_from_mcp(block, sanitize=sanitize, care=care) for block in blocks]
     shown = [part.shown for part in parts if part.shown is not None]
     if structured is not None and is_structured_shown(structured, blocks):
         shown.append(types.TextContent(text=structured_text(structured, sanitize=sanitize)))
@@ -182,26 +184,26 @@ def content_for_model(
     return tuple(shown)
 
 
-def sanitized_block(block: types.ContentBlock) -> types.ContentBlock:
+def sanitized_block(block: types.ContentBlock, care: Care | None = None) -> types.ContentBlock:
     """Return the block without characters that hide text; the same object if there are none."""
     match block:
         case types.TextContent():
-            return _sanitized(block, "text")
+            return _sanitized(block, care, "text")
         case types.ResourceLink():
-            return _sanitized(block, "name", "title", "description", "uri", "mime_type")
+            return _sanitized(block, care, "name", "title", "description", "uri", "mime_type")
         case types.EmbeddedResource():
-            resource = _sanitized(block.resource, "text", "uri", "mime_type")
+            resource = _sanitized(block.resource, care, "text", "uri", "mime_type")
             changed = resource is not block.resource
             return block.model_copy(update={"resource": resource}) if changed else block
         case types.ImageContent() | types.AudioContent():
-            return _sanitized(block, "mime_type")
+            return _sanitized(block, care, "mime_type")
 
 
-def _sanitized(model: M, *names: str) -> M:
+def _sanitized(model: M, care: Care | None, *names: str) -> M:
     changes: dict[str, str] = {}
     for name in names:
         value = getattr(model, name, None)
-        if isinstance(value, str) and (clean := sanitize_text(value)) != value:
+        if isinstance(value, str) and (clean := sanitize_text(value, care)) != value:
             changes[name] = clean
     return model.model_copy(update=changes) if changes else model
 

@@ -40,6 +40,10 @@ _LONGEST_ROW = 1_000_000
 """The texts and schemas of one tool; no model reads as much."""
 _SLICE = 100
 """So many tools are converted before other tasks have their turn."""
+_SLICE_BYTES = 256 * 1024
+"""So much of them, if they are large."""
+_PARSED_BYTES = 4 * 1024
+"""What counts for a tool whose size is not known."""
 
 T = TypeVar("T")
 
@@ -152,7 +156,7 @@ class ToolLister:
         limits, rejected = connection.server.incoming, list[str]()
         if listed.cut:
             rejected.append(f"only the first {limits.tools:,} tools are used (limits.tools)")
-        async for rows in _slices(listed.tools):
+        async for rows in _slices(listed.tools, _row_bytes):
             with collection_paused():
                 for row in rows:
                     if (reason := _oversize(row, limits)) is not None:
@@ -163,7 +167,7 @@ class ToolLister:
         lock_check = self._lock_check(connection, source.identity, original.values())
         sanitized: list[str] = []
         if self._options.sanitize and not listed.clean:
-            async for items in _slices(tuple(original.items())):
+            async for items in _slices(tuple(original.items()), _tool_bytes):
                 for name, tool in items:
                     if isinstance(tool.source, bytes) and is_clean_body(tool.source):
                         continue  # most of its fields are not read yet
@@ -235,12 +239,27 @@ def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
     return None
 
 
-async def _slices(items: tuple[T, ...]) -> AsyncGenerator[tuple[T, ...]]:
+async def _slices(
+    items: tuple[T, ...], bytes_of: Callable[[T], int]
+) -> AsyncGenerator[tuple[T, ...]]:
     """Yield some of the items at a time; other tasks have their turn in between."""
-    for start in range(0, len(items), _SLICE):
-        if start:
-            await asyncio.sleep(0)
-        yield items[start : start + _SLICE]
+    start, size = 0, 0
+    for number, item in enumerate(items, start=1):
+        size += bytes_of(item)
+        if number - start >= _SLICE or size >= _SLICE_BYTES or number == len(items):
+            if start:
+                await asyncio.sleep(0)
+            yield items[start:number]
+            start, size = number, 0
+
+
+def _row_bytes(row: Row | RawRow) -> int:
+    return len(row.json) if isinstance(row, RawRow) else _PARSED_BYTES
+
+
+def _tool_bytes(item: tuple[str, Tool]) -> int:
+    source = item[1].source
+    return len(source) if isinstance(source, bytes) else _PARSED_BYTES
 
 
 def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:

@@ -81,9 +81,9 @@ class CallBudget:
 class IncomingLimits:
     """What a server may send; more is refused, with an error or a note that names the limit."""
 
-    message_bytes: int = 64_000_000
+    message_bytes: int = 32_000_000
     """One message: a line, a body after decompression, an event or a WebSocket message."""
-    values: int = 1_000_000
+    values: int = 500_000
     """Values in one message, such as numbers and objects; each takes far more memory than bytes."""
     tools: int = 10_000
     """The tools of a list; further ones are left out."""

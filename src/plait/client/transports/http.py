@@ -12,78 +12,42 @@ import contextlib
 import contextvars
 import logging
 import ssl
-import time
-import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import h11
 import httpx2
 from cachetools import LRUCache
-from mcp import MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import (
     DEFAULT_RECONNECTION_DELAY_MS,
     MAX_RECONNECTION_ATTEMPTS,
     streamable_http_client,
 )
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
-)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
-from plait.client.transports import oversize
 from plait.client.transports.http_client import (
-    LONGEST_REFUSAL_BYTES,
-    MOST_REDIRECTS,
     SESSION_HEADER,
     VERSION_HEADER,
     HttpSession,
     fail_request,
-    is_json,
     is_plain,
     open_http_client,
-    redirected,
-    refused_redirect,
-    reply_of,
     trusted_certificates,
 )
-from plait.client.transports.http_pool import (
-    EventParser,
-    Fields,
-    HttpExchange,
-    HttpPool,
-    ServerEvent,
-    head_of,
-)
+from plait.client.transports.http_pool import HttpExchange, HttpPool, head_of
+from plait.client.transports.http_post import HttpPost
 from plait.client.transports.lean import is_lean
-from plait.client.transports.library_logs import log_as
-from plait.client.transports.nesting import NESTED_NOTE
 from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
     RequestId,
     Wire,
-    coerced_id,
-    is_response,
-    parse_json,
-    parse_nested,
 )
 
 logger = logging.getLogger("plait.client.transports")
@@ -94,9 +58,6 @@ _HEADS: Final = 64
 _STREAM_SECONDS: Final = 0.25
 """How long the first requests wait for the stream of notifications to be answered."""
 
-_DECODED_BYTES: Final = 1024 * 1024
-"""How much is decompressed at a time."""
-_REFUSED: Final = object()
 _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
 
 
@@ -180,13 +141,13 @@ class HttpSender:
         self.received = received
         self.longest_body_bytes = server.incoming.message_bytes
         self.max_event_size = server.most_event_bytes
-        self.values = server.incoming.values
+        self.limits = server.incoming
         self._url = server.url
         self._session = session
         self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
-        self._posts: dict[RequestId | None, _Post] = {}
+        self._posts: dict[RequestId | None, HttpPost] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._held: list[_Post] = []
+        self._held: list[HttpPost] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, body: bytes, request: PendingRequest) -> None:
@@ -201,7 +162,7 @@ class HttpSender:
             fault = httpx2.LocalProtocolError(str(error))
             self.conclude(request, partial(fail_request, request, self.wire, fault))
             return
-        post = _Post(self, head, body, request, template)
+        post = HttpPost(self, head, body, request, template)
         self._posts[request.request_id] = post
         if self._session.session_id is None or self._session.has_stream:
             self.pool.submit(post)
@@ -226,7 +187,7 @@ class HttpSender:
             with contextlib.suppress(anyio.ClosedResourceError):
                 self.pool.submit(HttpExchange(head, notification, ended=True))
 
-    def _hold(self, post: _Post) -> None:
+    def _hold(self, post: HttpPost) -> None:
         """Let a request wait for the stream of notifications, which those it causes may need."""
         self._held.append(post)
         if self._timer is None:
@@ -264,12 +225,18 @@ class HttpSender:
         if self.wire.drained is not None:
             self.wire.check_drained()
 
-    def resume(self, post: _Post, event_id: str, retry_milliseconds: int | None) -> None:
+    def resume(self, post: HttpPost, event_id: str, retry_milliseconds: int | None) -> None:
         """Continue a response stream that was cut after an event with an id."""
         resumption = self._resumed(post, event_id, retry_milliseconds)
-        post.resuming = start_task(resumption, self._tasks, post.context.copy())
+        post.resuming = self.start(resumption, post.context)
 
-    async def _resumed(self, post: _Post, event_id: str, retry: int | None) -> None:
+    def start(
+        self, work: Coroutine[Any, Any, None], context: contextvars.Context
+    ) -> asyncio.Task[None]:
+        """Start a task that ends with the session."""
+        return start_task(work, self._tasks, context.copy())
+
+    async def _resumed(self, post: HttpPost, event_id: str, retry: int | None) -> None:
         """Get the rest of a stream, as the SDK does."""
         failures = 0
         while failures < MAX_RECONNECTION_ATTEMPTS:
@@ -285,7 +252,9 @@ class HttpSender:
                     async for event in source:
                         event_id = event.id or event_id
                         retry = retry if event.retry is None else event.retry
-                        if event.event == "message" and post.take(event.data.encode()):
+                        if event.event == "message" and event.data:
+                            await post.take(event.data.encode())
+                        if post.is_settled:
                             return
                 failures = 0
             except httpx2.SSEError as error:
@@ -313,7 +282,7 @@ class HttpSender:
             made = self._heads[key] = (_head_from(request), request)
         return made
 
-    def follow(self, post: _Post, following: httpx2.Request) -> None:
+    def follow(self, post: HttpPost, following: httpx2.Request) -> None:
         """Post a request again, where a redirect leads to."""
         post.head, post.template = _head_from(following), following
         self.pool.submit(post)
@@ -326,274 +295,3 @@ _EVENT_STREAM = {**_ACCEPTED, "Cache-Control": "no-store"}
 def _head_from(request: httpx2.Request) -> bytes:
     fields = [field for field in request.headers.raw if field[0].lower() not in _OWN_FIELDS]
     return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])
-
-
-class _Post(HttpExchange):
-    """A request, and what its response means."""
-
-    def __init__(
-        self,
-        sender: HttpSender,
-        head: bytes,
-        body: bytes,
-        request: PendingRequest,
-        template: httpx2.Request,
-    ) -> None:
-        super().__init__(head, body)
-        self.template = template
-        self.context = contextvars.copy_context()
-        """The requesting task's, in which notifications of the response are handled."""
-        self.resuming: asyncio.Task[None] | None = None
-        self.was_written = False
-        self._sender = sender
-        self._request = request
-        self._redirects = 0
-        self._status = 0
-        self._headers: Fields = []
-        self._chunks: list[bytes] = []
-        self._received_bytes = 0
-        self._decoder: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
-        self._events: EventParser | None = None
-        self._event_id = ""
-        self._retry: int | None = None
-
-    def on_write(self) -> None:
-        self.was_written = self._request.written = True
-
-    def on_response(self, status: int, headers: Fields) -> None:
-        self._status, self._headers = status, headers
-        content_type, encoding = b"", b""
-        for name, value in headers:
-            if name == b"content-type":
-                content_type = value.lower()
-            elif name == b"content-encoding":
-                encoding = value.lower()
-            elif name == b"set-cookie":
-                self._sender.client.cookies.extract_cookies(self._as_response())
-                self._sender.retire()
-        is_unreadable = encoding not in {b"", b"identity"} and not self._decode(encoding)
-        if is_unreadable or not 200 <= status < 300:
-            return
-        if status == HTTPStatus.ACCEPTED:
-            self._misread("the server answered a request with 202 Accepted")
-        elif content_type.startswith(b"text/event-stream"):
-            self._events = EventParser(self._sender.max_event_size)
-        elif not content_type.startswith(b"application/json"):
-            self._misread(f"unexpected content type: {content_type.decode('latin-1')}")
-
-    def on_data(self, data: bytes) -> None:
-        if self._decoder is None:
-            self._take_data(data)
-            return
-        try:
-            while data and not self.ended:
-                self._take_data(self._decoder.decompress(data, _DECODED_BYTES))
-                data = self._decoder.unconsumed_tail
-        except zlib.error as error:
-            self._spoil(httpx2.DecodingError(str(error)))
-
-    def _take_data(self, data: bytes) -> None:
-        if self._events is not None:
-            self._take_events(self._events.feed(data))
-            return
-        self._chunks.append(data)
-        self._received_bytes += len(data)
-        if self._status >= 300:
-            if self._received_bytes > LONGEST_REFUSAL_BYTES:
-                self._cut(b"".join(self._chunks))
-        elif self._received_bytes > self._sender.longest_body_bytes:
-            self._chunks.clear()
-            self._cut(None)
-
-    def _cut(self, body: bytes | None) -> None:
-        """Stop reading a body that is too large; that of a refusal is used as far as it came."""
-        if self.connection is not None:
-            self.connection.abort()
-            self.connection = None
-        if body is None:
-            self._misread(oversize.too_large(self._sender.longest_body_bytes))
-        else:
-            self._take_status(body)
-
-    def on_end(self) -> None:
-        if self._events is not None:
-            self._take_events(self._events.end())
-            if not self.ended:
-                self._stream_ended()
-            return
-        body, self._chunks = b"".join(self._chunks), []  # freed, for what the body is parsed to
-        if 200 <= self._status < 300:
-            self._take_json(body)
-        else:
-            self._take_status(body)
-
-    def on_fault(self, fault: httpx2.RequestError) -> None:
-        if self._events is not None:
-            self._stream_ended()
-        elif self._status >= 300:
-            self._take_status(b"")  # the status is known, even if the body is lost
-        else:
-            self._end(partial(fail_request, self._request, self._sender.wire, fault))
-
-    def _spoil(self, fault: httpx2.RequestError) -> None:
-        """Stop reading a response that cannot be used."""
-        if self.connection is not None:
-            self.connection.abort()
-            self.connection = None
-        self.on_fault(fault)
-
-    def _decode(self, encoding: bytes) -> bool:
-        if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
-            text = f"the response has the encoding {encoding.decode('latin-1')!r}, not requested"
-            self._spoil(httpx2.DecodingError(text))
-            return False
-        automatic = zlib.MAX_WBITS | 32  # gzip or zlib, whichever it is
-        self._decoder = zlib.decompressobj(automatic)
-        return True
-
-    def _take_events(self, events: Iterator[ServerEvent]) -> None:
-        try:
-            for event in events:
-                if not self.ended:
-                    self._take_event(event)
-        except httpx2.SSEError as error:
-            self.lose(f"SSE stream failed: {error}")
-
-    def _take_event(self, event: ServerEvent) -> None:
-        self._event_id = event.event_id or self._event_id
-        if event.retry_milliseconds is not None:
-            self._retry = event.retry_milliseconds
-        if event.kind == "message":
-            self.take(event.data)
-
-    def take(self, data: bytes) -> bool:
-        """Handle a message of the response stream; return whether it was the last."""
-        message = self._parsed(data) if data else None
-        if not data or message is _REFUSED:
-            return bool(data)
-        if type(message) is dict and is_response(cast("dict[str, Any]", message)):
-            # A response in the stream of a request answers it, whichever id it has.
-            self._settle(cast("dict[str, Any]", message), data)
-            return True
-        try:
-            parsed = jsonrpc_message_adapter.validate_json(data, by_name=False)
-        except ValidationError:
-            self._sender.wire.note_noise(data)  # the response may follow
-            return False
-        if not isinstance(parsed, JSONRPCResponse | JSONRPCError):
-            self._pass_on(parsed)
-            return False
-        self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-        return True
-
-    def _parsed(self, body: bytes) -> object:
-        is_counted = len(body) > oversize.LARGE_BYTES and self._request.parse is parse_json
-        if is_counted and oversize.has_too_many_values(body, self._sender.values):
-            self._misread(oversize.too_many_values(self._sender.values))
-            return _REFUSED
-        try:
-            return self._request.parse(body)
-        except ValueError:
-            message = parse_nested(body)
-            if message is not None and is_response(message):
-                self._request.wants_body, self._request.notes = False, (NESTED_NOTE,)
-            return message
-
-    def _take_json(self, body: bytes) -> None:
-        message = self._parsed(body)
-        if message is _REFUSED:
-            return
-        own = cast("dict[str, Any]", message) if type(message) is dict else {}
-        if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
-            self._settle(own, body)
-            return
-        try:
-            parsed = jsonrpc_message_adapter.validate_json(body, by_name=False)
-        except ValidationError:
-            self._misread("it is not JSON-RPC")
-            return
-        if isinstance(parsed, JSONRPCError) and parsed.id is None:
-            self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-        else:
-            self._pass_on(parsed)
-            self._misread("it belongs to another request")
-
-    def _pass_on(self, message: JSONRPCMessage) -> None:
-        """Pass a message that is not the response to the SDK."""
-        self.context.run(log_as, self._sender.wire)
-        self._sender.received.push(SessionMessage(message), self.context)
-
-    def _take_status(self, body: bytes) -> None:
-        """Handle a status that is no success."""
-        request, wire, response = self._request, self._sender.wire, self._as_response(body)
-        if response.has_redirect_location:
-            following = redirected(self.template, response, self._sender.client)
-            if following is not None and self._redirects < MOST_REDIRECTS:
-                self._redirects += 1
-                self._status, self._chunks, self._received_bytes = 0, [], 0
-                self._decoder = None
-                self._sender.follow(self, following)
-                return
-            response = refused_redirect(self.template, response)
-        request.reply = wire.reply = reply_of(response, response.text, wire)
-        wire.last_received = time.monotonic()
-        error = self._status_error()
-        if is_json(response):
-            with contextlib.suppress(ValidationError):
-                parsed = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
-                if isinstance(parsed, JSONRPCError):
-                    error = parsed.error
-        self._end(partial(self._refuse, error))
-
-    def _refuse(self, error: ErrorData) -> None:
-        """Make the request fail: the status says something about the session it was sent in."""
-        self._request.answered = True
-        self._request.fail(MCPError(code=error.code, message=error.message, data=error.data))
-
-    def _status_error(self) -> ErrorData:
-        """Return the error that the SDK makes from a status."""
-        match self._status:
-            case HTTPStatus.NOT_FOUND if SESSION_HEADER in self.template.headers:
-                return ErrorData(code=INVALID_REQUEST, message="Session terminated")
-            case HTTPStatus.NOT_FOUND:
-                return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
-            case status if status < HTTPStatus.BAD_REQUEST:
-                return ErrorData(code=INVALID_REQUEST, message="Unexpected content type: ")
-            case _:
-                return ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
-
-    def _as_response(self, body: bytes = b"") -> httpx2.Response:
-        fields = [pair for pair in self._headers if pair[0] != b"content-encoding"]
-        return httpx2.Response(self._status, headers=fields, content=body, request=self.template)
-
-    def _stream_ended(self) -> None:
-        """Resume a stream that ended without a response, or give up."""
-        if self._event_id:
-            self.ended, self._request.stream_ended = True, True
-            self._sender.resume(self, self._event_id, self._retry)
-        else:
-            self.lose("SSE stream ended without a response")
-
-    def _misread(self, reason: str) -> None:
-        """Give up a response that cannot be read: the request has been handled, but not how."""
-        self._sender.wire.last_received = time.monotonic()
-        self.lose(reason)
-
-    def lose(self, reason: str) -> None:
-        """Give up a response stream."""
-        self._request.stream_ended = True
-        fault = MCPError(code=CONNECTION_CLOSED, message=reason)
-        self._end(partial(self._request.fail, fault))
-
-    def _settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
-        self._sender.wire.last_received = time.monotonic()
-        self._end(partial(self._request.settle, message, body))
-
-    def _end(self, outcome: Callable[[], None]) -> None:
-        """Give the request its outcome, after everything that its response has sent before."""
-        self.ended = True
-        sender = self._sender
-        if sender.received.waiting:
-            sender.received.run_in_order(partial(sender.conclude, self._request, outcome))
-        else:
-            sender.conclude(self._request, outcome)

@@ -7,22 +7,33 @@ for ever after a body that answers another request.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import replace
 from http import HTTPStatus
 
 import httpx2
-from mcp_types import CONNECTION_CLOSED, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
-from pydantic import ValidationError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 
+from plait._support.threads import in_thread
+from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_pool import EventParser, ServerEvent
-from plait.client.transports.oversize import has_too_many_values, too_many_values
+from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_for_sdk
 from plait.client.transports.wire import Exchange, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
 
 
-def checked_answer(response: httpx2.Response, exchange: Exchange, kind: str) -> httpx2.Response:
+async def checked_answer(
+    response: httpx2.Response, exchange: Exchange, kind: str, limits: IncomingLimits
+) -> httpx2.Response:
     """Return the response to a request, or another that says why it cannot be read.
 
     `kind` is its content type; a body in JSON has been read.
@@ -31,9 +42,13 @@ def checked_answer(response: httpx2.Response, exchange: Exchange, kind: str) -> 
         if response.status_code == HTTPStatus.ACCEPTED:
             return misread(response, exchange, "the server answered a request with 202 Accepted")
         return misread(response, exchange, f"unexpected content type: {kind}")
+    if exchange.method == "tools/list":
+        limits = replace(limits, values=sys.maxsize)  # `tools` bounds it
     try:
-        message = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
-    except ValidationError:
+        message = await _validated(response.content, limits)
+    except LimitError as error:
+        return misread(response, exchange, str(error))
+    except ValueError:
         return misread(response, exchange, "it is not JSON-RPC")
     if isinstance(message, JSONRPCResponse | JSONRPCError):
         if coerced_id(message.id) == exchange.request_id:
@@ -56,28 +71,35 @@ async def readable_events(
     wire: Wire, server: ExchangeOptions, chunks: AsyncIterable[bytes]
 ) -> AsyncIterator[bytes]:
     """Yield the events of a stream that are messages, or have no data."""
-    parser, most = EventParser(server.most_event_bytes), server.incoming.values
+    parser = EventParser(server.most_event_bytes)
     async for chunk in chunks:
         for event in parser.feed(chunk):
-            if _is_readable(event, wire, most):
+            if await _is_readable(event, wire, server.incoming):
                 yield _encoded(event)
     for event in parser.end():
-        if _is_readable(event, wire, most):
+        if await _is_readable(event, wire, server.incoming):
             yield _encoded(event)
 
 
-def _is_readable(event: ServerEvent, wire: Wire, most_values: int) -> bool:
+async def _is_readable(event: ServerEvent, wire: Wire, limits: IncomingLimits) -> bool:
     if event.kind != "message" or not event.data:
         return True
-    if has_too_many_values(event.data, most_values):
-        logger.warning("%s: %s", wire.server, too_many_values(most_values))
-        return False
     try:
-        jsonrpc_message_adapter.validate_json(event.data, by_name=False)
-    except ValidationError:
+        await _validated(event.data, limits)
+    except LimitError as error:
+        logger.warning("%s: %s", wire.server, error)
+        return False
+    except ValueError:
         wire.note_noise(event.data)
         return False
     return True
+
+
+async def _validated(body: bytes, limits: IncomingLimits) -> JSONRPCMessage:
+    if len(body) < LARGE_BYTES:
+        return jsonrpc_message_adapter.validate_json(body, by_name=False)
+    message = await in_thread(parse_for_sdk, body, limits.values, limits.message_bytes)
+    return jsonrpc_message_adapter.validate_python(message, by_name=False)
 
 
 def _encoded(event: ServerEvent) -> bytes:

@@ -32,7 +32,7 @@ from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
 from plait.client.transports.http_answers import checked_answer, misread, readable_events
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.oversize import has_too_many_values, too_large, too_many_values
+from plait.client.transports.oversize import too_large
 from plait.client.transports.wire import (
     Advice,
     Exchange,
@@ -76,7 +76,6 @@ _TRUST_SECONDS = 600
 _SAME_METHOD = frozenset({301, 302, 307, 308})
 """Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
 two, which would lose the message; 303 requires that, so it is not followed."""
-_LIST = "tools/list"
 """Its tools are bounded by their number."""
 _UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 
@@ -178,9 +177,6 @@ class _Send:
                 return _whole(response, exchange.reply)
             if is_json(response):
                 await response.aread()
-                most = self._server.incoming.values
-                if exchange.method != _LIST and has_too_many_values(response.content, most):
-                    return misread(response, exchange, too_many_values(most))
             else:
                 response.stream = _Stream(response.stream, partial(_note_end, exchange))
             if exchange.request_id is not None and isinstance(self._server, HttpServer):
@@ -198,7 +194,7 @@ class _Send:
         """Return what the SDK can read of the response to a request."""
         kind = response.headers.get("content-type", "").lower()
         if not kind.startswith("text/event-stream"):
-            checked = checked_answer(response, exchange, kind)
+            checked = await checked_answer(response, exchange, kind, self._server.incoming)
             if checked is not response:
                 await response.aclose()
             return checked

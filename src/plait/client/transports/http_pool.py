@@ -307,6 +307,17 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             self._fail(httpx2.WriteError("the connection was closed while the request was sent"))
 
+    def pause(self) -> None:
+        """Receive nothing until `resume`."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Go on receiving."""
+        self._last_active = self._loop.time()
+        if self._transport is not None:
+            self._transport.resume_reading()
+
     def abort(self) -> None:
         """Close the connection at once."""
         self._exchange = None
@@ -529,8 +540,11 @@ class EventParser:
             return None
         self._size += len(line)
         self._check_size(0)
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+        # A long line is copied once only.
+        colon = line.find(b":")
+        name = line if colon < 0 else line[:colon]
+        start = len(line) if colon < 0 else colon + 1
+        value = line[start + (line[start : start + 1] == b" ") :]
         match name:
             case b"data":
                 self._data.append(value)

@@ -162,12 +162,10 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         finally:
             self._wire.requests.pop(request.request_id, None)
             self._wire.parse = parse_json
-        if request.body is not None:
-            request.may_mirror = may_mirror(request.body)
         if request.body is not None and len(request.body) > _LARGE_LIST_BYTES:
-            result = await in_thread(result_of, request)
+            result = await in_thread(_list_of, request)
         else:
-            result = result_of(request)
+            result = _list_of(request)
         self._wire.note_repairs(request)
         if not request.wants_body or (rows := current_rows()) is None:
             return result
@@ -203,6 +201,13 @@ def error_of(request: PendingRequest) -> Exception | None:
     if error is None:
         return None
     return MCPError(code=error["code"], message=error["message"], data=error.get("data"))
+
+
+def _list_of(request: PendingRequest) -> dict[str, Any]:
+    """Return the result of an ended request, which may be a list of tools."""
+    if request.body is not None:
+        request.may_mirror = may_mirror(request.body)
+    return result_of(request)
 
 
 def result_of(request: PendingRequest) -> dict[str, Any]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from itertools import accumulate
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED
 from pydantic_core import to_json
 
 from plait._support.threads import in_thread
+from plait.client.config.budgets import IncomingLimits
+from plait.client.transports.large_json import LimitError, parse_large
+from plait.client.transports.streams import Framed, frames_from, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, parse_json
 
 logger = logging.getLogger("plait.client.transports")
@@ -19,62 +24,59 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _ID_FIRST = re.compile(rb'\s*\{(?:\s*%b,)?\s*"id"\s*:\s*"?(\d{1,18})\b' % _VERSION)
 _ID_LAST = re.compile(rb'"id"\s*:\s*"?(\d{1,18})"?\s*(?:,\s*%b)?\}\s*$' % _VERSION)
 
-LARGE_BYTES = 1024 * 1024
-"""Smaller messages cannot have enough values to matter."""
-_COUNTED_BYTES = 256 * 1024
-"""How much is counted at a time, so that other threads have their turn."""
 _HEAD_BYTES = 200
 """How much of the beginning and the end of a message is searched for its id."""
-_BACKSLASHES = re.compile(rb"\\*")
+_MOST_SEARCHED = 4 * 1024 * 1024
+"""Longer lines that are not one message are not searched for several."""
+_SIGN = b'{"jsonrpc"'
 
 
-def too_many_values(most: int) -> str:
-    """Explain that a message is not parsed, and what would permit it."""
-    return f"the server sent a message of more than {most:,} values (raise `values` in `limits`)"
+async def read_large(
+    wire: Wire,
+    body: bytes,
+    limits: IncomingLimits,
+    *,
+    may_take: Callable[[], bool] = lambda: True,
+    encoding: str = "utf-8",
+    errors: str = "replace",
+) -> Framed:
+    """Parse a large message in a thread, and hand it to the request of our own that it answers.
 
-
-def has_too_many_values(body: bytes, most: int) -> bool:
-    """Return whether JSON has more values than this; parsing `[{},{},…` takes 30 times its bytes.
-
-    Every value but the first follows a comma or an opening bracket. Those in texts are told apart
-    only if there are enough of them.
+    Return what the SDK has to handle: other messages, and errors in place of answers that are
+    refused. With `may_take` returning `False`, it handles all of them.
     """
-    if len(body) <= max(LARGE_BYTES, most):
-        return False
-    parts = (body[at : at + _COUNTED_BYTES] for at in range(0, len(body), _COUNTED_BYTES))
-    if all(count < most for count in accumulate(map(_openings, parts))):
-        return False
-    count, start, in_text = 0, 0, False
-    while start < len(body) and count < most:
-        end = start + _COUNTED_BYTES
-        if body[end - 1 : end] == b"\\" and (found := _BACKSLASHES.match(body, end)):
-            end = found.end() + 1  # what they escape belongs to them
-        part = body[start:end]
-        pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        outside = b"".join(pieces[in_text::2])
-        count += _openings(outside)
-        in_text ^= len(pieces) % 2 == 0
-        start = end
-    return count >= most
+    parse = partial(parse_large, most_values=limits.values, most_bytes=limits.message_bytes)
+    try:
+        # The tools of a list are not parsed as a whole.
+        message = await in_thread(parse if wire.parse is parse_json else wire.parse, body)
+    except LimitError as error:
+        return _lost(wire, body, str(error))
+    except ValueError:
+        if len(body) <= _MOST_SEARCHED:
+            return frames_of(body, encoding=encoding, errors=errors)
+        try:
+            message = await in_thread(_parse_last, parse, body, encoding, errors)
+        except LimitError as error:
+            return _lost(wire, body, str(error))
+        except (ValueError, LookupError):
+            return _lost(wire, body, "it is not JSON-RPC", noise=True)
+    own = cast("dict[str, Any]", message if type(message) is dict else {})
+    if may_take() and wire.take(own, body):
+        return Framed(())
+    return frames_from(cast("object", message))
 
 
-def _openings(part: bytes) -> int:
-    return part.count(b",") + part.count(b"[") + part.count(b"{")
+def _parse_last(parse: Callable[[bytes], Any], body: bytes, encoding: str, errors: str) -> Any:
+    text = body.decode(encoding, errors).encode("utf-8", "replace")
+    return parse(text[max(0, text.rfind(_SIGN)) :])
 
 
-async def refuse_values(wire: Wire, body: bytes, most: int) -> list[bytes] | None:
-    """Fail the request that a message with too many values answers; `None` if it has fewer.
-
-    Return what `lose_answer` does. The tools of a list are not parsed as a whole.
-    """
-    if len(body) <= LARGE_BYTES:
-        return None
-    is_listing = any(one.method == "tools/list" for one in wire.pending.values())
-    if wire.parse is not parse_json or is_listing:
-        return None
-    if not await in_thread(has_too_many_values, body, most):
-        return None
-    return lose_answer(wire, body[:_HEAD_BYTES], body[-_HEAD_BYTES:], too_many_values(most))
+def _lost(wire: Wire, body: bytes, reason: str, *, noise: bool = False) -> Framed:
+    first, last = body[:_HEAD_BYTES], body[-_HEAD_BYTES:]
+    if noise and not (_ID_FIRST.match(first) or _ID_LAST.search(last)):
+        return Framed((), noise=True)
+    lost = lose_answer(wire, first, last, reason)
+    return Framed(tuple(one for line in lost for one in frames_of(line).messages), noise=noise)
 
 
 def too_large(most_bytes: int) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +25,10 @@ from plait.client.transports.http_client import (
     reply_from,
     shown_origin,
 )
-from plait.client.transports.oversize import refuse_values, too_large
-from plait.client.transports.streams import BorrowedStream, frames_of, start_task
+from plait.client.transports.http_pool import EventParser, ServerEvent
+from plait.client.transports.large_json import LARGE_BYTES
+from plait.client.transports.oversize import read_large, too_large
+from plait.client.transports.streams import BorrowedStream, Framed, frames_of, start_task
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
 
 logger = logging.getLogger("plait.client.transports.sse")
@@ -100,8 +102,7 @@ async def open_sse(
         anyio.create_task_group() as tasks,
     ):
         await _check_stream(response, wire)
-        source = httpx2.EventSource(response, max_event_size=server.most_event_bytes)
-        read = partial(_read_events, source, server.url, send, wire)
+        read = partial(_read_events, response, server.url, send, wire)
         endpoint: str = await tasks.start(read, server)
         try:
             wire.use(_SseSender(client, endpoint, wire))
@@ -121,7 +122,7 @@ async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
 
 
 async def _read_events(
-    source: httpx2.EventSource,
+    response: httpx2.Response,
     url: str,
     received: MemoryObjectSendStream[Received],
     wire: Wire,
@@ -132,22 +133,11 @@ async def _read_events(
     """Pass on every message until the stream ends; the first event names the endpoint."""
     with received:
         try:
-            async for event in source:
-                if event.event == "endpoint":
-                    task_status.started(_endpoint(url, event.data, wire))
-                elif event.event == "message" and event.data:
-                    data = event.data.encode("utf-8", "replace")
-                    lost = await refuse_values(wire, data, server.incoming.values)
-                    if lost is not None:
-                        for one in (one for line in lost for one in frames_of(line).messages):
-                            received.send_nowait(SessionMessage(one))
-                        continue
-                    # A response overtakes no message before it, such as progress of its call.
-                    if received.statistics().tasks_waiting_receive and wire.take_line(data):
-                        continue
-                    framed = frames_of(data)
-                    if framed.noise:
-                        wire.note_noise(data)
+            async for event in _events_of(response, server.most_event_bytes):
+                if event.kind == "endpoint":
+                    task_status.started(_endpoint(url, event.data.decode("utf-8", "replace"), wire))
+                elif event.kind == "message" and event.data:
+                    framed = await _read_message(event.data, received, wire, server)
                     for message in framed.messages:
                         received.send_nowait(SessionMessage(message))
         except httpx2.SSEError:
@@ -155,6 +145,37 @@ async def _read_events(
         except httpx2.TransportError as fault:
             logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
         wire.end("the event stream ended")
+
+
+async def _events_of(
+    response: httpx2.Response, most_bytes: int | None
+) -> AsyncIterator[ServerEvent]:
+    parser = EventParser(most_bytes)
+    async for chunk in response.aiter_bytes():
+        for event in parser.feed(chunk):
+            yield event
+    for event in parser.end():
+        yield event
+
+
+async def _read_message(
+    data: bytes, received: MemoryObjectSendStream[Received], wire: Wire, server: SseServer
+) -> Framed:
+    """Take a response to a request of our own, or return the messages for the SDK."""
+
+    def may_take() -> bool:
+        # A response overtakes no message before it, such as progress of its call.
+        return bool(received.statistics().tasks_waiting_receive)
+
+    if len(data) >= LARGE_BYTES:
+        framed = await read_large(wire, data, server.incoming, may_take=may_take)
+    elif may_take() and wire.take_line(data):
+        return Framed(())
+    else:
+        framed = frames_of(data)
+    if framed.noise:
+        wire.note_noise(data)
+    return framed
 
 
 def _endpoint(url: str, endpoint: str, wire: Wire) -> str:

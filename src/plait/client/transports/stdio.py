@@ -17,8 +17,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCMessage
 
 from plait.client.config.servers import StdioServer
+from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.lean import closed
-from plait.client.transports.oversize import LARGE_BYTES, lose_answer, refuse_values, too_large
+from plait.client.transports.oversize import lose_answer, read_large, too_large
 from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
 from plait.client.transports.streams import BorrowedStream, frames_of
@@ -98,16 +99,17 @@ class _StdioRead(BorrowedStream):
             line = await self._lines.next_line()
             if line is None:
                 raise StopAsyncIteration
-            lost = await refuse_values(self._wire, line, self._server.incoming.values)
-            if lost is not None:
-                self._messages.extend(one for each in lost for one in frames_of(each).messages)
-                continue
-            if len(line) > LARGE_BYTES and self._wire.take_line(line):
-                continue
-            errors = self._server.encoding_error_handler
-            framed = frames_of(line, encoding=self._server.encoding, errors=errors)
+            encoding, errors = self._server.encoding, self._server.encoding_error_handler
+            if len(line) < LARGE_BYTES:
+                framed = frames_of(line, encoding=encoding, errors=errors)
+            else:
+                limits = self._server.incoming
+                framed = await read_large(
+                    self._wire, line, limits, encoding=encoding, errors=errors
+                )
             if framed.noise:
                 self._wire.note_noise(line, "; logs belong on standard error")
+            del line  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())
 

@@ -154,6 +154,13 @@ def frames_of(line: bytes, *, encoding: str = "utf-8", errors: str = "replace") 
         return Framed((), noise=True)
 
 
+def frames_from(value: object) -> Framed:
+    """Return the messages of one line that is parsed."""
+    messages = [_message(item) for item in _batch(value)]
+    found = tuple(message for message in messages if message is not None)
+    return Framed(found, noise=len(found) < len(messages))
+
+
 def _search(text: str) -> Framed:
     """Look for JSON objects anywhere in the line."""
     messages: list[JSONRPCMessage] = []

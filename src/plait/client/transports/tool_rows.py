@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
 from plait.client.config.budgets import DEFAULT_LIMITS
-from plait.client.transports.wire import parse_json
+from plait.client.transports.large_json import LARGE_BYTES, parse_large
 
 Row = dict[str, Any]
 """A tool as its server lists it."""
@@ -36,6 +36,8 @@ class RawRow(NamedTuple):
 _ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What a list of the modern era has beside the tools."""
 _HEADER_KEY = b"x-mcp-header"
+_MOST_SEARCHED = 2 * 1024 * 1024
+"""The tools of a longer list are checked for hidden characters one by one, not all at once."""
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 _objects = Decoder(dict[str, Raw])
 _lists = Decoder(list[Raw])
@@ -51,19 +53,25 @@ def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
         result = _objects.decode(message.pop("result"))
         tools = list(map(bytes, _lists.decode(result.pop("tools"))[: most + 1]))
     except (DecodeError, KeyError):
-        return parse_json(body)
+        return _parse(body)
     rows: list[Any] = []
     with collection_paused():
         for listed in tools:
-            row = from_json(listed)
+            row = _parse(listed)
             if not is_plain_row(row):
                 break
             rows.append(RawRow(row["name"], listed))
         if len(rows) < len(tools) or may_mirror(body):
-            rows = [from_json(listed) for listed in tools]
-    others = {key: from_json(bytes(value)) for key, value in message.items()}
-    envelope = {key: from_json(bytes(value)) for key, value in result.items()}
+            rows = [_parse(listed) for listed in tools]
+    others = {key: _parse(bytes(value)) for key, value in message.items()}
+    envelope = {key: _parse(bytes(value)) for key, value in result.items()}
     return {**others, "result": {**envelope, "tools": rows}}
+
+
+def _parse(body: bytes) -> Any:
+    if len(body) < LARGE_BYTES:
+        return from_json(body)
+    return parse_large(body, DEFAULT_LIMITS.values, len(body))
 
 
 def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
@@ -191,7 +199,8 @@ class ToolRows:
             return result
         if mirror and any(mirrors_arguments(row["inputSchema"]) for row in listed):
             return result
-        self.clean = self.clean and body is not None and is_clean_body(body)
+        if body is None or len(body) > _MOST_SEARCHED or not is_clean_body(body):
+            self.clean = False
         self.rows += listed[: self.most + 1]
         return {**result, "tools": []}
 

@@ -18,10 +18,12 @@ from websockets.frames import CloseCode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 
+from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
+from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.lean import closed
-from plait.client.transports.oversize import refuse_values, too_large
+from plait.client.transports.oversize import read_large, too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import (
     HttpReply,
@@ -117,8 +119,7 @@ class _SocketSender:
 class _SocketRead(BorrowedStream):
     _socket: ClientConnection
     _wire: Wire
-    _most_bytes: int
-    _most_values: int
+    _limits: IncomingLimits
     _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
 
     async def __anext__(self) -> SessionMessage:
@@ -127,16 +128,17 @@ class _SocketRead(BorrowedStream):
                 frame = await self._socket.recv(decode=False)
             except ConnectionClosed as closed:
                 if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
-                    self._wire.end(too_large(self._most_bytes))
+                    self._wire.end(too_large(self._limits.message_bytes))
                 raise StopAsyncIteration from None
-            if (lost := await refuse_values(self._wire, frame, self._most_values)) is not None:
-                self._messages.extend(one for line in lost for one in frames_of(line).messages)
+            if len(frame) >= LARGE_BYTES:
+                framed = await read_large(self._wire, frame, self._limits)
+            elif self._wire.take_line(frame):
                 continue
-            if self._wire.take_line(frame):
-                continue
-            framed = frames_of(frame)
+            else:
+                framed = frames_of(frame)
             if framed.noise:
                 self._wire.note_noise(frame)
+            del frame  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())
 
@@ -182,9 +184,7 @@ async def open_websocket(
     try:
         async with socket:
             wire.use(_SocketSender(socket, wire))
-            most = server.incoming
-            reading = _SocketRead(socket, wire, most.message_bytes, most.values)
-            yield reading, _SocketWrite(socket)
+            yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
     finally:
         # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()

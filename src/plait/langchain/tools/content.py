@@ -18,7 +18,7 @@ from langchain_core.tools import ToolException
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
-from plait._support.sanitize import sanitize_text
+from plait._support.sanitize import Care, sanitize_text
 from plait._support.suggestions import did_you_mean
 from plait.client.calls.outcome import (
     NO_DETAILS,
@@ -157,8 +157,9 @@ def convert_result(
     shown: list[Block] = []
     aside: list[Any] = []
     labels: list[str] = []
+    care = Care()
     for block in result.content:
-        part = part_from_mcp(block, sanitize=sanitize)
+        part = part_from_mcp(block, sanitize=sanitize, care=care)
         to_artifact = getattr(handling, block.type) == "artifact"
         if is_error and _embedded_text(block) is not None:
             to_artifact = False
