@@ -87,6 +87,7 @@ def _odd(number: int) -> Json:
     return _tool(f"tool {number}", schema, description="a\u200bb", icons=[{"src": "x"}])
 
 
+@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("make", [_plain, _odd])
 async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
     make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -100,6 +101,7 @@ async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
     assert stalls.worst_seconds < _MOST_SECONDS
 
 
+@pytest.mark.usefixtures("lean_wire")
 async def test_a_tool_with_an_endless_schema_is_left_out_with_a_note(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,11 @@ ERAS = ["modern", "legacy"]
 RETRY_ONCE = {"reconnect": {"max_attempts": 1}}
 
 
+@pytest.fixture(autouse=True)
+def _one_wire(lean_wire: None) -> None:
+    """Take the lean wire, where a test does not take both."""
+
+
 @pytest.fixture(params=["lean", "sdk"])
 def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take one wire, then the other."""

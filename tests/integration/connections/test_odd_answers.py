@@ -90,6 +90,7 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
         assert any("nested" in note for note in deep.notes)
 
 
+@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("form", ["json", "events"])
 async def test_a_deep_answer_over_http_is_cut(form: str) -> None:
     async def answer(reply: Reply) -> None:
