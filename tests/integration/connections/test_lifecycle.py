@@ -78,7 +78,7 @@ async def test_closing_during_a_handshake_does_not_wait_for_its_end(
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse", "websocket"])
-async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
+async def test_reconnects_leave_no_task_thread_process_or_file_behind(
     transport: str, fault_server: StartFaultServer
 ) -> None:
     if transport == "stdio":
@@ -91,7 +91,7 @@ async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
         await box.call("server", "counter")
         before = _holdings(me)
 
-        for _ in range(50):
+        for _ in range(20):
             if transport == "stdio":
                 pid = box.status()["server"].pid
                 assert pid is not None
@@ -100,7 +100,7 @@ async def test_fifty_reconnects_leave_no_task_thread_process_or_file_behind(
                 await box.reconnect("server")
             await box.call("server", "echo", {"text": "again"})
 
-        assert box.status()["server"].sessions == 51
+        assert box.status()["server"].sessions == 21
         await eventually(lambda: _holdings(me) <= before, timeout_seconds=10)
 
 

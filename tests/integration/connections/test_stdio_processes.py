@@ -207,7 +207,8 @@ async def test_a_server_without_the_sdk_is_not_said_to_have_another_version(
     program = tmp_path / "server.py"
     program.write_text("import mcpx.server\n")
 
-    async with Toolbox({"odd": {**entry(str(program)), "required": False}}) as box:
+    once = {"required": False, "reconnect": {"max_attempts": 1}}
+    async with Toolbox({"odd": {**entry(str(program)), **once}}) as box:
         with pytest.raises(ConnectError) as failed:
             await box.call("odd", "add", {})
 

@@ -341,7 +341,8 @@ async def test_the_client_passes_on_how_failures_are_handled(server_name: str | 
 
 async def test_a_server_that_is_gone_is_told_to_the_model() -> None:
     described = Tool(name="add", input_schema=PAIR)
-    nobody = {"transport": "http", "url": f"http://127.0.0.1:{free_port()}/mcp"}
+    url = f"http://127.0.0.1:{free_port()}/mcp"
+    nobody = {"transport": "http", "url": url, "reconnect": {"max_attempts": 1}}
     tool = convert_mcp_tool_to_langchain_tool(
         None, described, connection=nobody, server_name="math"
     )

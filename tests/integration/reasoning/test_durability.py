@@ -18,7 +18,7 @@ from plait.reasoning.values import Session, Thought
 from tests.nursery import python
 from tests.servers import thought_writer
 
-WRITES = 1000
+WRITES = 300
 
 
 def start(database: str, session: str, way: str, count: int) -> subprocess.Popen[str]:

@@ -11,9 +11,9 @@ _MOST_LEVELS: Final = 100
 _MOST_BYTES: Final = 256 * 1024
 """Longer messages are left as they are, because looking at every bracket takes time."""
 _CUT: Final = b'"(nested too deeply)"'
-_BRACKETS: Final = re.compile(
-    rb'(?:[^"\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*")*([\[{]+|[\]}]+)', re.DOTALL
-)
+_BRACKETS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|([\[{]+|[\]}]+)', re.DOTALL)
+"""A string, which may end with the body, or brackets: from a quote on there is always a match, so
+that no part of a body is read twice."""
 
 
 def shallow(body: bytes) -> bytes:
@@ -26,8 +26,11 @@ def shallow(body: bytes) -> bytes:
     kept: list[bytes] = []
     level = end = 0
     for found in _BRACKETS.finditer(body):
-        start, count = found.start(1), len(found[1])
-        if found[1][0] in b"[{":
+        brackets: bytes | None = found[1]
+        if brackets is None:
+            continue  # a string
+        start, count = found.start(), len(brackets)
+        if brackets[0] in b"[{":
             if level <= _MOST_LEVELS < level + count:
                 kept += [body[end : start + _MOST_LEVELS - level], _CUT]
             level += count

@@ -53,7 +53,7 @@ def _converted(schema: object) -> tuple[Any, tuple[str, ...]]:
     return object_root(clean(inlined.schema, notes), notes), notes.all
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(schema=_nodes | ANY | SOUND)
 def test_what_is_plain_is_converted_to_itself(schema: Any) -> None:
     rooted = {**schema, "type": "object"} if isinstance(schema, dict) else schema
