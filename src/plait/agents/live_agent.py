@@ -7,8 +7,9 @@ import contextlib
 import os
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack
@@ -26,6 +27,7 @@ from plait.client.calls.approval import Approval
 from plait.client.calls.tool_call import ToolCall
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
+from plait.client.connections.status import Event
 from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
@@ -74,6 +76,11 @@ class LiveAgent(BaseAgent):
             raise EngineUnavailableError(text, "local_model", "langchain")
         self.model_config = model_config
         self._kept: tuple[Toolbox, RunObserver] | None = None
+
+    @property
+    def keeps_servers(self) -> bool:
+        """Whether the servers stay open after a run."""
+        return self._kept is not None
 
     @contextlib.asynccontextmanager
     async def keep_servers(
@@ -331,7 +338,28 @@ def _end(recorder: Recorder, status: Status) -> None:
         recorder.ended(status)
 
 
-_recorder_of_run: ContextVar[Recorder | None] = ContextVar("recorder_of_run", default=None)
+@dataclass(slots=True)
+class _Watched:
+    """A run, and which connection events it has seen."""
+
+    recorder: Recorder
+    seen: datetime | None = None
+    lost: dict[str, tuple[datetime, str]] = field(default_factory=dict[str, tuple[datetime, str]])
+
+    def heals(self, events: Sequence[Event]) -> Iterator[tuple[str, str | None, float]]:
+        """Yield the servers that were lost and opened again, why, and for how many seconds."""
+        for event in events:
+            if self.seen is not None and event.at <= self.seen:
+                continue
+            self.seen = event.at
+            if event.kind == "lost":
+                self.lost.setdefault(event.server, (event.at, event.detail))
+            elif event.kind == "opened" and event.server in self.lost:
+                since, reason = self.lost.pop(event.server)
+                yield event.server, reason or None, (event.at - since).total_seconds()
+
+
+_watched_run: ContextVar[_Watched | None] = ContextVar("watched_run", default=None)
 """Runs at the same time may share a toolbox, and so its observer."""
 
 
@@ -342,25 +370,27 @@ class RunObserver:
     """
 
     def __init__(self) -> None:
-        self._latest: Recorder | None = None
+        self._latest: _Watched | None = None
         self._toolbox: Toolbox | None = None
         self._reasons: dict[tuple[str, str], str] = {}
-        self._lost: dict[str, tuple[datetime, str]] = {}
-        self._seen: datetime | None = None
 
     def watch(self, toolbox: Toolbox, recorder: Recorder) -> None:
         """Connect the toolbox to a recorder."""
         self._toolbox = toolbox
-        self._latest = recorder
         toolbox.calls.policy.on_decision = self._decided
-        _recorder_of_run.set(recorder)
-        events = toolbox.events()
-        self._seen = events[-1].at if events else None
+        self._latest = _Watched(recorder)
+        for _ in self._latest.heals(toolbox.events()):
+            pass  # before the run; a server that is still lost may be healed in it
+        _watched_run.set(self._latest)
+
+    @property
+    def _watched(self) -> _Watched | None:
+        """The run that the current call belongs to."""
+        return _watched_run.get() or self._latest
 
     @property
     def _recorder(self) -> Recorder | None:
-        """The recorder of the run that the current call belongs to."""
-        return _recorder_of_run.get() or self._latest
+        return None if self._watched is None else self._watched.recorder
 
     def around(self, operation: Operation) -> contextlib.AbstractContextManager[None]:
         """Observe one attempt of a call."""
@@ -410,19 +440,12 @@ class RunObserver:
         )
 
     def _record_reconnections(self) -> None:
-        """Record the servers that were lost and opened again since the last attempt."""
-        if self._toolbox is None or self._recorder is None:
+        """Record the servers that were lost and opened again since the run's last attempt."""
+        run = self._watched
+        if self._toolbox is None or run is None:
             return
-        for event in self._toolbox.events():
-            if self._seen is not None and event.at <= self._seen:
-                continue
-            self._seen = event.at
-            if event.kind == "lost":
-                self._lost.setdefault(event.server, (event.at, event.detail))
-            elif event.kind == "opened" and event.server in self._lost:
-                since, reason = self._lost.pop(event.server)
-                gone = (event.at - since).total_seconds()
-                self._recorder.heal(event.server, reason=reason or None, seconds=round(gone, 6))
+        for server, reason, seconds in run.heals(self._toolbox.events()):
+            run.recorder.heal(server, reason=reason, seconds=round(seconds, 6))
 
 
 class _Attempt(contextlib.AbstractContextManager[None]):

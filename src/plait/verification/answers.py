@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,29 +73,44 @@ class AnswerStore:
 
 
 class JudgmentStore:
-    """The replies of judges by what they were asked: the same question is not paid twice."""
+    """The replies of judges by question: the same question is not paid twice."""
 
     def __init__(self, report: Path) -> None:
         self._path = report / _JUDGMENTS
-        self._replies: dict[str, dict[str, Any]] | None = None
+        self._new: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def known(self) -> dict[str, dict[str, Any]]:
+        """All replies, by their keys."""
+        return dict(self._read())
 
     def clear(self) -> None:
         """Remove the replies of an earlier run."""
         self._path.unlink(missing_ok=True)
+        self.known.clear()
 
     def find(self, judge: str, question: str) -> dict[str, Any] | None:
         """Return the reply of a judge to a question."""
-        if self._replies is None:
-            self._replies = dict(self._read())
-        return self._replies.get(_key(judge, question))
+        return self.known.get(_key(judge, question))
 
     def keep(self, judge: str, question: str, reply: dict[str, Any]) -> None:
         """Append a reply."""
         key = _key(judge, question)
-        if self._replies is not None:
-            self._replies[key] = reply
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "reply": reply}, ensure_ascii=False) + "\n")
+        self._new[key] = reply
+        self.add({key: reply}, store=True)
+
+    def add(self, replies: Mapping[str, dict[str, Any]], *, store: bool = False) -> None:
+        """Add replies of another store by their keys, and append them if wanted."""
+        self.known.update(replies)
+        if store and replies:
+            with self._path.open("a", encoding="utf-8") as file:
+                for key, reply in replies.items():
+                    file.write(json.dumps({"key": key, "reply": reply}, ensure_ascii=False) + "\n")
+
+    def take_new(self) -> dict[str, dict[str, Any]]:
+        """Return the replies that were kept since this was called last."""
+        new, self._new = self._new, {}
+        return new
 
     def _read(self) -> list[tuple[str, dict[str, Any]]]:
         found: list[tuple[str, dict[str, Any]]] = []

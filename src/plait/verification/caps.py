@@ -29,6 +29,7 @@ class AdaptiveCap:
         self._size = float(most)
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._under_way = 0
+        self._refusals = 0
 
     @property
     def size(self) -> int:
@@ -58,11 +59,17 @@ class AdaptiveCap:
 
     def refused(self) -> None:
         """Halve the places; refusals of requests that were already under way count once."""
+        self._refusals += 1
         if self._under_way:
             self._under_way -= 1
             return
         self._size = max(1.0, self._size / 2)
         self._under_way = max(0, self.used - 1)
+
+    def take_refusals(self) -> int:
+        """Return how often it was refused since this was called last."""
+        count, self._refusals = self._refusals, 0
+        return count
 
     def succeeded(self) -> None:
         """Grow towards the full number of places."""

@@ -1,150 +1,189 @@
-"""Runs a suite on a ray cluster: asynchronous actors, whose results are written as they arrive.
+"""Runs a suite on a ray cluster, on asynchronous actors.
 
-Only crashes are retried: a case that failed has an answer, which cost money.
+Only crashes are retried: a case that failed has an answer, which cost money. Caps and budgets are
+those of the driver, so they hold for all workers together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from plait.errors import ConfigError
+from plait.verification.caps import AdaptiveCap
 from plait.verification.plan import PlannedRun, RunOptions
 from plait.verification.results import CaseResult
-from plait.verification.run_case import CaseRunner
-from plait.verification.suite import Suite
+from plait.verification.run_case import CaseRunner, broken_result
+from plait.verification.suite import Caps, Suite
+from plait.verification.world import server_names
 
 _CRASHES: Final = 3
 """How often a group may lose its worker before it is an error."""
+_CLOSING_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """The results of a group, and the files of its answer."""
+    """The results of a group, the files of its answer, and what its worker used since the last."""
 
     results: list[dict[str, Any]]
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    judgments: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     spent_usd: float = 0.0
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+    """How often a provider refused, by model."""
 
 
 class Worker:
     """Runs groups in a process of the cluster; traces go back with the results."""
 
-    def __init__(self, suite: Suite, options: RunOptions) -> None:
+    def __init__(
+        self, suite: Suite, options: RunOptions, judgments: dict[str, dict[str, Any]]
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="plait-ray-")
         report = Path(self._folder.name)
         # Answers of earlier runs are with the driver, which sends only what is to be made.
         self._cases = CaseRunner(suite, replace(options, report=report, resume=False))
         self._cases.answers.folder.mkdir(parents=True, exist_ok=True)
+        self._cases.judgments.add(judgments)
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def run(self, group: Sequence[PlannedRun], files: dict[str, bytes]) -> GroupOutcome:
         """Run one group; `files` are those of an answer that is known already."""
-        folder = self._cases.answers.folder
+        task = asyncio.create_task(self._run(group, files))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await task
+
+    async def _run(self, group: Sequence[PlannedRun], files: dict[str, bytes]) -> GroupOutcome:
+        cases, key = self._cases, group[0].answer_key
         for name, content in files.items():
-            (folder / name).write_bytes(content)
-        before = self._cases.spent_usd
-        results = await self._cases.run(group, reuse=bool(files))
-        made = {
-            path.name: path.read_bytes()
-            for path in self._cases.answers.files_of(group[0].answer_key)
-        }
-        self._cases.answers.forget(group[0].answer_key)
+            (cases.answers.folder / name).write_bytes(content)
+        results = await cases.run(group, reuse=bool(files))
+        made = {path.name: path.read_bytes() for path in cases.answers.files_of(key)}
+        cases.answers.forget(key)
+        # What other groups used meanwhile goes with this one, and is not counted again.
+        spent, cases.spent_usd = cases.spent_usd, 0.0
+        refusals = {name: cap.take_refusals() for name, cap in cases.caps.models.items()}
         return GroupOutcome(
-            [asdict(result) for result in results], made, self._cases.spent_usd - before
+            [asdict(result) for result in results],
+            made,
+            cases.judgments.take_new(),
+            spent,
+            {name: count for name, count in refusals.items() if count},
         )
 
-
-async def run_on_ray(
-    cases: CaseRunner,
-    groups: Sequence[Sequence[PlannedRun]],
-    options: RunOptions,
-    *,
-    may_start: Callable[[], bool],
-) -> AsyncGenerator[list[CaseResult]]:
-    """Run groups on the cluster, and yield the results of each as they arrive.
-
-    Raises:
-        ConfigError: The extra `ray` is not installed, or there is no cluster.
-    """
-    ray = _ray()
-    workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    total = cases.caps.total.most
-    workers = min(workers, total, len(groups) or 1)
-    share = _shared(options, cases, workers)
-    actor = ray.remote(max_concurrency=max(1, total // workers))(Worker)
-    pool = [actor.remote(cases.suite, share) for _ in range(workers)]
-    queue = list(enumerate(groups))
-    queue.reverse()
-    crashes: dict[int, int] = {}
-    running: dict[asyncio.Task[GroupOutcome], tuple[int, int]] = {}
-    free = [number for number in range(workers) for _ in range(max(1, total // workers))]
-    try:
-        while queue or running:
-            while queue and free and may_start():
-                index, group = queue.pop()
-                number = free.pop(0)
-                known = {
-                    path.name: path.read_bytes()
-                    for path in cases.answers.files_of(group[0].answer_key)
-                    if options.resume
-                }
-                reference = pool[number].run.remote(list(group), known)
-                running[asyncio.ensure_future(_result(reference))] = (index, number)
-            if not running:
-                return  # a budget is used up
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                index, number = running.pop(task)
-                free.append(number)
-                try:
-                    outcome = task.result()
-                except ray.exceptions.RayActorError as error:
-                    crashes[index] = crashes.get(index, 0) + 1
-                    if crashes[index] >= _CRASHES:
-                        raise ConfigError(f"workers of the cluster end: {error}") from error
-                    pool[number] = _alive(pool[number], actor, cases, share, ray)
-                    queue.append((index, groups[index]))
-                    continue
-                cases.spent_usd += outcome.spent_usd
-                for name, content in outcome.files.items():
-                    (cases.answers.folder / name).write_bytes(content)
-                yield [CaseResult.from_dict(result) for result in outcome.results]
-    finally:
-        for task in running:
+    async def close(self) -> None:
+        """End what runs, its servers, and the folder."""
+        for task in self._running:
             task.cancel()
-        for worker in pool:
-            ray.kill(worker)
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._cases.aclose()
+        self._folder.cleanup()
 
 
-async def _result(reference: Any) -> GroupOutcome:
-    return await reference
+class RayWorkers:
+    """The workers of a suite, as many as the cluster has processors, or fewer."""
+
+    def __init__(self, cases: CaseRunner, options: RunOptions, groups: int) -> None:
+        """Start them.
+
+        Raises:
+            ConfigError: The extra `ray` is not installed, or there is no cluster.
+        """
+        self._ray = _ray()
+        self._cases = cases
+        self._options = options
+        total = cases.caps.total.most
+        processors = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self._actor = self._ray.remote(max_concurrency=total + 1)(Worker)
+        self._pool = [self._started() for _ in range(min(processors, total, groups))]
+        self._load = [0] * len(self._pool)
+
+    def _started(self) -> Any:
+        total = self._cases.caps.total.most
+        # The driver has the caps: a worker must not wait for places that it has reserved.
+        suite = self._cases.suite.model_copy(update={"caps": Caps()})
+        options = replace(
+            self._options, concurrency=total, per_model=total, per_server=None, max_seconds=None
+        )
+        known = self._cases.judgments.known if self._options.resume else {}
+        return self._actor.remote(suite, options, known)
+
+    async def run(self, group: Sequence[PlannedRun]) -> list[CaseResult]:
+        """Run one group on the worker with the least to do.
+
+        Raises:
+            NotStartedError: A budget is used up.
+        """
+        async with AsyncExitStack() as stack:
+            await self._reserve(group, stack)
+            self._cases.check_budget()
+            crash = ""
+            for _ in range(_CRASHES):
+                number = self._load.index(min(self._load))
+                worker = self._pool[number]
+                self._load[number] += 1
+                try:
+                    return self._kept(await worker.run.remote(list(group), self._files(group)))
+                except self._ray.exceptions.RayActorError as error:
+                    crash = str(error)
+                    if self._pool[number] is worker:  # else another group has replaced it
+                        self._ray.kill(worker)
+                        self._pool[number] = self._started()
+                finally:
+                    self._load[number] -= 1
+            text = f"{_CRASHES} workers ended while they ran it: {crash}"
+            return [broken_result(run, text, 0.0) for run in group]
+
+    async def _reserve(self, group: Sequence[PlannedRun], stack: AsyncExitStack) -> None:
+        """Wait until the servers and models of a group may be used, in one order for all."""
+        caps, first = self._cases.caps, group[0]
+        await stack.enter_async_context(caps.using(server_names(first, self._cases.suite.folder)))
+        for model in sorted({first.model or "", *(run.judge or "" for run in group if run.judge)}):
+            await stack.enter_async_context(caps.of_model(model).place())
+        await stack.enter_async_context(caps.total.place())
+
+    def _files(self, group: Sequence[PlannedRun]) -> dict[str, bytes]:
+        if not self._options.resume:
+            return {}
+        paths = self._cases.answers.files_of(group[0].answer_key)
+        return {path.name: path.read_bytes() for path in paths}
+
+    def _kept(self, outcome: GroupOutcome) -> list[CaseResult]:
+        """Write the files of an outcome, and count what it used."""
+        self._cases.spent_usd += outcome.spent_usd
+        self._cases.judgments.add(outcome.judgments, store=True)
+        for name, content in outcome.files.items():
+            (self._cases.answers.folder / name).write_bytes(content)
+        results = [CaseResult.from_dict(result) for result in outcome.results]
+        for model, cap in self._cases.caps.models.items():
+            _adapt(cap, outcome.refusals.get(model, 0))
+        return results
+
+    async def aclose(self) -> None:
+        """End the workers, and what they run."""
+        closing = asyncio.gather(
+            *(worker.close.remote() for worker in self._pool), return_exceptions=True
+        )
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closing, _CLOSING_SECONDS)
+        for worker in self._pool:
+            self._ray.kill(worker)
 
 
-def _alive(worker: Any, actor: Any, cases: CaseRunner, share: RunOptions, ray: Any) -> Any:
-    """Return a worker that is alive: several groups find out that theirs has ended."""
-    try:
-        ray.get(worker.__ray_ready__.remote(), timeout=10)
-    except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
-        return actor.remote(cases.suite, share)
-    return worker
-
-
-def _shared(options: RunOptions, cases: CaseRunner, workers: int) -> RunOptions:
-    """Divide the caps among the workers."""
-    caps = cases.suite.caps
-    per_model = options.per_model or caps.per_model
-    per_server = options.per_server or caps.per_server
-    return replace(
-        options,
-        concurrency=max(1, cases.caps.total.most // workers),
-        per_model=None if per_model is None else max(1, per_model // workers),
-        per_server=None if per_server is None else max(1, per_server // workers),
-    )
+def _adapt(cap: AdaptiveCap, refusals: int) -> None:
+    for _ in range(refusals):
+        cap.refused()
+    if not refusals:
+        cap.succeeded()
 
 
 def _ray() -> Any:

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -22,7 +22,6 @@ from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.factory import get_agent
 from plait.agents.live_agent import LiveAgent
 from plait.agents.port import AgentPort, AgentResult, result_from_trace
-from plait.client.config.read import ClientConfig
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.traces.events import Healed, ModelRetried, Retried, TraceEvent
@@ -40,7 +39,16 @@ from plait.verification.results import CaseResult, Outcome
 from plait.verification.stages import CaseRun, Judge, JudgeReply, StageError, run_stages
 from plait.verification.suite import Suite
 from plait.verification.templates import json_in
-from plait.verification.world import World, WorldGoneError, copy_files, server_names, servers_of
+from plait.verification.world import (
+    Open,
+    SharedWorlds,
+    World,
+    WorldGoneError,
+    copy_files,
+    server_names,
+    servers_of,
+    shared_servers,
+)
 
 _JUDGE_SECONDS: Final = 120.0
 _REPLY_ATTEMPTS: Final = 2
@@ -50,18 +58,11 @@ _REFUSED: Final = (429, 529)
 _REFUSAL = re.compile(r"\b(?:429|529)\b|rate.?limit|overloaded", re.IGNORECASE)
 _REFUSAL_ATTEMPTS: Final = 4
 _LONGEST_PAUSE: Final = 60.0
-_TAKES_SEED: Final = ("openai", "ollama", "openrouter", "openai_endpoint", "groq", "together")
+_TAKES_SEED: Final = frozenset(
+    {"openai", "ollama", "openrouter", "openai_endpoint", "groq", "together"}
+)
 
 OnEvent = Callable[[PlannedRun, TraceEvent], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """An agent, and its servers, which are open."""
-
-    agent: AgentPort
-    servers: ClientConfig
-    toolbox: Toolbox | None
 
 
 class NotStartedError(Exception):
@@ -93,11 +94,18 @@ class CaseRunner:
         self._models: dict[tuple[str | None, str | None, int | None], ModelConfig] = {}
         self._choosing: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._judges: dict[str | None, AgentPort] = {}
+        self._shared = SharedWorlds()
         self.spent_usd = 0.0
         """What answers and judges cost so far, as far as prices are known."""
 
+    def check_budget(self) -> None:
+        """Raise `NotStartedError` if a budget is used up."""
+        if not self._may_start():
+            raise NotStartedError
+
     async def aclose(self) -> None:
-        """Close the models of the judges."""
+        """End the worlds that runs share, and close the models of the judges."""
+        await self._shared.aclose()
         for agent in self._judges.values():
             await agent.aclose()
 
@@ -127,7 +135,7 @@ class CaseRunner:
         except (PlaitError, OSError) as error:
             text = f"{type(error).__name__}: {error}"
             seconds = time.monotonic() - began
-            results += [_broken(run, text, seconds) for run in group[len(results) :]]
+            results += [broken_result(run, text, seconds) for run in group[len(results) :]]
         return results
 
     async def _judged(self, run: PlannedRun, answer: _Answer) -> CaseResult:
@@ -157,6 +165,14 @@ class CaseRunner:
             return self._models[key]
 
     async def open_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
+        """Return the agent of a run and its servers: its own, which the stack ends, or shared."""
+        if run.case.scope == "case":
+            return await self._new_world(run, config, stack)
+        seed = run.seed if _takes_seed(config) else None
+        key = (run.model, run.engine, seed, shared_servers(run, self.suite.folder))
+        return await self._shared.get(key, lambda kept: self._new_world(run, config, kept))
+
+    async def _new_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
         """Start the servers of a run in a new folder, and its agent; the stack ends them."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plait-")))
         if run.case.files:
@@ -184,8 +200,8 @@ class CaseRunner:
         opened: Open | None = None
         for attempt in range(1, _REFUSAL_ATTEMPTS + 1):
             async with self.caps.request(run.model) as cap:
-                if opened is None and not self._may_start():
-                    raise NotStartedError
+                if opened is None:
+                    self.check_budget()
                 try:
                     if opened is None:
                         opened = await self.open_world(run, config, stack)
@@ -344,9 +360,13 @@ class _Answer:
         return f"{name} +[{', '.join(names)}]" if names else name
 
 
+def _takes_seed(config: ModelConfig) -> bool:
+    return bool({config.model_provider, config.interface} & _TAKES_SEED)
+
+
 def _with_seed(config: ModelConfig, seed: int | None) -> ModelConfig:
     """Pass a seed to models that take one."""
-    if seed is None or not {config.model_provider, config.interface} & set(_TAKES_SEED):
+    if seed is None or not _takes_seed(config):
         return config
     return config.model_copy(update={"extra_kwargs": {**(config.extra_kwargs or {}), "seed": seed}})
 
@@ -419,7 +439,8 @@ def _usage(usage: dict[str, UsageMetadata], total: UsageMetadata) -> dict[str, A
     }
 
 
-def _broken(run: PlannedRun, error: str, seconds: float) -> CaseResult:
+def broken_result(run: PlannedRun, error: str, seconds: float) -> CaseResult:
+    """Return the result of a run that the infrastructure has ended."""
     return CaseResult(
         key=run.key,
         case=run.case.name,

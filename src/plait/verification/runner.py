@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +32,9 @@ class Progress:
 
 
 OnResult = Callable[[CaseResult, Progress], None]
+
+RunGroup = Callable[[Sequence[PlannedRun]], Awaitable[list[CaseResult]]]
+"""Runs all judges of one answer."""
 
 
 class SuiteRunner:
@@ -88,9 +91,8 @@ class SuiteRunner:
         self._began = time.monotonic()
         open_runs = [run for run in self._planned if run.key not in self._finished]
         groups = groups_by_answer(open_runs)
-        run_groups = self._run_groups_on_ray if self._on_ray else self._run_groups
         try:
-            await run_groups(groups)
+            await self._run_groups(groups)
         finally:
             await self.cases.aclose()
         planned = {run.key for run in self._planned}
@@ -119,45 +121,45 @@ class SuiteRunner:
         ]
 
     async def _run_groups(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
-        self._tasks = {asyncio.create_task(self._run_group(group)) for group in groups}
+        # A few tasks for all groups: a task keeps what its run has put into its context.
+        left = iter(groups)
+        count = min(len(groups), self.cases.caps.worlds.most)
+        async with self._group_runner(len(groups)) as run_group:
+            await self._finish(
+                {asyncio.create_task(self._work(left, run_group)) for _ in range(count)}
+            )
+
+    @contextlib.asynccontextmanager
+    async def _group_runner(self, groups: int) -> AsyncGenerator[RunGroup]:
+        """Return what runs a group: this process, or the workers of a cluster."""
+        if not self._on_ray or not groups:
+            yield self.cases.run
+            return
+        from plait.verification.on_ray import RayWorkers  # noqa: PLC0415  # an extra
+
+        async with contextlib.aclosing(RayWorkers(self.cases, self._options, groups)) as workers:
+            yield workers.run
+
+    async def _work(self, groups: Iterator[Sequence[PlannedRun]], run_group: RunGroup) -> None:
+        for group in groups:
+            with contextlib.suppress(NotStartedError):
+                for result in await run_group(group):
+                    self._keep(result)
+
+    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
+        """Wait for tasks, which `stop` may cancel; none is left running."""
+        self._tasks = tasks
         try:
-            for task in list(self._tasks):
+            for task in tasks:
                 try:
                     await task
                 except asyncio.CancelledError:
                     if not task.cancelled():
                         raise  # it is this task that is cancelled
         finally:
-            left = [task for task in self._tasks if not task.done()]
-            for task in left:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
-    async def _run_groups_on_ray(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
-        from plait.verification.on_ray import run_on_ray  # noqa: PLC0415  # an extra
-
-        async def run() -> None:
-            made = run_on_ray(self.cases, groups, self._options, may_start=self._may_start)
-            async with contextlib.aclosing(made):
-                async for results in made:
-                    for result in results:
-                        self._keep(result)
-
-        self._tasks = {asyncio.create_task(run())}
-        (task,) = self._tasks
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-
-    async def _run_group(self, group: Sequence[PlannedRun]) -> None:
-        try:
-            results = await self.cases.run(group)
-        except NotStartedError:
-            return
-        for result in results:
-            self._keep(result)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _may_start(self) -> bool:
         """Check the budgets before a run is made."""

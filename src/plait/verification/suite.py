@@ -82,7 +82,8 @@ class CaseSettings(_Value):
     """The servers, as in mcp.json, or the path of such a file; `{workdir}` is a folder that is new
     for each run, and `{seed}` the seed of the run."""
     scope: Literal["case", "suite"] = "case"
-    """Whether each run has servers of its own, or all runs of the suite share them."""
+    """Whether each run has servers of its own, or the runs of a model share them, and a folder,
+    until the suite ends."""
     seed: int | None = None
     """The seed of the first run of a case, for models that take one; each repeat adds one."""
     prices: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -128,6 +129,8 @@ class Case(CaseSettings):
             raise ValueError("a case has a question, or a conversation")
         if not (self.checks or self.template or self.rubric):
             raise ValueError("a case has checks, a template or a rubric")
+        if self.files and self.scope == "suite":
+            raise ValueError("files need `scope: case`: shared servers have one folder for all")
         names = [field.name for field in self.template]
         if len(set(names)) < len(names):
             raise ValueError("the fields of a template have different names")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plait.agents.port import AgentPort
 from plait.client.config.read import ClientConfig, read_config
 from plait.client.toolbox import Toolbox
 from plait.errors import ConfigError
@@ -77,6 +81,40 @@ class World:
         return cls(before=seen["before"], after=seen["after"])
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An agent, and its servers, which are open."""
+
+    agent: AgentPort
+    servers: ClientConfig
+    toolbox: Toolbox | None
+
+
+class SharedWorlds:
+    """The worlds of `scope: suite`: opened when first needed, and open until the suite ends."""
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, Open] = {}
+        self._opening: dict[Hashable, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._stack = AsyncExitStack()
+
+    async def get(
+        self, key: Hashable, open_world: Callable[[AsyncExitStack], Awaitable[Open]]
+    ) -> Open:
+        """Return the world of a key, which is opened once."""
+        async with self._opening[key]:
+            if key not in self._open:
+                async with AsyncExitStack() as stack:
+                    self._open[key] = await open_world(stack)
+                    self._stack.push_async_exit(stack.pop_all())
+            return self._open[key]
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        await self._stack.aclose()
+        self._open.clear()
+
+
 def copy_files(case: Case, source: Path, target: Path) -> None:
     """Copy the files of a case into its folder.
 
@@ -91,21 +129,28 @@ def copy_files(case: Case, source: Path, target: Path) -> None:
         shutil.copy(source / origin, place)
 
 
-def servers_of(run: PlannedRun, base: Path, folder: Path | None) -> ClientConfig:
+def servers_of(run: PlannedRun, base: Path, folder: Path) -> ClientConfig:
     """Read the servers of a run, with its folder and seed filled in; all are required.
 
     Raises:
-        ConfigError: A server is wrong, or servers that are shared need a folder.
+        ConfigError: A server is wrong.
     """
     written = servers_as_written(run.case, base)
     if not written:
         return ClientConfig(servers={})
     text = json.dumps(_required(written)).replace(SEED, str(run.seed or 0))
-    if folder is None and WORKDIR in text:
-        raise ConfigError(f"{run.case.name}: servers with scope: suite have no {WORKDIR}")
-    if folder is not None:
-        text = text.replace(WORKDIR, json.dumps(str(folder))[1:-1])
+    text = text.replace(WORKDIR, json.dumps(str(folder))[1:-1])
     return read_config(json.loads(text), base=base)
+
+
+def shared_servers(run: PlannedRun, base: Path) -> str:
+    """Return what two runs must have in common to share servers, besides their model.
+
+    Raises:
+        ConfigError: The file of the servers cannot be read.
+    """
+    text = json.dumps(servers_as_written(run.case, base), sort_keys=True)
+    return text.replace(SEED, str(run.seed or 0))
 
 
 def server_names(run: PlannedRun, base: Path) -> tuple[str, ...]:

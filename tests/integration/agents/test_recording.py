@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from contextvars import copy_context
 
 import pytest
 
 from plait.agents.live_agent import RunObserver
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectionLostError
-from plait.testing import server_stdio_config
+from plait.testing import eventually, server_stdio_config
 from plait.traces.events import Healed, Retried
 from plait.traces.observer import CallTool
 from plait.traces.recorder import Recorder
@@ -53,3 +55,28 @@ async def test_a_repeated_call_says_why_it_is_repeated() -> None:
     (retried,) = recorder.trace.events
     assert isinstance(retried, Retried)
     assert (retried.attempt, retried.reason) == (2, "calc: it went away")
+
+
+@pytest.mark.anyio
+async def test_runs_that_share_a_server_each_record_that_it_was_healed() -> None:
+    observer = RunObserver()
+    recorders = [Recorder(), Recorder()]
+    contexts = [copy_context(), copy_context()]
+    async with Toolbox({"calc": server_stdio_config()}, observers=[observer]) as toolbox:
+
+        async def call(run: int) -> None:
+            calling = toolbox.call("calc", "add_numbers", {"a": 1, "b": 2})
+            await asyncio.create_task(calling, context=contexts[run])
+
+        contexts[0].run(observer.watch, toolbox, recorders[0])
+        await call(0)
+        pid = toolbox.status()["calc"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: any(event.kind == "lost" for event in toolbox.events()))
+        contexts[1].run(observer.watch, toolbox, recorders[1])
+        for run in (1, 0, 1, 0):
+            await call(run)
+
+    for recorder in recorders:
+        assert [event.kind for event in recorder.trace.events] == ["heal"]

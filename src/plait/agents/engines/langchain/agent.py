@@ -31,12 +31,13 @@ from plait.agents.engines.langchain.chat_models import (
 from plait.agents.engines.langchain.messages import messages_to_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.tokens import TokenHandler
-from plait.agents.engines.langchain.tools import HOOKS, LangChainTools, takes_images
-from plait.agents.engines.langchain.turns import Turns
+from plait.agents.engines.langchain.tools import HOOKS, LangChainTools
+from plait.agents.engines.langchain.turns import Turns, TurnsMiddleware
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.interrupts import ELICITATION_INTERRUPT_TYPE
+from plait.langchain.tools.model_support import profile_of
 from plait.models.endpoints import context_tokens
 
 _STEPS_OF_A_TURN = 20
@@ -59,6 +60,8 @@ class LangChainAgent(LiveAgent):
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:
         super().__init__(model_config)
         self._model = model
+        self._graph: _Graph | None = None
+        """The last graph that another run may use."""
         if model is None:  # now, because importing takes time from the first run
             import_provider(model_config)
 
@@ -76,7 +79,7 @@ class LangChainAgent(LiveAgent):
         try:
             async with contextlib.aclosing(ChatModels(config)) as models:
                 model = self._model or await asyncio.to_thread(models.make)
-                return await _converse(run, model, models)
+                return await self._converse(run, model, models)
         except (ModelCallLimitExceededError, ToolCallLimitExceededError):
             return "limit"
         except PlaitError:
@@ -85,33 +88,80 @@ class LangChainAgent(LiveAgent):
             failure = failure_of_model(error, config, run.redact)
         raise failure
 
+    async def _converse(self, run: AgentRun, model: BaseChatModel, models: ChatModels) -> Ending:
+        middleware = run.model_config.agent_middleware
+        max_turns = run.settings.max_turns
+        if middleware is not None:
+            max_turns = min(max_turns, middleware.limits.model_call_limit)
+        graph, turns = await self._graph_for(run, model, models, max_turns)
+        run.session_id = str(uuid.uuid4())
+        configurable: dict[str, Any] = run.settings.extra.get("configurable") or {}
+        settings: RunnableConfig = {
+            "configurable": {**configurable, "thread_id": run.session_id},
+            "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
+        }
+        if run.settings.stream:
+            settings["callbacks"] = [TokenHandler(run.recorder)]
+        step: object = {"messages": messages_to_langchain(run.messages)}
+        with turns.active():
+            while interrupts := await _advance(graph.compiled, step, settings):
+                step = Command(resume=await _answers(run, interrupts))
+        return "completed"
 
-async def _converse(run: AgentRun, model: BaseChatModel, models: ChatModels) -> Ending:
-    middleware = run.model_config.agent_middleware
-    max_turns = run.settings.max_turns
-    if middleware is not None:
-        max_turns = min(max_turns, middleware.limits.model_call_limit)
-    tools = LangChainTools(run, model)
-    turns = Turns(run, tools, max_turns=max_turns, images=takes_images(model))
-    agent: Any = create_agent(
-        model,
-        tools.all,
-        system_prompt=run.system_prompt,
-        middleware=[*await _middleware(run, model, models, turns), turns],
-        checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
+    async def _graph_for(
+        self, run: AgentRun, model: BaseChatModel, models: ChatModels, max_turns: int
+    ) -> tuple[_Graph, Turns]:
+        """Return the graph of the last run, if it fits, or make one."""
+        last = self._graph
+        if last is not None and last.fits(run, model):
+            return last, Turns(run, model, last.tools, max_turns=max_turns)
+        tools = LangChainTools(run, model)
+        turns = Turns(run, model, tools, max_turns=max_turns)
+        graph = _Graph(run, model, tools, await _middleware(run, model, models, turns))
+        if _is_plain(run) and (run.toolbox is None or self.keeps_servers):
+            self._graph = graph
+        return graph, turns
+
+
+class _Graph:
+    """A compiled graph, and what it was compiled for: later runs with the same may use it."""
+
+    def __init__(
+        self,
+        run: AgentRun,
+        model: BaseChatModel,
+        tools: LangChainTools,
+        middleware: Sequence[AgentMiddleware[Any, Any, Any]],
+    ) -> None:
+        self._definition = _definition(run, model)
+        self.tools = tools
+        self.compiled: Any = create_agent(
+            model,
+            tools.all,
+            system_prompt=run.system_prompt,
+            middleware=[*middleware, TurnsMiddleware()],
+            checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
+        )
+
+    def fits(self, run: AgentRun, model: BaseChatModel) -> bool:
+        """Check whether it is the graph that the run would compile."""
+        return _is_plain(run) and self._definition == _definition(run, model)
+
+
+def _is_plain(run: AgentRun) -> bool:
+    """Check whether nothing in the graph of a run belongs to this run alone."""
+    return not (
+        run.model_config.agent_middleware
+        or run.settings.on_interrupt
+        or run.settings.tool_options
+        or any(tool.static for tool in run.tools.values())
     )
-    run.session_id = str(uuid.uuid4())
-    configurable: dict[str, Any] = run.settings.extra.get("configurable") or {}
-    settings: RunnableConfig = {
-        "configurable": {**configurable, "thread_id": run.session_id},
-        "recursion_limit": _STEPS_OF_A_TURN * (max_turns + 1),
-    }
-    if run.settings.stream:
-        settings["callbacks"] = [TokenHandler(run.recorder)]
-    step: object = {"messages": messages_to_langchain(run.messages)}
-    while interrupts := await _advance(agent, step, settings):
-        step = Command(resume=await _answers(run, interrupts))
-    return "completed"
+
+
+def _definition(run: AgentRun, model: BaseChatModel) -> tuple[object, ...]:
+    """Return what decides the graph of a plain run."""
+    tools = tuple(run.tools.values())
+    return (run.toolbox, type(model), profile_of(model), run.system_prompt, tools)
 
 
 async def _advance(agent: Any, step: object, settings: RunnableConfig) -> list[Interrupt]:

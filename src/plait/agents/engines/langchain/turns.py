@@ -6,13 +6,16 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from types import CoroutineType
 from typing import Any, TypeAlias, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -29,7 +32,12 @@ from plait.agents.engines.langchain.messages import (
     stop_reason_of,
     usage_from_langchain,
 )
-from plait.agents.engines.langchain.tools import LangChainTools, message_from_answer, observed_call
+from plait.agents.engines.langchain.tools import (
+    LangChainTools,
+    message_from_answer,
+    observed_call,
+    takes_images,
+)
 from plait.agents.model_retry import CutAnswerError, with_retries
 from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.client.catalog.tool import Tool
@@ -42,42 +50,70 @@ _ToolReply: TypeAlias = ToolMessage | Command[Any]
 _CallTool: TypeAlias = Callable[[ToolCallRequest], Awaitable[_ToolReply]]
 
 
-class Turns(AgentMiddleware[Any, Any, Any]):
-    """The innermost middleware of a run.
+_turns_of_run: ContextVar[Turns] = ContextVar("plait_turns_of_run")
 
-    It checks the limit in place of LangChain's own middleware, which adds two steps of the graph to
-    every turn. The hooks are plain functions that return coroutines: LangSmith wraps every
-    coroutine function in a task and two thread switches, even if tracing is off.
+
+class TurnsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """The innermost middleware of a graph: passes each step to the `Turns` of its run.
+
+    So several runs may share a graph, also at the same time. The hooks are plain functions that
+    return coroutines: LangSmith wraps every coroutine function in a task and two thread switches,
+    even if tracing is off.
     """
-
-    def __init__(
-        self, run: AgentRun, agent_tools: LangChainTools, *, max_turns: int, images: bool
-    ) -> None:
-        super().__init__()
-        self._run = run
-        self._tools = agent_tools
-        self._max_turns = max_turns
-        self._images = images
-        self._turns = 0
-        self._rejected: dict[str, str] = {}
-        """Why calls are not made, by their ids."""
-        self._called: set[str] = set()
 
     @override
     def awrap_model_call(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
-        return self._call_model(request, handler)
+        return _turns_of_run.get().call_model(request, handler)
 
     @override
     def awrap_tool_call(
         self, request: ToolCallRequest, handler: _CallTool
     ) -> CoroutineType[Any, Any, _ToolReply]:
-        return self._call_tool(request, handler)
+        return _turns_of_run.get().call_tool(request, handler)
 
-    async def _call_model(
+
+class Turns:
+    """The turns of one run.
+
+    It checks the limit in place of LangChain's own middleware, which adds two steps of the graph to
+    every turn.
+    """
+
+    def __init__(
+        self,
+        run: AgentRun,
+        model: BaseChatModel,
+        agent_tools: LangChainTools,
+        *,
+        max_turns: int,
+    ) -> None:
+        self._run = run
+        self._model = model
+        self._tools = agent_tools
+        self._max_turns = max_turns
+        self._images = takes_images(model)
+        self._turns = 0
+        self._rejected: dict[str, str] = {}
+        """Why calls are not made, by their ids."""
+        self._called: set[str] = set()
+
+    @contextmanager
+    def active(self) -> Generator[None]:
+        """Receive the steps of the graph that is run in the block."""
+        token = _turns_of_run.set(self)
+        try:
+            yield
+        finally:
+            _turns_of_run.reset(token)
+
+    async def call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
+        """Call the model of the run, and record its answer."""
+        if request.model is not self._model:  # the graph was made for another run
+            request = request.override(model=self._model)
         if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         paused: list[BaseMessage] = []
@@ -136,7 +172,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             )
         return response
 
-    async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
+    async def call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
         """Call a tool, and record the call; an unknown tool gets an answer too."""
         call = request.tool_call
         call_id = call["id"] or ""
