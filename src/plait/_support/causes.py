@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
+from plait._support.redact import Redactor
 from plait.errors import PlaitError
 
-Redact = Callable[[str], str]
+_MOST_TEXT: Final = 16_384
+"""The length of the text of a library's exception that is searched for secrets and kept."""
 
 
 class HiddenCauseError(Exception):
-    """Replaces an exception of a library whose text contains secrets."""
+    """Replaces an exception of a library whose text contains secrets or is very long."""
 
 
-def without_secrets(error: BaseException, redact: Redact) -> BaseException:
+def without_secrets(error: BaseException, redact: Redactor) -> BaseException:
     """Return an exception and its causes without secrets.
 
     Exceptions without secrets are returned unchanged. A `PlaitError` is changed in place; any other
@@ -26,7 +28,7 @@ def without_secrets(error: BaseException, redact: Redact) -> BaseException:
 class _Cleaning:
     """Walks a graph of exceptions, which may have cycles."""
 
-    def __init__(self, redact: Redact) -> None:
+    def __init__(self, redact: Redactor) -> None:
         self._redact = redact
         self._done: dict[int, BaseException] = {}
 
@@ -48,18 +50,20 @@ class _Cleaning:
             inner = [self.clean(one) for one in group.exceptions]
             same = all(new is old for new, old in zip(inner, group.exceptions, strict=True))
             return group if same else group.derive(inner)
-        if not self._is_tainted(error):
+        texts = _texts_of(error)
+        too_long = not isinstance(error, PlaitError) and max(map(len, texts)) > _MOST_TEXT
+        if not too_long and not self._is_tainted(texts):
             return error
         if isinstance(error, PlaitError):
             return self._cleaned_own(error)
-        shown = self._copy(error)
-        if shown is None or self._is_tainted(shown):
-            shown = HiddenCauseError(f"{type(error).__name__}: {self._redact(str(error))}")
+        shown = None if too_long else self._copy(error)
+        if shown is None or self._is_tainted(_texts_of(shown)):
+            text = self._redact.beginning(str(error), _MOST_TEXT)
+            shown = HiddenCauseError(f"{type(error).__name__}: {text}")
         shown.__traceback__ = error.__traceback__
         return shown
 
-    def _is_tainted(self, error: BaseException) -> bool:
-        texts = [str(error), repr(error), *map(str, getattr(error, "__notes__", ()))]
+    def _is_tainted(self, texts: list[str]) -> bool:
         return any(self._redact(text) != text for text in texts)
 
     def _cleaned_own(self, error: PlaitError) -> PlaitError:
@@ -85,3 +89,7 @@ class _Cleaning:
         if isinstance(value, list | tuple):
             return [self._value(inner) for inner in cast("list[Any]", value)]
         return value
+
+
+def _texts_of(error: BaseException) -> list[str]:
+    return [str(error), repr(error), *map(str, getattr(error, "__notes__", ()))]

@@ -17,6 +17,9 @@ HIDDEN = "***"
 _SHORTEST_SECRET = 4
 """Shorter values would blank out ordinary words."""
 
+_LONGEST_UNKNOWN = 1_024
+"""How much of a text may be one secret that is recognized by its form."""
+
 _SHORTEST_ANY_CASE = 8
 """Longer values are found in any case: shorter ones could be ordinary words."""
 _ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -100,7 +103,18 @@ class Redactor:
 
     def excerpt(self, text: str, limit: int = 200) -> str:
         """Return one short, safe line of the text, fit for an error message."""
-        return one_line(self(text), limit)
+        return one_line(self.beginning(text, 50 * limit), limit)
+
+    def beginning(self, text: str, limit: int) -> str:
+        """Return the first `limit` characters of a long text or fewer, without secrets.
+
+        Redacting megabytes that are not shown would take seconds.
+        """
+        if len(text) <= limit:
+            return self(text)
+        # A secret that is cut in two is not recognized: it can only be at the end.
+        unsure = max(_LONGEST_UNKNOWN, *map(len, self._secrets[:1]), 0)
+        return self(text[: limit + unsure])[:-unsure][:limit] + "…"
 
 
 def _without(secret: str, text: str, lower: str) -> tuple[str, str]:

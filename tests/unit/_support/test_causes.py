@@ -92,3 +92,19 @@ def test_everything_that_led_to_an_error_is_cleaned_also_in_groups_and_circles()
     assert safe is outer
     assert [str(one) for one in safe.__cause__.exceptions] == ["fine", "***"]
     assert SECRET not in shown(safe)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("data", [None, ["token=abcdef123"] * 500_000])
+def test_of_a_very_long_error_only_the_beginning_is_kept(data: Any) -> None:
+    text = f"{SECRET} and token=abcdef123 at http://a:b@c " * 500_000
+    error = ConnectError("failed")
+    error.__cause__ = MCPError(code=-32000, message="short" if data else text, data=data)
+
+    without_secrets(error, redact)
+
+    cause = error.__cause__
+    assert isinstance(cause, HiddenCauseError)
+    assert str(cause).startswith("MCPError: ")
+    assert len(shown(cause)) < 100_000
+    assert SECRET not in shown(cause)

@@ -201,3 +201,23 @@ def test_a_long_text_takes_time_in_proportion(unit: str) -> None:
 def test_a_long_word_with_hyphens_takes_no_longer_than_another() -> None:
     assert _seconds_for("ab-" * 1000) < 0.5
     assert _seconds_for("token-" * 100) < 0.5
+
+
+@pytest.mark.timeout(10)
+def test_of_a_long_text_only_the_beginning_is_searched() -> None:
+    shown = Redactor(["hunter2hunter2"]).excerpt(
+        "token=abcdef123 at http://a:b@c hunter2hunter2 " * 500_000
+    )
+
+    assert shown.startswith(f"token={HIDDEN} at http://{HIDDEN}@c {HIDDEN} token=")
+    assert len(shown) == 200
+
+
+@given(before=st.integers(0, 3000), limit=st.integers(1, 2000), length=st.integers(8, 2000))
+def test_a_secret_that_is_cut_is_not_shown_in_part(before: int, limit: int, length: int) -> None:
+    secret = "".join(chr(ord("a") + number * 7 % 26) for number in range(length))
+
+    text = Redactor([secret]).beginning("#" * before + secret * 3 + "#" * 3000, limit)
+
+    assert len(text) <= limit + 1 or before + 3 * length + 3000 <= limit
+    assert not set(text) - set(f"#…{HIDDEN}")
