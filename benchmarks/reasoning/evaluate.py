@@ -17,7 +17,6 @@ import asyncio
 import json
 import math
 import os
-import re
 import sys
 import tempfile
 import time
@@ -25,16 +24,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.reasoning.puzzles import LEVELS, Puzzle, puzzles
 from plait import Toolbox
 from plait.errors import RefusedError, ReplyError
-from plait.models.weights import WEIGHTS
-from plait.reasoning.backends.choose import choose, completer_for, detect_models
+from plait.models.weights import WEIGHTS, models_folder, weights_named
+from plait.reasoning.backends.choose import (
+    BackendChoice,
+    choose,
+    completer_for,
+    detect_models,
+)
+from plait.reasoning.backends.http import RetryPolicy
+from plait.reasoning.backends.local import LocalCompleter
 from plait.reasoning.backends.port import Completer, Completion, Prompt
 from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.backends.settings import BackendPreference, read_settings
+from plait.reasoning.backends.settings import (
+    BackendPreference,
+    ReasoningSettings,
+    read_settings,
+)
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
@@ -43,15 +53,23 @@ from plait.reasoning.storage.sql import SqlStorage
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENTIAL = ROOT / ".node/node_modules/.bin/mcp-server-sequential-thinking"
-LINE_TOKENS = 24
-"""Kept for the line with the answer."""
-ANSWER_TOKENS = 80
-"""Kept for the answer and its line, when notes are made."""
+ANSWER_TOKENS = 130
+"""Kept for the answer while notes are made."""
+LEAST_TOKENS = 24
+"""With less than this a model is not asked for a note."""
 SEED = 20
-BUDGET = 200
+PATIENCE_SECONDS = 1800.0
+"""For one reply of a local model on a machine that is busy with other things."""
+BUDGET = 400
 """The tokens that each way may write on a task, its answer included."""
 
-_ANSWER = re.compile(r"ANSWER:\s*(.+)")
+BATCH = 16
+"""The tasks after which the next way has its turn, so that a part of a run compares all ways."""
+
+SHORT = {"maxLength": 240, "maxItems": 2}
+"""Bounds of a reply by schema: JSON that is cut off by the budget is worth nothing."""
+
+ANSWER_SYSTEM = "You solve puzzles. Answer with a JSON object as in the example."
 
 
 class BudgetEndedError(Exception):
@@ -73,12 +91,16 @@ class Budgeted(Completer):
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Ask the model for what the budget allows."""
-        kept = {"last line": 0, "answer": LINE_TOKENS}.get(prompt.pipe, ANSWER_TOKENS)
-        allowed = self.left - kept
-        if allowed < LINE_TOKENS:
+        allowed = self.left - (0 if prompt.pipe == "answer" else ANSWER_TOKENS)
+        if allowed < LEAST_TOKENS:
             raise BudgetEndedError
         done = await self._inner.complete(
-            replace(prompt, max_tokens=min(prompt.max_tokens, allowed), temperature=0.0)
+            replace(
+                prompt,
+                max_tokens=min(prompt.max_tokens, allowed),
+                temperature=0.0,
+                schema=short(prompt.schema),
+            )
         )
         written = done.output_tokens or math.ceil(len(done.text.encode()) / 4)
         self.left -= written
@@ -86,6 +108,19 @@ class Budgeted(Completer):
         self.input_tokens += done.input_tokens or 0
         self.output_tokens += written
         return done
+
+
+def short(schema: Any) -> Any:
+    """Return a schema whose texts and lists are short enough for the budget."""
+    if isinstance(schema, list):
+        return [short(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: short(item) for key, item in cast("dict[str, Any]", schema).items()}
+    for key, most in SHORT.items():
+        if isinstance(made.get(key), int):
+            made[key] = min(made[key], most)
+    return made
 
 
 @dataclass(frozen=True)
@@ -108,10 +143,10 @@ async def plain(_bench: Bench, _puzzle: Puzzle) -> None:
 
 
 async def linear(bench: Bench, puzzle: Puzzle) -> None:
-    """Take up to three steps."""
+    """Take two steps."""
     session = f"linear-{puzzle.key}"
     content = brief(puzzle)
-    for _ in range(3):
+    for _ in range(2):
         step = await bench.call("linear", content=content, session_id=session)
         bench.notes.append(step["content"])
         content = "Take the next step towards the answer."
@@ -157,9 +192,9 @@ async def reflection(bench: Bench, puzzle: Puzzle) -> None:
 
 
 async def sequential(bench: Bench, puzzle: Puzzle) -> None:
-    """Think with the sequential-thinking server, up to three thoughts."""
+    """Think with the sequential-thinking server, two thoughts."""
     assert bench.box is not None
-    for number in range(1, 4):
+    for number in (1, 2):
         before = "\n".join(bench.notes)
         prompt = Prompt(
             pipe="thought",
@@ -173,8 +208,8 @@ async def sequential(bench: Bench, puzzle: Puzzle) -> None:
         arguments = {
             "thought": thought,
             "thoughtNumber": number,
-            "totalThoughts": 3,
-            "nextThoughtNeeded": number < 3,
+            "totalThoughts": 2,
+            "nextThoughtNeeded": number < 2,
         }
         await bench.box.call("sequential", "sequentialthinking", arguments)
         bench.notes.append(thought)
@@ -206,6 +241,7 @@ class Outcome:
     task: str
     kind: str
     answer: str
+    thoughts: list[str]
     right: bool
     calls: int
     input_tokens: int
@@ -224,80 +260,101 @@ class Outcome:
         return f"{self.task:12} {self.way:24} {word} {cost}  {self.answer[:60]}"
 
 
-async def answer(bench: Bench, puzzle: Puzzle, way: str) -> str:
-    """Think, and return the answer of the model."""
+async def answer(bench: Bench, puzzle: Puzzle, way: str) -> dict[str, Any]:
+    """Think, and return the answer of the model; nothing if it is no JSON."""
     # It thinks as far as it comes; only a model that does not answer ends the run.
     with suppress(BudgetEndedError, ReplyError, RefusedError):
         await WAYS[way](bench, puzzle)
     known = "\n".join(note for note in bench.notes if note)
-    user = f"{puzzle.question}\n\n" + (f"Notes:\n{known}\n\n" if known else "")
+    fields = {"steps": {"type": "string", "maxLength": 240}, **puzzle.fields}
     prompt = Prompt(
         pipe="answer",
-        system="You solve puzzles. Think briefly, then end with a line: ANSWER: <the answer>",
-        user=user.strip(),
+        system=ANSWER_SYSTEM,
+        user=puzzle.question + (f"\n\nNotes:\n{known}" if known else ""),
         temperature=0.0,
         max_tokens=bench.completer.left,
-        json=False,
+        schema={"type": "object", "properties": fields, "required": [*fields]},
     )
-    text = (await bench.completer.complete(prompt)).text.strip()
-    found = _ANSWER.findall(text) or ([text] if text and "\n" not in text else [])
-    if not found:
-        # It was cut off before its answer, or forgot it: some tokens were kept for this.
-        prompt = replace(
-            prompt,
-            pipe="last line",
-            user=f"{user}Notes:\n{text}\n\nWrite one line only: ANSWER: <the answer>",
-        )
-        text = (await bench.completer.complete(prompt)).text
-        found = _ANSWER.findall(text) or [text]
-    return found[-1].strip()
+    text = (await bench.completer.complete(prompt)).text
+    try:
+        reply: Any = json.loads(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
 
 
 async def evaluate(options: argparse.Namespace, inner: Completer, model: str) -> None:
-    """Run what is not in the results file yet."""
+    """Run what is not in the results file yet, the kinds of tasks side by side.
+
+    A model that runs on a CPU writes four texts together in half the time; and as the prompts of
+    one way and kind begin alike, it reads that beginning once.
+    """
     path = Path(options.results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = {one.run for one in read_outcomes(path)}
     ways = [way for way in WAYS if not options.way or way in options.way]
     if not SEQUENTIAL.exists() and "sequential-thinking" in ways:
         print(f"without sequential-thinking: {SEQUENTIAL.name} is not in .node", file=sys.stderr)
         ways.remove("sequential-thinking")
     has_peer = "sequential-thinking" in ways
     peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
-    levels = dict(LEVELS) if options.level is None else dict.fromkeys(LEVELS, options.level)
+    left = _left(options, ways, model)
+    kinds = {puzzle.kind for _, puzzle in left}
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStorage(database_from_text(f"{folder}/reasoning.db"))
         await store.open()
+
+        async def work(kind: str, box: Toolbox | None) -> None:
+            for way, puzzle in left:
+                if puzzle.kind != kind:
+                    continue
+                completer = Budgeted(inner, options.budget)
+                bench = Bench(Reasoner(store, completer), completer, box)
+                began = time.monotonic()
+                reply = await answer(bench, puzzle, way)
+                outcome = Outcome(
+                    model=model,
+                    seed=options.seed,
+                    budget=options.budget,
+                    way=way,
+                    task=puzzle.key,
+                    kind=puzzle.kind,
+                    answer=json.dumps({name: reply.get(name) for name in puzzle.fields}),
+                    thoughts=[*bench.notes, str(reply.get("steps"))],
+                    right=puzzle.check(reply),
+                    calls=completer.calls,
+                    input_tokens=completer.input_tokens,
+                    output_tokens=completer.output_tokens,
+                    seconds=round(time.monotonic() - began, 2),
+                )
+                append(path, outcome)
+                print(outcome.line(), flush=True)
+
         try:
-            async with peer as box:
-                for puzzle in puzzles(options.tasks, options.seed, levels):
-                    if options.kind not in (None, puzzle.kind):
-                        continue
-                    for way in ways:
-                        if (model, options.seed, options.budget, way, puzzle.key) in done:
-                            continue
-                        completer = Budgeted(inner, options.budget)
-                        bench = Bench(Reasoner(store, completer), completer, box)
-                        began = time.monotonic()
-                        reply = await answer(bench, puzzle, way)
-                        outcome = Outcome(
-                            model=model,
-                            seed=options.seed,
-                            budget=options.budget,
-                            way=way,
-                            task=puzzle.key,
-                            kind=puzzle.kind,
-                            answer=reply[:200],
-                            right=puzzle.check(reply),
-                            calls=completer.calls,
-                            input_tokens=completer.input_tokens,
-                            output_tokens=completer.output_tokens,
-                            seconds=round(time.monotonic() - began, 2),
-                        )
-                        append(path, outcome)
-                        print(outcome.line(), flush=True)
+            async with peer as box, asyncio.TaskGroup() as workers:
+                for kind in kinds:
+                    workers.create_task(work(kind, box))
         finally:
             await store.aclose()
+
+
+def _left(options: argparse.Namespace, ways: Sequence[str], model: str) -> list[tuple[str, Puzzle]]:
+    """Return what is to be done: some tasks in one way, then in the next."""
+    done = {one.run for one in read_outcomes(Path(options.results))}
+    levels = dict(LEVELS) if options.level is None else dict.fromkeys(LEVELS, options.level)
+    tasks = puzzles(options.tasks, options.seed, levels)
+    runs = [
+        (way, puzzle)
+        for start in range(0, len(tasks), BATCH)
+        for way in ways
+        for puzzle in tasks[start : start + BATCH]
+    ]
+    return [
+        (way, puzzle)
+        for way, puzzle in runs
+        if not options.kind
+        or puzzle.kind in options.kind
+        and (model, options.seed, options.budget, way, puzzle.key) not in done
+    ]
 
 
 def append(path: Path, outcome: Outcome) -> None:
@@ -383,6 +440,18 @@ def report(path: Path) -> str:
     return "\n\n".join(parts)
 
 
+def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
+    if choice.backend != "local":
+        return completer_for(choice, settings, prompts=PROMPTS)
+    weights = weights_named(choice.model or "")
+    return LocalCompleter(
+        weights.path_in(models_folder()),
+        model=weights.name,
+        retry=RetryPolicy(timeout_seconds=PATIENCE_SECONDS),
+        at_once=len(LEVELS),
+    )
+
+
 def scripted() -> ScriptedCompleter:
     """Return a stand-in for the harness check: valid replies, and the answer yes."""
     thought = {"thought": "a thought", "confidence": 0.6}
@@ -395,7 +464,7 @@ def scripted() -> ScriptedCompleter:
             "got-generate-v1": {"continuations": [view, view]},
             "got-aggregate-v1": {"aggregated_thought": "both", "confidence": 0.6},
             "reflection-v1": {"analysis": "weak", "quality_score": 0.3},
-            "*": "ANSWER: yes",
+            "*": {"steps": "", "km": 1},
         }
     )
 
@@ -412,7 +481,7 @@ async def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--way", action="append", choices=WAYS, help="this way only; repeatable")
-    parser.add_argument("--kind", choices=LEVELS, help="tasks of this kind only")
+    parser.add_argument("--kind", action="append", choices=LEVELS, help="this kind; repeatable")
     parser.add_argument("--level", type=int, choices=(1, 2, 3), help="the level of all tasks")
     parser.add_argument("--results", default=".bench/reasoning.jsonl")
     parser.add_argument("--harness-check", action="store_true")
@@ -433,7 +502,7 @@ async def main(arguments: Sequence[str] | None = None) -> int:
         if choice.backend in ("host", "sampling", "scripted"):
             print("No model is configured: see docs/reasoning/evaluation.md", file=sys.stderr)
             return 2
-        completer = completer_for(choice, settings, prompts=PROMPTS)
+        completer = _completer(choice, settings)
         name = choice.model or completer.describe()
     await completer.open()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import operator
 import random
 import re
@@ -11,17 +12,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
-Check = Callable[[str], bool]
+Check = Callable[[Mapping[str, Any]], bool]
+"""Says whether an answer is right."""
 
 
 @dataclass(frozen=True)
 class Puzzle:
-    """A question, and the function that says whether an answer is right."""
+    """A question, the fields of its answer, and how that is checked."""
 
     key: str
     kind: str
     question: str
+    fields: Mapping[str, Any]
+    """The schemas of the answer's fields, by name."""
     check: Check
 
 
@@ -47,36 +52,41 @@ _WRITTEN = {"×": "*", "÷": "/", "\\times": "*", "\\(": "", "$": "", "`": ""}
 """How models write arithmetic, and what it means."""
 
 _MADE = (
-    ("9, 15: 9 + 15", "30, 6: 30 - 6", "4, 6: 4 * 6"),
-    ("5, 9, 10: 5 + 9 + 10", "3, 7, 3: 3 * 7 + 3", "2, 3, 4: 2 * 3 * 4", "10, 3, 6: 10 * 3 - 6"),
-    ("2, 3, 4, 5: 2 * (3 + 4 + 5)", "1, 3, 4, 6: 6 / (1 - 3 / 4)"),
+    ("9, 15", "9 * 15 = 135, no. 9 + 15 = 24, yes. So it is 9 + 15.", "9 + 15"),
+    ("3, 3, 7", "3 + 3 + 7 = 13, no. 3 * 7 + 3 = 24, yes. So it is 3 * 7 + 3.", "3 * 7 + 3"),
+    (
+        "2, 3, 4, 5",
+        "2 + 3 + 4 + 5 = 14, no. 2 * (3 + 4 + 5) = 24, yes. So it is 2 * (3 + 4 + 5).",
+        "2 * (3 + 4 + 5)",
+    ),
 )
-"""Examples by level."""
+"""An example by level: numbers, steps, answer."""
 
 
 def game_of_24(chance: random.Random, number: int, level: int) -> Puzzle:
-    """Numbers that can make 24: two of 1 to 30, then three, then four of 1 to 9."""
+    """Numbers that can make 24: two of 1 to 30, then three of 1 to 12, then four of 1 to 9."""
     most = (30, 12, 9)[level - 1]
     while True:
         cards = sorted(chance.randint(1, most) for _ in range(level + 1))
         if any(value == 24 for value in _values([Fraction(card) for card in cards])):
             break
 
-    def check(answer: str) -> bool:
-        expression = answer.partition("=")[0]
+    def check(answer: Mapping[str, Any]) -> bool:
+        expression = str(answer.get("expression")).partition("=")[0]
         for written, meant in _WRITTEN.items():
             expression = expression.replace(written, meant)
         used = sorted(int(digit) for digit in re.findall(r"\d+", expression))
         return used == cards and _evaluated(expression.strip()) == 24
 
-    listed = ", ".join(map(str, cards))
-    question = _lines(
-        "Make 24 from the numbers, each used once, with + - * / and parentheses. "
-        "The answer is the expression.",
-        *_MADE[level - 1],
-        f"{listed}:",
+    numbers, steps, made = _MADE[level - 1]
+    question = _question(
+        "Make 24 from the numbers, each used once, with + - * / and parentheses.",
+        numbers,
+        {"steps": steps, "expression": made},
+        ", ".join(map(str, cards)),
     )
-    return Puzzle(f"24-{level}-{number}", "game of 24", question, check)
+    fields = {"expression": {"type": "string", "maxLength": 40}}
+    return Puzzle(f"24-{level}-{number}", "game of 24", question, fields, check)
 
 
 def _values(numbers: list[Fraction]) -> Iterator[Fraction]:
@@ -121,93 +131,111 @@ def pets(chance: random.Random, number: int, level: int) -> Puzzle:
     count = (3, 3, 4)[level - 1]
     people, kinds = _PEOPLE[:count], _PETS[:count]
     owned = dict(zip(people, chance.sample(kinds, count), strict=True))
-    wanted = chance.choice(kinds)
-    owner = next(person for person in people if owned[person] == wanted)
-    clues = [(person, pet) for person in people for pet in kinds if person != owner]
-    clues = [clue for clue in clues if owned[clue[0]] != clue[1]]
-    if level == 1:
-        other = chance.choice([person for person in people if person != owner])
-        clues.append((other, owned[other]))
+    clues = [(person, pet) for person in people for pet in kinds if owned[person] != pet]
     chance.shuffle(clues)
+    if level != 2:
+        clues.insert(0, chance.choice([*owned.items()]))
     ways = [dict(zip(people, way, strict=True)) for way in itertools.permutations(kinds)]
     kept: list[str] = []
     for person, pet in clues:
         has = owned[person] == pet
         left = [way for way in ways if (way[person] == pet) == has]
-        if len({_owner(way, wanted) for way in ways}) > 1 and len(left) < len(ways):
-            kept.append(f"{person} {'has' if has else 'does not have'} the {pet}")
+        if len(left) < len(ways):
+            kept.append(f"{person} {'has' if has else 'does not have'} the {pet}.")
             ways = left
-    question = _lines(
-        f"{', '.join(people)} have one of these pets each: {', '.join(kinds)}. "
-        "The answer is the name.",
-        "Ben has the dog. Ann does not have the cat. Who has the cat? Cleo",
-        "Ann does not have the fish. Cleo does not have the fish. Who has the fish? Ben",
-        f"{'. '.join(kept)}. Who has the {wanted}?",
+    clue, answer = _OWNED[count - 3]
+    question = _question(
+        f"{', '.join(people)} have one of these pets each: {', '.join(kinds)}. Who has which?",
+        clue,
+        answer,
+        " ".join(kept),
     )
+    fields = {person: {"type": "string", "enum": [*kinds]} for person in people}
 
-    def check(answer: str) -> bool:
-        return {person for person in people if person in answer} == {owner}
+    def check(answer: Mapping[str, Any]) -> bool:
+        return all(answer.get(person) == pet for person, pet in owned.items())
 
-    return Puzzle(f"pets-{level}-{number}", "constraints", question, check)
+    return Puzzle(f"pets-{level}-{number}", "constraints", question, fields, check)
 
 
-def _owner(way: Mapping[str, str], pet: str) -> str:
-    return next(person for person, owned in way.items() if owned == pet)
+_OWNED: tuple[tuple[str, dict[str, str]], ...] = (
+    (
+        "Ben has the dog. Ann does not have the cat.",
+        {
+            "steps": "Ben: dog. Ann: not cat, and dog is taken, so fish. Cleo: cat is left.",
+            "Ann": "fish",
+            "Ben": "dog",
+            "Cleo": "cat",
+        },
+    ),
+    (
+        "Ben has the dog. Ann has the fish. Dan does not have the cat.",
+        {
+            "steps": "Ben: dog. Ann: fish. Dan: not cat, so hen. Cleo: cat is left.",
+            "Ann": "fish",
+            "Ben": "dog",
+            "Cleo": "cat",
+            "Dan": "hen",
+        },
+    ),
+)
+"""An example for three people, and one for four."""
 
 
 def route(chance: random.Random, number: int, level: int) -> Puzzle:
-    """The shortest way to a place, over one of two others, one of three, or one of four."""
-    middle = "BCDF"[: level + 1]
+    """The length of the shortest way: one of two, of three, or of four with three parts each."""
+    middle, parts = "BCDF"[: level + 1], (2, 2, 3)[level - 1]
     while True:
-        roads = {place: (chance.randint(2, 19), chance.randint(2, 19)) for place in middle}
-        ranked = sorted(middle, key=lambda place: sum(roads[place]))
-        if sum(roads[ranked[0]]) < sum(roads[ranked[1]]):
+        roads = {place: [chance.randint(2, 29) for _ in range(parts)] for place in middle}
+        ranked = sorted(sum(legs) for legs in roads.values())
+        if ranked[0] < ranked[1]:
             break
-    listed = ". ".join(
-        f"Over {place} it is {one} + {two} km" for place, (one, two) in roads.items()
+    listed = " ".join(
+        f"Over {place} it is {' + '.join(map(str, legs))} km." for place, legs in roads.items()
     )
-    question = _lines(
-        "Over which place is the way shortest? The answer is the letter of the place.",
-        "Over B it is 4 + 3 km. Over C it is 2 + 9 km. Over D it is 8 + 8 km. Which? B",
-        "Over B it is 8 + 12 km. Over C it is 9 + 9 km. Over D it is 11 + 3 km. Which? D",
-        "Over B it is 15 + 4 km. Over C it is 2 + 6 km. Over D it is 5 + 5 km. Which? C",
-        f"{listed}. Which?",
+    question = _question(
+        "How many km has the shortest way?",
+        "Over B it is 8 + 12 km. Over C it is 9 + 9 km. Over D it is 11 + 3 km.",
+        {"steps": "B: 8 + 12 = 20. C: 9 + 9 = 18. D: 11 + 3 = 14. The least is 14.", "km": 14},
+        listed,
     )
 
-    def check(answer: str) -> bool:
-        # The last letter: the sums come before it.
-        return re.findall(r"\b[BCDF]\b", answer)[-1:] == [ranked[0]]
+    def check(answer: Mapping[str, Any]) -> bool:
+        return answer.get("km") == ranked[0]
 
-    return Puzzle(f"route-{level}-{number}", "route", question, check)
+    return Puzzle(f"route-{level}-{number}", "route", question, {"km": {"type": "integer"}}, check)
 
 
 def deduction(chance: random.Random, number: int, level: int) -> Puzzle:
-    """What follows from rules in made-up words, one of two, over two, three or four rules."""
+    """What follows from rules in made-up words, one of four, over two, three or four rules."""
     words = ["bim", "dak", "fol", "gam", "hep", "jor", "kiv", "lum", "nup", "pax"]
     chance.shuffle(words)
     length = level + 1
     chain, others = words[: length + 1], words[length + 1 :]
-    rules = [f"Every {a} is a {b}" for a, b in itertools.pairwise(chain)]
-    # It leads away from what Zed is: backwards along a rule.
-    rules.append(f"Every {others[0]} is a {chain[1]}")
+    rules = [f"Every {a} is a {b}." for a, b in itertools.pairwise(chain)]
+    # These lead away from what Zed is: backwards along a rule, and along another line.
+    rules.append(f"Every {others[0]} is a {chain[1]}.")
+    rules.append(f"Every {others[0]} is a {others[1]}.")
+    rules.append(f"Every {others[1]} is a {others[2]}.")
     chance.shuffle(rules)
-    choices = [chain[-1], others[0]]
+    choices = [chain[-1], *others[:3]]
     chance.shuffle(choices)
-    question = _lines(
-        "What is Zed for certain? The answer is one word.",
-        "Every cat is a pet. Every dog is a pet. Every pet is a friend. Zed is a cat. "
-        "Is Zed a friend or a dog? friend",
-        "Every car is a machine. Every toy is a gift. Every gift is a thing. Zed is a toy. "
-        "Is Zed a car or a thing? thing",
-        f"{'. '.join(rules)}. Zed is a {chain[0]}. Is Zed a {' or a '.join(choices)}?",
+    question = _question(
+        "What is Zed for certain? One of the four is right.",
+        "Every toy is a gift. Every cat is a pet. Every dog is a pet. Every pet is a friend. "
+        "Zed is a cat. Is Zed a toy, a dog, a friend or a gift?",
+        {"steps": "Zed is a cat. Every cat is a pet. Every pet is a friend.", "Zed": "friend"},
+        f"{' '.join(rules)} Zed is a {chain[0]}. "
+        f"Is Zed a {', a '.join(choices[:3])} or a {choices[3]}?",
     )
 
-    def check(answer: str) -> bool:
-        return {choice for choice in choices if choice in answer.lower()} == {chain[-1]}
+    def check(answer: Mapping[str, Any]) -> bool:
+        return answer.get("Zed") == chain[-1]
 
-    return Puzzle(f"logic-{level}-{number}", "logic", question, check)
+    fields = {"Zed": {"type": "string", "enum": choices}}
+    return Puzzle(f"logic-{level}-{number}", "logic", question, fields, check)
 
 
-def _lines(*lines: str) -> str:
-    """Join what is to be done, examples, and the task: small models follow a pattern."""
-    return "\n".join(lines)
+def _question(to_do: str, example: str, answer: Mapping[str, Any], task: str) -> str:
+    """Join what is to be done, an example and the task: small models follow a pattern."""
+    return f"{to_do}\n\nExample: {example}\n{json.dumps(answer)}\n\nTask: {task}"

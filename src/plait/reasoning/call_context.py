@@ -18,7 +18,7 @@ from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.langbase import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt, fields
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.prompts import PROMPTS
+from plait.reasoning.prompts import BUDGET_TOKENS, PROMPTS, truncated
 from plait.reasoning.results import ResultPart
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import Branch, Changes, Invocation, Session, new_id, now
@@ -91,6 +91,7 @@ class CallContext:
             return reply_type.model_validate(own)
         if self.is_host and parameter is not None:
             raise input_needed(parameter, shape)
+        user = await self._question(session, user) + user
         prompt = Prompt(
             pipe=getattr(self.pipes, mode),
             system=system or PROMPTS[mode],
@@ -131,6 +132,17 @@ class CallContext:
         }
         logger.info("%(tool)s: %(backend)s answered in %(ms)d ms", facts, extra=fields(facts))
         return reply
+
+    async def _question(self, session: Session | None, user: str) -> str:
+        """Return what a prompt says of the question that began a session with a model.
+
+        The first thought is the model's own, which need not repeat what it is about.
+        """
+        first = await self.store.get_first_thought(session.id) if session else None
+        question = str((first.metadata or {}).get("question") or "") if first else ""
+        if not question or question in user:
+            return ""
+        return f"Question:\n{truncated(question, BUDGET_TOKENS // 4)}\n\n"
 
     def _record(self, invocation: Invocation, started: float) -> None:
         latency = round((time.monotonic() - started) * 1000)

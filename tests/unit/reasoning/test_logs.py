@@ -7,8 +7,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from dirty_equals import IsJson, IsPartialDict
 
-from plait.reasoning.serving.service import log_to_stderr
+from plait.reasoning.backends.settings import LogFormat
+from plait.reasoning.serving.service import announce, log_to_stderr
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +26,26 @@ def as_before() -> Iterator[None]:
 def test_a_line_for_a_program_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr("info", "json")
 
-    logging.getLogger("plait.reasoning.x").info("said %s", "so")
-    logging.getLogger("plait.reasoning.x").debug("not said")
+    logging.getLogger("plait.reasoning.x").info("it is %s", "so")
+    logging.getLogger("plait.reasoning.x").debug("not shown")
 
     (line,) = capsys.readouterr().err.splitlines()
-    said = json.loads(line)
-    assert (said["level"], said["message"]) == ("info", "said so")
+    entry = json.loads(line)
+    assert (entry["level"], entry["message"]) == ("info", "it is so")
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("pretty", "it runs"), ("json", IsJson(IsPartialDict(level="info", message="it runs")))],
+)
+def test_what_is_shown_at_every_level_has_the_format_of_the_log(
+    form: LogFormat, expected: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_to_stderr("error", form)
+
+    announce("it runs", form)
+
+    assert capsys.readouterr().err.splitlines() == [expected]
 
 
 def test_secrets_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:

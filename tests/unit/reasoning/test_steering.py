@@ -120,6 +120,21 @@ async def test_a_thought_revises_an_earlier_one(desk: Desk) -> None:
     assert "- (revised later) wrong" in desk.completer.prompts[0].user
 
 
+async def test_a_model_keeps_the_question_in_sight(desk: Desk) -> None:
+    judged = {"analysis": "thin", "quality_score": 0.2}
+    desk.script([{"thought": "first"}, {"thought": "second"}, judged, {"thought": "anew"}])
+
+    step = await desk("linear", content="why is it slow?", session_id="s")
+    await desk("linear", content="go on", session_id="s")
+    point = await desk("checkpoint_create", session_id="s", name="here")
+    await desk("reflection", thought_id=step["thought_id"], max_iterations=1)
+    await desk("backtrack", checkpoint_id=point["id"], new_direction="elsewhere")
+
+    first, *later = [prompt.user for prompt in desk.completer.prompts]
+    assert first == "why is it slow?"
+    assert [text.count("Question:\nwhy is it slow?") for text in later] == [1, 1, 1]
+
+
 async def test_a_branch_begins_at_a_thought_and_goes_on_by_its_name(desk: Desk) -> None:
     one = await desk("linear", content="one", session_id="s")
     await desk("linear", content="two", session_id="s")

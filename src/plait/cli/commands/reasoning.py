@@ -186,6 +186,7 @@ async def _serve(
     )
     from plait.reasoning.serving.server import serve_stdio
     from plait.reasoning.serving.service import (
+        announce,
         end_process_within,
         log_to_stderr,
         open_service,
@@ -204,14 +205,15 @@ async def _serve(
     )
     async with open_service(settings, database=database) as service:
         for note in service.choice.notes:
-            click.echo(f"note: {note}", err=True)
+            announce(f"note: {note}", settings.log_format)
         if options is None:
-            click.echo(f"{service.start_line()}, on stdio", err=True)
+            announce(f"{service.start_line()}, on stdio", settings.log_format)
             await serve_stdio(service)
             end_process_within(_LAST_SECONDS)
             return
         with listener_for(options) as listener:
-            click.echo(f"{service.start_line()}, listening on {mcp_url(listener)}", err=True)
+            where = f"listening on {mcp_url(listener)}"
+            announce(f"{service.start_line()}, {where}", settings.log_format)
             await serve_http(service, options, listener)
 
 

@@ -16,12 +16,15 @@ _MAX_TOKENS: Final = 800
 
 
 class LocalCompleter(Completer):
-    """Completes prompts with a local model, whose answers are held to the requested JSON."""
+    """Completes prompts with a local model, whose answers are held to the requested JSON.
+
+    `at_once` is how many prompts it works on together.
+    """
 
     name = "local"
 
-    def __init__(self, path: Path, *, model: str, retry: RetryPolicy) -> None:
-        self._model = LocalModel(path)
+    def __init__(self, path: Path, *, model: str, retry: RetryPolicy, at_once: int = 1) -> None:
+        self._model = LocalModel(path, at_once=at_once)
         self._name = model
         self._retry = replace(retry, max_retries=0)
         self._inner: OpenAICompatibleCompleter | None = None

@@ -196,3 +196,11 @@ def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
     logger = logging.getLogger("plait.reasoning")
     logger.handlers[:] = [handler]
     logger.setLevel(_LEVELS[level])
+
+
+def announce(text: str, form: LogFormat) -> None:
+    """Write a line to standard error at every log level, in the format of the log."""
+    if form == "json":
+        facts = {"name": "plait.reasoning", "levelname": "INFO", "msg": text}
+        text = _Json().format(logging.makeLogRecord(facts))
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
