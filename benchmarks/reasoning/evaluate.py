@@ -351,8 +351,7 @@ def _left(options: argparse.Namespace, ways: Sequence[str], model: str) -> list[
     return [
         (way, puzzle)
         for way, puzzle in runs
-        if not options.kind
-        or puzzle.kind in options.kind
+        if puzzle.kind in (options.kind or LEVELS)
         and (model, options.seed, options.budget, way, puzzle.key) not in done
     ]
 

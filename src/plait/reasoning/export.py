@@ -46,10 +46,14 @@ def _markdown(document: SessionDocument) -> Exported:
         lines += ["", "## Conclusion", "", _quoted(str(session.conclusion.get("text", "")))]
     live = [thought for thought in document.thoughts if thought.abandoned_by is None]
     left = [thought for thought in document.thoughts if thought.abandoned_by is not None]
-    lines += _thoughts("Thoughts", live) + _thoughts("Left behind", left)
+    names = {branch.id: branch.name for branch in document.branches}
+    numbers = {thought.id: thought.position or 0 for thought in document.thoughts}
+    for title, thoughts in (("Thoughts", live), ("Left behind", left)):
+        lines += ["", f"## {title}"] if thoughts else []
+        for thought in thoughts:
+            lines += _thought_lines(thought, names, numbers)
     if document.branches:
         lines += ["", "## Branches", ""]
-        names = {branch.id: branch.name for branch in document.branches}
         lines += [_branch_line(branch, names, document) for branch in document.branches]
         for ref in document.cross_refs:
             source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
@@ -68,16 +72,18 @@ def _markdown(document: SessionDocument) -> Exported:
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
 
 
-def _thoughts(title: str, thoughts: list[Thought]) -> list[str]:
-    if not thoughts:
-        return []
-    lines = ["", f"## {title}"]
-    for thought in thoughts:
-        place = f"### {thought.position}. {thought.mode}, confidence {thought.confidence:.2f}"
-        lines += ["", place, "", _quoted(thought.content)]
-        notes = [f"- {_inline(note)}" for note in notes_of(thought.metadata)]
-        lines += ["", *notes] if notes else []
-    return lines
+def _thought_lines(
+    thought: Thought, branches: Mapping[str, str], numbers: Mapping[str, int]
+) -> list[str]:
+    number = thought.position or 0
+    place = f"### {number}. {thought.mode}, confidence {thought.confidence:.2f}"
+    above = numbers.get(thought.parent_id or "")
+    if above and above != number - 1:
+        place += f", after {above}"
+    if branch := branches.get(thought.branch_id or ""):
+        place += f", on {_inline(branch)}"
+    notes = [f"- {_inline(note)}" for note in notes_of(thought.metadata)]
+    return ["", place, "", _quoted(thought.content), *(["", *notes] if notes else [])]
 
 
 def _branch_line(branch: Branch, names: Mapping[str, str], document: SessionDocument) -> str:

@@ -22,10 +22,11 @@ from benchmarks.reasoning.puzzles import LEVELS, game_of_24, puzzles
 
 
 def test_the_same_seed_makes_the_same_tasks_of_every_kind() -> None:
-    one, two, other = puzzles(12), puzzles(12), puzzles(12, seed=21)
+    one, two, other = puzzles(32), puzzles(32), puzzles(12, seed=21)
 
     assert [task.question for task in one] == [task.question for task in two]
     assert [task.question for task in one] != [task.question for task in other]
+    assert len({task.question for task in one}) == 32
     assert {task.kind for task in one} == {"game of 24", "constraints", "route", "logic"}
 
 
@@ -43,16 +44,15 @@ def test_one_answer_is_right_and_the_example_is_not_it(level: int) -> None:
         example = json.loads(task.question.splitlines()[3])
         assert [*example] == ["steps", *task.fields]
         assert not task.check({})
-        if task.kind != "constraints":
-            assert not task.check(example)
+        assert not task.check(example)
 
 
 @pytest.mark.parametrize(
     ("expression", "is_right"),
     [
-        ("8 * 3", True),
-        ("`3 × 8 = 24`", True),
-        ("(3 * 8) + 0", False),
+        ("27 - 3", True),
+        ("`27 − 3 = 24`", True),
+        ("(27 - 3) + 0", False),
         ("24", False),
         ("__import__('os')", False),
         (24, False),
@@ -61,7 +61,7 @@ def test_one_answer_is_right_and_the_example_is_not_it(level: int) -> None:
 def test_an_expression_is_read_as_models_write_it(expression: object, is_right: bool) -> None:
     task = game_of_24(random.Random(7), 0, level=1)
 
-    assert task.question.endswith("Task: 3, 8")
+    assert task.question.endswith("Task: 3, 27")
     assert task.check({"expression": expression}) is is_right
 
 

@@ -6,21 +6,16 @@ import json
 import os
 import random
 import re
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from mcp import Client
 
-from plait.reasoning.backends.port import HostCompleter
-from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.reasoning.backends.settings import ReasoningSettings
-from plait.reasoning.compact.tools import COMPACT_TOOLS
-from plait.reasoning.serving.server import build_server
-from plait.reasoning.serving.service import open_service
-from plait.reasoning.storage.engine import database_from_text
+from plait.errors import PlaitError
+from plait.reasoning.compact.results import compact_data
+from plait.reasoning.compact.tools import COMPACT_TOOLS, routed
+from plait.reasoning.results import result_data
+from tests.unit.reasoning.conftest import Desk
 from tests.unit.reasoning.test_nothing_lost import CONTENT
 from tests.unit.reasoning.test_results import REPLIES
 
@@ -60,19 +55,25 @@ LOOKS = ("session_where", "session_get", "session_list")
 class Walker:
     """Follows the advice of a server as an agent reads it."""
 
-    def __init__(self, client: Client, profile: str) -> None:
-        self.client = client
+    def __init__(self, desk: Desk, profile: str) -> None:
+        self.desk = desk
         self.is_compact = profile == "compact"
         self.refusals: list[str] = []
         self.session = ""
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a tool and return its result; a refusal is kept."""
-        result = await self.client.call_tool(name, arguments)
-        if result.is_error:
-            self.refusals.append(f"{name} {arguments}: {getattr(result.content[0], 'text', '')}")
+        reasoner = self.desk.reasoner
+        try:
+            if self.is_compact:
+                to = routed(COMPACT_TOOLS[name], arguments)
+                result = await reasoner.call(to.name, to.arguments, is_compact=True)
+                data = await compact_data(to.name, result, self.desk.store)
+            else:
+                data = result_data(await reasoner.call(name, arguments))
+        except PlaitError as error:
+            self.refusals.append(f"{name} {arguments}: {error}")
             return {}
-        data: dict[str, Any] = result.structured_content or {}
         self.session = str(data.get("session_id") or self.session)
         return data
 
@@ -121,46 +122,46 @@ class Walker:
         return name, arguments
 
 
-@asynccontextmanager
-async def walking(folder: Path, profile: Any, backend: str) -> AsyncGenerator[Walker]:
-    """Open a server in this process, and a client of it."""
-    completer = HostCompleter() if backend == "host" else ScriptedCompleter(REPLIES)
-    database = database_from_text(str(folder / "reasoning.db"))
-    async with (
-        open_service(
-            ReasoningSettings(profile=profile), database=database, completer=completer
-        ) as service,
-        Client(build_server(service)) as client,
-    ):
-        yield Walker(client, profile)
-
-
 @pytest.mark.parametrize("profile", ["full", "compact"])
 @pytest.mark.parametrize("backend", ["host", "scripted"])
-async def test_no_advice_is_refused_on_random_walks(
-    tmp_path: Path, profile: str, backend: str
-) -> None:
+async def test_no_advice_is_refused_on_random_walks(desk: Desk, profile: str, backend: str) -> None:
+    if backend == "scripted":
+        desk.script(REPLIES)
+    walker = Walker(desk, profile)
     chance = random.Random(f"{profile} {backend}")
     followed: set[str] = set()
-    async with walking(tmp_path, profile, backend) as walker:
-        for name, (tool, arguments) in STARTS.items():
-            session = {"session_id": f"a session of the mode {name}"}
-            if profile == "compact":
-                arguments = {key: value for key, value in arguments.items() if key != "config"}
-            result = await walker.start(tool, {**arguments, **session})
-            if name == "checkpoint":
-                result = await walker.start("checkpoint_create", {"name": "here", **session})
-            for _ in range(STEPS):
-                moves = walker.moves(result)
-                if not moves or chance.random() < 0.15:
-                    look = chance.choice(LOOKS)
-                    own = {} if look == "session_list" else session
-                    walker.session = session["session_id"]
-                    moves = walker.moves(await walker.start(look, own)) or moves
-                if moves:
-                    move = chance.choice(moves)
-                    result = await walker.call(*move)
-                    followed.add(json.dumps([move[0], move[1].get("action"), move[1].get("mode")]))
+    for name, (tool, arguments) in STARTS.items():
+        session = {"session_id": f"a session of the mode {name}"}
+        if profile == "compact":
+            arguments = {key: value for key, value in arguments.items() if key != "config"}
+        result = await walker.start(tool, {**arguments, **session})
+        if name == "checkpoint":
+            result = await walker.start("checkpoint_create", {"name": "here", **session})
+        for _ in range(STEPS):
+            moves = walker.moves(result)
+            if not moves or chance.random() < 0.15:
+                look = chance.choice(LOOKS)
+                own = {} if look == "session_list" else session
+                walker.session = session["session_id"]
+                moves = walker.moves(await walker.start(look, own)) or moves
+            if moves:
+                move = chance.choice(moves)
+                result = await walker.call(*move)
+                followed.add(json.dumps([move[0], move[1].get("action"), move[1].get("mode")]))
 
-        assert walker.refusals == []
+    assert walker.refusals == []
     assert len(followed) >= 6
+
+
+async def test_a_full_graph_is_judged_and_concluded_but_not_grown(desk: Desk) -> None:
+    config = {"max_nodes": 10, "max_depth": 5}
+    await desk("got_init", content="root", problem="P", session_id="s", config=config)
+    own = [{"thought": f"thought {number}"} for number in range(9)]
+    some = await desk("got_generate", session_id="s", continuations=own[:5])
+    node = {"node_id": some["continuations"][0]["node_id"]}
+    last = await desk("got_generate", session_id="s", continuations=own[5:], **node)
+    judged = await desk("got_score", session_id="s", scores=CONTENT["scores"], **node)
+
+    named = {move["tool"] for move in (*last["next"], *judged["next"])}
+    assert "reasoning_got_generate" in {move["tool"] for move in some["next"]}
+    assert named == {"reasoning_got_finalize"}

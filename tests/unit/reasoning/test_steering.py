@@ -8,6 +8,7 @@ import pytest
 from dirty_equals import IsPartialDict
 
 from plait.errors import BranchNotFoundError, RefusedError, ThoughtNotFoundError
+from plait.reasoning.export import EXPORTERS, read_document
 from plait.reasoning.values import Thought
 from tests.unit.reasoning.conftest import Desk
 
@@ -80,6 +81,28 @@ async def test_a_subtree_hangs_under_its_branch(desk: Desk) -> None:
     tip = next(one for one in await desk.store.get_session_thoughts("s") if one.content == "right")
     assert (first.branch_id, first.parent_id) == (right, tip.id)
     assert second.parent_id == first.id
+
+
+async def test_a_document_names_the_branch_of_a_thought_and_what_it_follows(desk: Desk) -> None:
+    left, _ = await _fork(desk)
+    await desk("tree_focus", session_id="s", branch_id=left)
+    await desk("linear", content="a step", session_id="s")
+
+    session = await desk.store.get_session("s")
+    assert session is not None
+    text = EXPORTERS["markdown"](await read_document(desk.store, session)).content
+    assert "### 1. tree, confidence 0.80, on Root" in text
+    assert "### 4. linear, confidence 0.80, after 2, on Option 1: left" in text
+
+
+async def test_more_thoughts_than_estimated_are_counted_without_the_estimate(desk: Desk) -> None:
+    await desk("linear", content="one", session_id="s", total_thoughts=2)
+    within = await desk("session_where", session_id="s")
+    await _fork(desk)
+    beyond = await desk("session_where", session_id="s")
+
+    assert within["budget"]["thoughts"] == "1 of 2"
+    assert beyond["budget"]["thoughts"] == 4
 
 
 async def test_reasoning_leaves_a_branch_that_was_ended(desk: Desk) -> None:

@@ -123,7 +123,8 @@ def _best_nodes(graph: OpenGraph | None) -> list[NodeInfo]:
 async def _budget(call: CallContext, session: Session, graph: OpenGraph | None) -> dict[str, Any]:
     count = await call.store.count_session_thoughts(session.id)
     total = (session.metadata or {}).get("total_thoughts")
-    budget: dict[str, Any] = {"thoughts": f"{count} of {total}" if total else count}
+    is_within = total is not None and count <= total
+    budget: dict[str, Any] = {"thoughts": f"{count} of {total}" if is_within else count}
     tokens = await token_use(call, session)
     if tokens["requests"]:
         budget["tokens"] = tokens["input"] + tokens["output"]
