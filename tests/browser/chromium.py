@@ -142,9 +142,7 @@ class Page:
         self._origin = f"{parts.scheme}://{parts.netloc}"
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self.send(f"{domain}.enable")
-        self.resize(width, height)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.look(width=width, height=height, dark=dark)
         self.goto(url)
 
     def goto(self, url: str) -> None:
@@ -152,8 +150,10 @@ class Page:
         self.send("Page.navigate", url=url)
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
 
-    def resize(self, width: int, height: int) -> None:
-        """Change the size of the window."""
+    def look(self, *, width: int, height: int, dark: bool) -> None:
+        """Change the size of the window, and the colours that its owner prefers."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
         self._width = width
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -245,6 +245,18 @@ class Page:
         path.parent.mkdir(parents=True, exist_ok=True)
         shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
+
+    def looks(self, shots: Path, name: str, *, height: int, whole: bool = False) -> None:
+        """Take screenshots in light and dark, wide and narrow; the page must always fit."""
+        for dark in (False, True):
+            for width in (1400, 390):
+                self.look(width=width, height=height, dark=dark)
+                assert not self.is_too_wide()
+                shade = "dark" if dark else "light"
+                self.screenshot(shots / f"{name}-{shade}-{width}.png", whole=whole)
+                background = self.evaluate("getComputedStyle(document.body).backgroundColor")
+                assert (background == "rgb(20, 22, 26)") == dark
+        self.look(width=1400, height=height, dark=False)
 
     def printed(self) -> bytes:
         """Return the page as it would be printed, as PDF."""

@@ -46,23 +46,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["run", "failed", "compare", "runs"])
 def test_a_page_fits_and_has_no_problem(
-    browser: Chromium, pages: dict[str, str], shots: Path, name: str, dark: bool, width: int
+    browser: Chromium, pages: dict[str, str], shots: Path, name: str
 ) -> None:
-    with browser.open(pages[name], width=width, height=1100, dark=dark) as page:
-        assert not page.is_too_wide()
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (background == "rgb(20, 22, 26)") == dark
-        shade = "dark" if dark else "light"
-        page.screenshot(shots / f"{name}-{shade}-{width}.png", whole=True)
+    with browser.open(pages[name]) as page:
+        page.looks(shots, name, height=1100, whole=True)
         if name == "run":
             page.press("v")
             page.wait_for("document.querySelector('.bar').checkVisibility()")
-            assert not page.is_too_wide()
-            page.screenshot(shots / f"waterfall-{shade}-{width}.png", whole=True)
+            page.looks(shots, "waterfall", height=1100, whole=True)
 
 
 def test_the_keyboard_moves_searches_and_switches(browser: Chromium, pages: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ from plait.reasoning.html import thinking_page
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
+from plait.testing import stdio_config
 from plait.traces.codec import line_from_event
 from plait.viewer.library import TracePath
 from tests.browser.chromium import Chromium, Page
@@ -108,7 +109,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     single = asyncio.run(_write_session(folder / "reasoning.db"))
     (folder / "session.html").write_text(single, "utf-8")
     server = {"command": sys.executable, "args": [str(SHOP)]}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"shop": server}}))
+    (folder / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"shop": server, "faults": stdio_config()}})
+    )
     options = ["--db", "reasoning.db", "--config", "mcp.json", "--allow-calls", "--port", "0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "plait.cli", "view", "traces", *options],
@@ -137,22 +140,21 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_fits_and_has_no_problem(
-    browser: Chromium, served: Served, shots: Path, name: str, dark: bool, width: int
+    browser: Chromium, served: Served, shots: Path, name: str
 ) -> None:
     path, _, which = PAGES[name].partition(" ")
     path = path if path.startswith("/") else served.run_address(path, which)
-    with served.open(browser, path, width=width, height=1000, dark=dark) as page:
+    with served.open(browser, path) as page:
         if which == "first":
             page.goto(page.evaluate("document.querySelector('td a').href"))
         page.wait_for("!!document.querySelector('main h1')")
         if name.startswith("view-server"):
             page.wait_for("document.querySelector('#status').innerText.includes('ready')")
-        assert not page.is_too_wide()
-        page.screenshot(shots / f"{name}-{'dark' if dark else 'light'}-{width}.png")
+        if name == "view-server":
+            page.wait_for("document.querySelector('#offer').innerText.includes('prompt')")
+        page.looks(shots, name, height=1000)
 
 
 def test_a_run_is_followed_while_it_is_written(browser: Chromium, served: Served) -> None:
@@ -223,9 +225,40 @@ def test_a_tool_is_called_by_its_form(browser: Chromium, served: Served) -> None
         assert page.evaluate("document.querySelector('#tool-add [name=a]').value") == "40"
 
 
+def test_a_question_of_a_server_is_answered_during_the_call(
+    browser: Chromium, served: Served, shots: Path
+) -> None:
+    with served.open(browser, "/servers/faults") as page:
+        page.wait_for("!!document.querySelector('#tool-ask')")
+        page.evaluate("document.querySelector('#tool-ask').open = true")
+        page.click("#tool-ask [name=question]")
+        page.type("Which colour?")
+        page.click("#tool-ask button.primary")
+        page.wait_for("document.querySelector('#questions').innerText.includes('Which colour?')")
+        page.screenshot(shots / "view-question.png")
+        page.click("#questions [name=text]")
+        page.type("blue")
+        page.click("#questions button.primary")
+        page.wait_for("document.querySelector('#tool-ask .outcome').innerText.includes('blue')")
+        page.wait_for("document.querySelector('#questions').innerText === ''")
+
+
+def test_a_resource_is_read_and_a_prompt_filled_in(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/servers/shop") as page:
+        page.wait_for("!!document.getElementById('prompt-summarize')")
+        page.evaluate("document.getElementById('resource-shop://notes').open = true")
+        page.evaluate("document.getElementById('prompt-summarize').open = true")
+        page.click("[id='resource-shop://notes'] button.primary")
+        page.click("#prompt-summarize [name=text]")
+        page.type("plums")
+        page.click("#prompt-summarize button.primary")
+        page.wait_for("document.querySelector('#offer').innerText.includes('second line')")
+        page.wait_for("document.querySelector('#offer').innerText.includes('dry tone: plums')")
+
+
 def test_a_killed_server_is_seen_to_return(browser: Chromium, served: Served) -> None:
     with served.open(browser, "/servers") as page:
-        row = "document.querySelector('.servers tbody').innerText"
+        row = "document.querySelector('.servers tbody tr').innerText"
         page.wait_for(f"{row}.includes('ready')")
         pid = page.evaluate("document.querySelector('.servers tbody td:last-child').innerText")
         sessions = "Number(document.querySelector('.servers tbody td:nth-child(7)').innerText)"

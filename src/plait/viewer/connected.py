@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mcp_types import Prompt, Resource, ResourceTemplate
+
 from plait._support.redact import Redactor
 from plait.client.calls.approval import ApprovalRequest
 from plait.client.calls.outcome import ToolResult
@@ -24,6 +26,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
+from plait.viewer.questions import Questions
 
 _LOOK_SECONDS = 0.25
 _RETRY_SECONDS = 15.0
@@ -53,6 +56,15 @@ class CheckFinding:
     fix: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a server lists beside its tools."""
+
+    resources: Sequence[Resource] = ()
+    templates: Sequence[ResourceTemplate] = ()
+    prompts: Sequence[Prompt] = ()
+
+
 Check = Callable[[], Awaitable[Sequence[CheckFinding]]]
 """Checks all servers, as `plait doctor` does."""
 
@@ -75,6 +87,9 @@ class ConnectedServers:
     allow_calls: bool = False
     check: Check | None = None
     tools: dict[str, Sequence[Tool]] = field(default_factory=dict[str, Sequence[Tool]], init=False)
+    offers: dict[str, Offer] = field(default_factory=dict[str, Offer], init=False)
+    questions: Questions = field(init=False)
+    """Elicitations that wait for an answer from a page."""
     findings: Sequence[CheckFinding] | None = field(default=None, init=False)
     """What the last check found; `None` before the first."""
     notices: deque[Notice] = field(init=False)
@@ -88,6 +103,7 @@ class ConnectedServers:
         known = (one for server in self.config.servers.values() for one in secret_values(server))
         self._redact = Redactor(known)
         self.notices = deque(maxlen=_MOST_NOTICES)
+        self.questions = Questions(self._note_change)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -95,6 +111,7 @@ class ConnectedServers:
         async with Toolbox(
             self.config,
             on_connection_error="ignore",
+            on_elicitation=self.questions.callback_for if self.allow_calls else None,
             on_message=self._receiver("log"),
             on_tools_list_changed=self._receiver("tools changed"),
             on_prompts_list_changed=self._receiver("prompts changed"),
@@ -196,12 +213,25 @@ class ConnectedServers:
             try:
                 await self.box.ping(name)
                 tools = await self.box.tools(name, refresh=True)
+                offer = await self._offer(name)
             except PlaitError:  # the status has it, and the client goes on trying
                 await self._wait(name, _RETRY_SECONDS)
                 continue
             self.tools[name] = sorted(tools, key=lambda tool: tool.wire_name)
+            self.offers[name] = offer
             self._changes += 1
             await self._wait(name, None)
+
+    async def _offer(self, name: str) -> Offer:
+        """List what a server has beside its tools."""
+        resources = await self.box.list_resources(name)
+        templates = await self.box.list_resource_templates(name)
+        prompts = await self.box.list_prompts(name)
+        return Offer(
+            [one.item for one in resources],
+            [one.item for one in templates],
+            [one.item for one in prompts],
+        )
 
     async def _wait(self, name: str, seconds: float | None) -> None:
         """Wait until the connection or its tools change, or for some seconds."""
@@ -214,7 +244,7 @@ class ConnectedServers:
 
     def _seen(self, name: str) -> tuple[bool, int, int]:
         status = self.status[name]
-        changed = sum(one.server == name and one.kind == "tools changed" for one in self.notices)
+        changed = sum(one.server == name and one.kind.endswith("changed") for one in self.notices)
         return status.state == "ready", status.sessions, changed
 
     def _receiver(self, kind: str) -> Callable[[Any, CallbackContext], None]:
@@ -222,6 +252,9 @@ class ConnectedServers:
             self._notice(context.server_name, kind, _text_of(params))
 
         return receive
+
+    def _note_change(self) -> None:
+        self._changes += 1
 
     def _notice(self, server: str, kind: str, text: str) -> None:
         short = self._redact(text[:_MOST_CHARACTERS])

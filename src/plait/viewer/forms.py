@@ -85,8 +85,8 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-def form_of(schema: Mapping[str, Any], *, action: str) -> Html:
-    """Build the form of a tool; a script sends it to the action."""
+def form_of(schema: Mapping[str, Any], *, action: str, label: str = "Call") -> Html:
+    """Build the form of a tool, a prompt or a question; a script sends it to the action."""
     fields = fields_of(schema)
     return h(
         "form",
@@ -105,7 +105,7 @@ def form_of(schema: Mapping[str, Any], *, action: str) -> Html:
             ),
             open=not fields and bool(schema.get("additionalProperties", False)),
         ),
-        h("button", "Call", type="submit", class_="primary"),
+        h("button", label, type="submit", class_="primary"),
         h("div", class_="outcome", aria_live="polite"),
         class_="call-form",
         data_call=action,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
-from mcp_types import TextContent
+from mcp_types import GetPromptResult, ReadResourceResult, TextContent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -23,9 +23,17 @@ from plait.traces.html.labels import count_label, seconds_label
 from plait.traces.html.page import page
 from plait.traces.html.text import image_block, result_block, text_block, value_block
 from plait.traces.messages.content import ImageContent
-from plait.viewer.connected import ApprovalNeededError, CheckFinding, ConnectedServers, Notice
-from plait.viewer.forms import FormError, arguments_from, fields_of, form_of
+from plait.viewer.connected import (
+    ApprovalNeededError,
+    CheckFinding,
+    ConnectedServers,
+    Notice,
+    Offer,
+)
+from plait.viewer.forms import WHOLE, FormError, arguments_from, fields_of, form_of
+from plait.viewer.offers import URI, offer_part, prompt_result, questions_part, resource_result
 from plait.viewer.pages import SITE, Live, not_found
+from plait.viewer.questions import Answer
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
 _MOST_ROWS = 200
@@ -46,6 +54,10 @@ class ServerPages:
             Route("/servers/{server}", self.server),
             Route("/servers/{server}/restart", self.restart, methods=["POST"]),
             Route("/servers/{server}/call/{tool:path}", self.call, methods=["POST"]),
+            Route("/servers/{server}/read", self.read, methods=["POST"]),
+            Route("/servers/{server}/prompt/{prompt:path}", self.prompt, methods=["POST"]),
+            Route("/servers/{server}/answer/{key}", self.answer, methods=["POST"]),
+            Route("/servers/{server}/answer/{key}/decline", self.decline, methods=["POST"]),
         ]
 
     async def list(self, request: Request) -> Response:
@@ -89,7 +101,14 @@ class ServerPages:
                 id="tools",
                 data_part=True,
             )
-            return page(name, head, listed, self._feed(name), mark, site=SITE)
+            questions = questions_part(self.servers.questions.of(name))
+            offer = offer_part(
+                name,
+                self.servers.offers.get(name, Offer()),
+                allow_calls=self.servers.allow_calls,
+            )
+            feed = self._feed(name)
+            return page(name, head, questions, listed, offer, feed, mark, site=SITE)
 
         return Live(self.servers.version()).answer(request, build)
 
@@ -125,6 +144,65 @@ class ServerPages:
         except (FormError, PlaitError) as error:
             return HTMLResponse(_refused(self.servers.redacted(str(error))))
         return HTMLResponse(self._result(result))
+
+    async def read(self, request: Request) -> Response:
+        """Read a resource; a template is read at the address that was entered."""
+        uri = request.query_params.get(URI, "")
+        entered = await _entered(request) or {}
+        return await self._ask(
+            request, lambda name: self.servers.box.read_resource(name, entered.get(URI) or uri)
+        )
+
+    async def prompt(self, request: Request) -> Response:
+        """Get a prompt with the arguments that were entered."""
+        prompt = request.path_params["prompt"]
+        entered = {key: one for key, one in (await _entered(request) or {}).items() if one}
+        entered.pop(WHOLE, None)
+        return await self._ask(
+            request, lambda name: self.servers.box.get_prompt(name, prompt, entered)
+        )
+
+    async def _ask(
+        self,
+        request: Request,
+        send: Callable[[str], Awaitable[ReadResourceResult | GetPromptResult]],
+    ) -> Response:
+        name = request.path_params["server"]
+        if not self.servers.allow_calls:
+            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
+        if name not in self.servers.config.servers:
+            return HTMLResponse(_refused("There is no such server."), 404)
+        try:
+            result = await send(name)
+        except PlaitError as error:
+            return HTMLResponse(_refused(self.servers.redacted(str(error))))
+        redact = self.servers.redacted
+        if isinstance(result, ReadResourceResult):
+            return HTMLResponse(resource_result(result, redact))
+        return HTMLResponse(prompt_result(result, redact))
+
+    async def answer(self, request: Request) -> Response:
+        """Accept an elicitation with what was entered."""
+        return await self._answered(request, "accept")
+
+    async def decline(self, request: Request) -> Response:
+        """Decline an elicitation."""
+        return await self._answered(request, "decline")
+
+    async def _answered(self, request: Request, action: Answer) -> Response:
+        questions = self.servers.questions
+        question = questions.find(request.path_params["server"], request.path_params["key"])
+        entered = await _entered(request)
+        if question is None or entered is None:
+            return HTMLResponse(_refused("Nothing waits for this answer any more."), 404)
+        content = None
+        if action == "accept" and question.schema is not None:
+            try:
+                content = arguments_from(question.schema, entered)
+            except FormError as error:
+                return HTMLResponse(_refused(str(error)))
+        questions.answer(question, action, content)
+        return HTMLResponse(h("p", "answered", class_="muted"))
 
     def _table(self, servers: Iterable[ServerStatus]) -> Html:
         titles = ("server", "state", "transport", "protocol", "implementation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from mcp import types
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 
 from plait.client.config.read import read_config
 from plait.testing import eventually
@@ -24,6 +26,11 @@ pytestmark = pytest.mark.anyio
 
 SHOP = str(Path(__file__).parents[1] / "cli" / "shop_server.py")
 SECRET = "s3cr3t-value-of-the-shop"
+ORDER = "/servers/shop/call/order"
+
+
+class Amount(BaseModel):
+    count: int
 
 
 def _shop(paid: list[int]) -> MCPServer:
@@ -42,6 +49,23 @@ def _shop(paid: list[int]) -> MCPServer:
     async def slow(ctx: Context) -> str:
         await ctx.report_progress(1, 3, "one of three")
         return "<script>alert(1)</script>"
+
+    @server.tool()
+    async def order(ctx: Context) -> str:
+        answer = await ctx.elicit("<b>How many</b> apples?", Amount)
+        return f"{answer.action}: {answer.data.count if answer.action == 'accept' else 0} apples"
+
+    @server.resource("shop://notes", mime_type="text/plain")
+    def notes() -> str:
+        return f"<i>closed</i> on Monday, password={SECRET}"
+
+    @server.resource("shop://item/{number}")
+    def item(number: str) -> str:
+        return f"item {number}"
+
+    @server.prompt(description="Summarize a text.")
+    def summarize(text: str) -> str:
+        return f"Summarize: {text}"
 
     return server
 
@@ -79,6 +103,55 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
     assert "&lt;script&gt;" in slow
     assert "slow: 1 of 3 one of three" in feed
     assert unknown.status_code == garbage.status_code == 404
+
+
+async def test_an_elicitation_of_a_call_is_answered_on_the_page() -> None:
+    servers = _connected([])
+    async with viewing(ViewerOptions(servers=servers)) as client, asyncio.TaskGroup() as tasks:
+        await _listed(servers)
+        called = [tasks.create_task(client.post(ORDER, json={})) for _ in range(2)]
+        pages: list[str] = []
+        for action, entered in (("", {"count": "x"}), ("", {"count": "3"}), ("/decline", {})):
+            await eventually(lambda: bool(servers.questions.of("shop")), timeout_seconds=30)
+            pages.append((await client.get("/servers/shop")).text)
+            (question, *_) = servers.questions.of("shop")
+            address = f"/servers/shop/answer/{question.key}"
+            pages.append((await client.post(address + action, json=entered)).text)
+            if entered == {"count": "3"}:
+                await eventually(lambda: any(one.done() for one in called), timeout_seconds=30)
+        late = await client.post(address, json={"count": "4"})
+        after = (await client.get("/servers/shop")).text
+
+    assert "&lt;b&gt;How many&lt;/b&gt; apples?" in pages[0]
+    assert "is not JSON" in pages[1]
+    results = " ".join(one.result().text for one in called)
+    assert "accept: 3 apples" in results
+    assert "decline: 0 apples" in results
+    assert late.status_code == 404
+    assert "shop asks" not in after
+
+
+async def test_resources_are_read_and_prompts_filled_in() -> None:
+    servers = _connected([])
+    async with viewing(ViewerOptions(servers=servers)) as client:
+        await eventually(lambda: "shop" in servers.offers, timeout_seconds=30)
+        page = (await client.get("/servers/shop")).text
+        read = (await client.post("/servers/shop/read?uri=shop://notes", json={})).text
+        item = {"uri": "shop://item/7"}
+        filled = (await client.post("/servers/shop/read?uri=shop://item/x", json=item)).text
+        missing = (await client.post("/servers/shop/read?uri=shop://none", json={})).text
+        prompt = (await client.post("/servers/shop/prompt/summarize", json={"text": "a"})).text
+        servers.allow_calls = False
+        refused = await client.post("/servers/shop/read?uri=shop://notes", json={})
+
+    assert "2 resources" in page
+    assert "summarize(text)" in page
+    assert "&lt;i&gt;closed&lt;/i&gt; on Monday" in read
+    assert SECRET not in read
+    assert "item 7" in filled
+    assert "warning" in missing
+    assert "Summarize: a" in prompt
+    assert refused.status_code == 403
 
 
 async def test_without_permission_nothing_is_called_or_restarted() -> None:

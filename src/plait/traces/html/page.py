@@ -21,6 +21,12 @@ _KEYS = (
     ("d", "dark or light"),
     ("?", "this help"),
 )
+_STRANDS = (
+    "M2 2C2 8 14 7 14 12S2 16 2 22",
+    "M14 2C14 8 2 7 2 12S14 16 14 22",
+    "M8 2V5M8 11V13M8 19V22",
+)
+"""The curves of the mark: a plait of three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,12 @@ def _hash(text: str) -> str:
 def _top(site: Site) -> Html:
     return h(
         "header",
-        h("span", "plait", class_="brand"),
+        h(
+            "span",
+            h("svg", [h("path", d=one) for one in _STRANDS], viewBox="0 0 16 24"),
+            "plait",
+            class_="brand",
+        ),
         h("nav", [h("a", label, href=address) for label, address in site.links]),
         h("button", "◐", type="button", data_do="theme", title="dark or light (d)"),
         h("button", "?", type="button", data_do="help", title="keys (?)"),

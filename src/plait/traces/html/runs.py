@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from plait.traces.html.conversation import run_title, status_badge
-from plait.traces.html.elements import Html, h
+from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.labels import cost_label, count_label, seconds_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
 from plait.traces.trace import Trace
@@ -33,6 +34,28 @@ class RunRow:
     tokens: int = 0
     cost_usd: float | None = None
     seconds: float = 0.0
+
+
+class _Column(NamedTuple):
+    name: str
+    title: str
+    is_number: bool = False
+
+    @property
+    def css(self) -> str:
+        return f"n {self.name}" if self.is_number else self.name
+
+
+_COLUMNS = (
+    _Column("pick", ""),
+    _Column("what", "question"),
+    _Column("ended", "ended"),
+    _Column("model", "model"),
+    _Column("servers", "servers"),
+    *(_Column(name, name, is_number=True) for name in ("turns", "calls", "tokens", "cost", "time")),
+    _Column("began", "began"),
+)
+_FORM = "compare-runs"
 
 
 def run_row(trace: Trace, *, href: str, file: str = "") -> RunRow:
@@ -72,31 +95,18 @@ def runs_section(rows: Sequence[RunRow], *, compare: str | None = None) -> Html:
     """Build the filters and the table of runs."""
     if not rows:
         return h("p", "No runs yet.", class_="empty")
-    titles = (
-        "",
-        "question",
-        "ended",
-        "model",
-        "servers",
-        "turns",
-        "calls",
-        "tokens",
-        "cost",
-        "time",
-        "began",
-    )
     table = h(
         "table",
-        h("thead", h("tr", [h("th", name, class_=_cell_class(name)) for name in titles])),
+        h("thead", h("tr", [h("th", one.title, class_=one.css) for one in _COLUMNS])),
         h("tbody", [_row(row, compare) for row in rows], data_list=True),
         class_="runs",
     )
-    button = h("button", "Compare two", type="submit", class_="compare") if compare else None
-    form = h("form", button, h("div", table, class_="wide"), action=compare or "#", method="get")
-    return h("section", _filters(rows), form)
+    form = h("form", h("div", table, class_="wide"), action=compare or "#", id=_FORM)
+    return h("section", _filters(rows, compare), form)
 
 
-def _filters(rows: Sequence[RunRow]) -> Html:
+def _filters(rows: Sequence[RunRow], compare: str | None) -> Html:
+    button = h("button", "Compare two", type="submit", form=_FORM, class_="compare")
     return h(
         "div",
         h(
@@ -112,6 +122,7 @@ def _filters(rows: Sequence[RunRow]) -> Html:
         _number("cost", "cost ≥ $"),
         _number("time", "time ≥ s"),
         h("span", count_label(len(rows), "run"), class_="count muted", data_count="run"),
+        button if compare else None,
         class_="toolbar",
     )
 
@@ -131,41 +142,29 @@ def _number(name: str, label: str) -> Html:
 
 
 def _row(row: RunRow, compare: str | None) -> Html:
-    failed = f", {row.failed_calls} failed" if row.failed_calls else ""
-    cells = (
-        h("input", type="checkbox", name="run", value=row.run, aria_label="compare")
+    failed = h("span", f" {row.failed_calls:,} failed", class_="bad") if row.failed_calls else None
+    servers = ", ".join(row.servers)
+    cells: dict[str, Child] = {
+        "pick": h("input", type="checkbox", name="run", value=row.run, aria_label="compare")
         if compare
         else None,
-        [h("a", row.title, href=row.href, dir="auto"), h("small", row.file) if row.file else None],
-        status_badge(row.status),
-        row.model or "–",
-        ", ".join(row.servers) or "–",
-        f"{row.turns:,}",
-        f"{row.calls:,}{failed}",
-        f"{row.tokens:,}" if row.tokens else "–",
-        cost_label(row.cost_usd) or "–",
-        seconds_label(row.seconds),
-        h("time", row.began[:16].replace("T", " "), datetime=row.began),
-    )
-    names = (
-        "pick",
-        "what",
-        "ended",
-        "model",
-        "servers",
-        "turns",
-        "calls",
-        "tokens",
-        "cost",
-        "time",
-        "began",
-    )
+        "what": [
+            h("a", row.title, href=row.href, dir="auto"),
+            h("small", row.file) if row.file else None,
+        ],
+        "ended": status_badge(row.status),
+        "model": h("span", row.model or "–", title=row.model or None),
+        "servers": h("span", servers or "–", title=servers or None),
+        "turns": f"{row.turns:,}",
+        "calls": [f"{row.calls:,}", failed],
+        "tokens": f"{row.tokens:,}" if row.tokens else "–",
+        "cost": cost_label(row.cost_usd) or "–",
+        "time": seconds_label(row.seconds),
+        "began": h("time", row.began[:16].replace("T", " "), datetime=row.began),
+    }
     return h(
         "tr",
-        [
-            h("td", content, class_=_cell_class(name), data_label=name)
-            for name, content in zip(names, cells, strict=True)
-        ],
+        [h("td", cells[one.name], class_=one.css, data_label=one.name) for one in _COLUMNS],
         data_item=True,
         data_model=row.model,
         data_server="\n".join(row.servers),
@@ -174,8 +173,3 @@ def _row(row: RunRow, compare: str | None) -> Html:
         data_time=row.seconds,
         tabindex="-1",
     )
-
-
-def _cell_class(name: str) -> str:
-    numbers = ("turns", "calls", "tokens", "cost", "time")
-    return f"n {name}" if name in numbers else name

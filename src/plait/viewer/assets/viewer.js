@@ -126,7 +126,7 @@
     const chosen = all("input[name=run]:checked", event.target);
     if (event.target.method === "get" && chosen.length !== 2) {
       event.preventDefault();
-      const button = event.target.querySelector(".compare");
+      const button = document.querySelector(".compare");
       if (button) button.textContent = "Select exactly two runs";
     }
   });

@@ -149,8 +149,12 @@
         old.replaceWith(item);
         if (here === old) here = item;
       }
-      for (const bar of all(".bar", list)) bar.setAttribute("viewBox", `0 0 ${total} 10`);
-      applyFilters(scopeOf(list));
+      if (Number(list.dataset.total) !== Number(total)) {
+        list.dataset.total = total;
+        for (const bar of all(".bar", list)) bar.setAttribute("viewBox", `0 0 ${total} 10`);
+      }
+      clearTimeout(waiting);
+      waiting = setTimeout(applyFilters, 0, scopeOf(list));
     },
   };
 })();
