@@ -47,8 +47,8 @@ check: setup ## Check format, lint, types and layers, then run the tests and the
 test-browser: setup ## Open every page in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
 
-test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.13 that is to be had
-	.extra-dist/venv/bin/python scripts/try_wheel.py
+test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.13 that is to be had (TESTS=…)
+	.extra-dist/venv/bin/python scripts/try_wheel.py $(TESTS)
 
 test-extras: dist ## Install the wheel with each extra in a new environment, and use it (EXTRAS=name,… also ray, embeddings)
 	.extra-dist/venv/bin/python scripts/try_extras.py $(EXTRAS)

@@ -1,4 +1,4 @@
-"""Test the wheel in dist/ without the source tree, on every Python that plait supports.
+"""Test the wheel in dist/ without the source tree, on every Python that plait supports: [TEST …].
 
 Run by `make test-wheel`. The tests are copied to a folder that has no `src`, so that what they
 import can only be the installed wheel.
@@ -65,7 +65,8 @@ def passes(wheel: Path, python: str, folder: Path) -> bool:
         if done.returncode:
             print(done.stderr)
             return False
-    command = [str(program), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *TESTS]
+    command = [str(program), "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile"]
+    command += sys.argv[1:] or TESTS
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     print(subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout)
     return subprocess.run(command, cwd=tests, env=clean, check=False).returncode == 0

@@ -38,6 +38,18 @@ def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:
         draft.unlink(missing_ok=True)
 
 
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; one that was there loses other permissions.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        make_private(descriptor)
+        file.write(text)
+
+
 def make_private(descriptor: int) -> None:
     """Take the permissions of others from an open file, which may have been there before.
 

@@ -12,6 +12,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from plait._support.files import write_private
 from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
 from plait.verification.html_report import report_page
 from plait.verification.report import (
@@ -101,7 +102,7 @@ def print_report(
     """Write and print the report; returns whether it passes."""
     (folder / "junit.xml").write_text(junit_xml(name, results), encoding="utf-8")
     (folder / "summary.md").write_text(markdown_summary(name, results), encoding="utf-8")
-    (folder / "report.html").write_text(report_page(name, results, folder=folder), encoding="utf-8")
+    write_private(folder / "report.html", report_page(name, results, folder=folder))
     whole = pass_rate("all", results)
     models = pass_rates(results, lambda result: [result.variant])
     tags = pass_rates(results, lambda result: result.tags)

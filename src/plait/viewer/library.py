@@ -6,14 +6,18 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
-from plait.errors import TraceFormatError
+from plait.client.transports.tape import Recorded, read_tape
+from plait.errors import ConfigError, TraceFormatError
 from plait.traces.file import read_traces
 from plait.traces.html.runs import RunRow, run_row
 from plait.traces.trace import Trace
+from plait.viewer.wire import is_tape, wire_of
 
 _KEPT_FILES = 4
 """Files whose events are kept in memory."""
@@ -107,6 +111,17 @@ class TraceLibrary:
         if file is None or stamp is None:
             return None
         return next((one for one in self._read(file, stamp) if run_key(one) == run), None)
+
+    def wire(self, key: str, trace: Trace) -> dict[str, list[dict[str, Any]]]:
+        """Return the recorded messages of the calls of a run, from tapes beside its file."""
+        files = self.files()
+        folder = next((one.path.parent for one in files if one.key == key), None)
+        tapes = [one.path for one in files if one.path.parent == folder and is_tape(one.path)]
+        recorded: list[Recorded] = []
+        for path in tapes:
+            with suppress(ConfigError, OSError):  # damaged, or gone
+                recorded += read_tape(path)
+        return wire_of(trace, recorded) if recorded else {}
 
     def _read(self, file: TracePath, stamp: Stamp) -> list[Trace]:
         with self._lock:

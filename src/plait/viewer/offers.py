@@ -137,7 +137,7 @@ def resource_result(result: ReadResourceResult, redact: Redact) -> Html:
     shown: list[Html] = []
     for one in result.contents:
         if isinstance(one, BlobResourceContents):
-            shown.append(image_block(ImageContent(one.mime_type or "", one.blob)))
+            shown.append(image_block(ImageContent(data=one.blob, mime_type=one.mime_type or "")))
         else:
             shown.append(result_block(redact(one.text)))
     return h("div", shown, class_="succeeded")

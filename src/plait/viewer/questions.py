@@ -40,12 +40,12 @@ class Questions:
 
     def of(self, server: str) -> list[Question]:
         """Return the questions of a server, the oldest first."""
-        return [one for one in self._waiting.values() if one.server == server]
+        waiting = self._waiting.values()
+        return [one for one in waiting if one.server == server and not one.answer.done()]
 
     def find(self, server: str, key: str) -> Question | None:
         """Return a question that still waits."""
-        found = self._waiting.get(key)
-        return found if found is not None and found.server == server else None
+        return next((one for one in self.of(server) if one.key == key), None)
 
     def callback_for(self, server: str) -> ElicitationFnT:
         """Return the callback that waits for the answer to an elicitation of a server."""
@@ -81,6 +81,5 @@ class Questions:
 
     @staticmethod
     def answer(question: Question, action: Answer, content: dict[str, Any] | None = None) -> None:
-        """Answer a question; a second answer changes nothing."""
-        if not question.answer.done():
-            question.answer.set_result(ElicitResult(action=action, content=content))
+        """Answer a question that `find` returned."""
+        question.answer.set_result(ElicitResult(action=action, content=content))

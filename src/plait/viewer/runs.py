@@ -65,7 +65,7 @@ class RunPages:
         address = request.url.path
         is_long = len(trace.events) > _PIECE
         live = f"{address}/steps" if is_long or trace.ended is None else None
-        view = replace(_view(address), first=_PIECE) if is_long else _view(address)
+        view = replace(self._view(request, trace, address), first=_PIECE if is_long else None)
         text = run_page(trace, site=SITE, view=view, live=live)
         return Response(text, media_type="text/html")
 
@@ -78,7 +78,7 @@ class RunPages:
         last = trace.events[-1].id if trace.events else -1
         if int(after) >= last:
             return JSONResponse({"last": last})
-        view = _view(request.url.path.removesuffix("/steps"))
+        view = self._view(request, trace, request.url.path.removesuffix("/steps"))
         articles = step_articles(trace, after=int(after), most=_PIECE, view=view)
         sent = _last_of(articles) if len(articles) == _PIECE else last
         if sent <= int(after):  # very many calls at once: their results come in one piece
@@ -117,6 +117,12 @@ class RunPages:
     def _trace(self, request: Request) -> Trace | None:
         return self.library.trace(request.path_params["file"], request.path_params["run"])
 
+    def _view(self, request: Request, trace: Trace, address: str) -> RunView:
+        def source(event: int, part: TextPart) -> str:
+            return f"{address}/text/{event}/{part}"
+
+        return RunView(source=source, wire=self.library.wire(request.path_params["file"], trace))
+
     def _named(self, name: str) -> Trace | None:
         file, _, run = name.partition(".")
         return self.library.trace(file, run)
@@ -125,13 +131,6 @@ class RunPages:
 def _last_of(articles: Sequence[tuple[str, Html]]) -> int:
     """Return the number of the event of the last step: `e12` is 12."""
     return int(articles[-1][0].removeprefix("e")) if articles[-1][0] != "partial" else -1
-
-
-def _view(address: str) -> RunView:
-    def source(event: int, part: TextPart) -> str:
-        return f"{address}/text/{event}/{part}"
-
-    return RunView(source=source)
 
 
 def _no_runs(library: TraceLibrary) -> Html:

@@ -398,7 +398,7 @@ class ServerPages:
             case {"type": "text", "text": str() as text}:
                 return result_block(self.servers.redacted(text))
             case {"type": "image", "data": str() as data, "mimeType": str() as mime_type}:
-                return image_block(ImageContent(mime_type, data))
+                return image_block(ImageContent(data=data, mime_type=mime_type))
             case _:
                 return value_block(self.servers.redacted(dict(block)))
 

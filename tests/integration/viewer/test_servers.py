@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mcp import types
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Image, MCPServer
 from pydantic import BaseModel
 
 from plait.client.config.read import read_config
@@ -49,6 +49,10 @@ def _shop(paid: list[int]) -> MCPServer:
     async def slow(ctx: Context) -> str:
         await ctx.report_progress(1, 3, "one of three")
         return "<script>alert(1)</script>"
+
+    @server.tool()
+    def logo() -> Image:
+        return Image(data=b"\x89PNG", format="png")
 
     @server.tool()
     async def order(ctx: Context) -> str:
@@ -90,6 +94,7 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
         wrong = (await client.post("/servers/shop/call/add", json={"a": "x"})).text
         lacking = (await client.post("/servers/shop/call/add", json={})).text
         slow = (await client.post("/servers/shop/call/slow", json={})).text
+        logo = (await client.post("/servers/shop/call/logo", json={})).text
         unknown = await client.post("/servers/shop/call/nothing", json={})
         garbage = await client.post("/servers/shop/call/add", content="[1]")
         feed = (await client.get("/servers/shop")).text
@@ -101,6 +106,7 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
     assert "is not JSON" in wrong
     assert "warning" in lacking
     assert "&lt;script&gt;" in slow
+    assert '<img src="data:image/png;base64,iVBORw==' in logo
     assert "slow: 1 of 3 one of three" in feed
     assert unknown.status_code == garbage.status_code == 404
 

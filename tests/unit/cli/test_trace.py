@@ -189,8 +189,10 @@ def test_a_run_becomes_a_page_and_two_runs_one_page(tmp_path: Path) -> None:
     other = _recorded(tmp_path / "b.jsonl", "22 °C.")
     single, both = tmp_path / "one.html", tmp_path / "both.html"
 
+    single.touch(0o644)
     assert _run("export", "--html", one, "-o", single).exit_code == 0
     assert _run("export", "--html", one, other, "-o", both).exit_code == 0
+    assert [path.stat().st_mode & 0o777 for path in (single, both)] == [0o600, 0o600]
     refused = _run("export", one, other)
 
     text = single.read_text("utf-8")

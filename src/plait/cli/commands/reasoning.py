@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from rich.table import Table
 
-from plait._support.files import write_atomically
+from plait._support.files import write_atomically, write_private
 from plait.cli.base import ExampleGroup, json_option, repeatable
 from plait.cli.terminal import (
     print_aside,
@@ -306,7 +306,7 @@ def export(session: str, kind: str, as_html: bool, output: str | None, db: str |
     found = _document(db, session)
     document = thinking_page(found) if as_html else EXPORTERS[kind](found).content
     if output:
-        Path(output).write_text(document, "utf-8")
+        write_private(Path(output), document)
     else:
         print_text(document)
 

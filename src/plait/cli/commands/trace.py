@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import click
 
+from plait._support.files import write_private
 from plait.cli.base import ExampleGroup, json_option
 from plait.cli.exits import Exit
 from plait.cli.terminal import console_for, print_aside, print_json, print_rich, print_text
@@ -161,7 +160,7 @@ def export(
     else:
         document = _document(recorded, kind)
     if output:
-        Path(output).write_text(document, "utf-8", "backslashreplace")
+        write_private(Path(output), document)
     else:
         print_text(document)
 
@@ -176,23 +175,12 @@ def _page(recorded: Trace, other: Trace | None, files: tuple[str, str], tape: st
         return compare_page(recorded, other, names=(names[0], names[1]))
     from plait.traces.html.conversation import RunView, run_page
 
-    return run_page(recorded, view=RunView(wire={} if tape is None else _wire(recorded, tape)))
+    if tape is None:
+        return run_page(recorded)
+    from plait.client.transports.tape import read_tape
+    from plait.viewer.wire import wire_of
 
-
-def _wire(recorded: Trace, tape: str) -> dict[str, list[dict[str, Any]]]:
-    """Find the recorded messages of each call: the next of its server, tool and arguments."""
-    from plait.client.transports.tape import read_tape, request_key
-
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in read_tape(tape):
-        found[one.key].append(one.to_line())
-    wire: dict[str, list[dict[str, Any]]] = {}
-    for call, _ in recorded.calls:
-        params = {"name": call.tool or call.name, "arguments": dict(call.arguments)}
-        messages = found.get(request_key(call.server or "", "tools/call", params))
-        if messages:
-            wire[call.call_id] = [messages.pop(0)]
-    return wire
+    return run_page(recorded, view=RunView(wire=wire_of(recorded, read_tape(tape))))
 
 
 def _document(recorded: Trace, kind: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from plait._support.files import write_private
 from plait.cli.base import ExampleGroup, json_option, repeatable, settings_of
 from plait.cli.exits import Exit
 from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
@@ -433,7 +434,7 @@ def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
             (str(path), results, path if path.is_dir() else path.parent)
             for path, results in ((Path(first), before), (Path(second), after))
         ]
-        Path(html).write_text(comparison_page(sides[0], sides[1]), encoding="utf-8")
+        write_private(Path(html), comparison_page(sides[0], sides[1]))
     if as_json:
         print_json(asdict(found))
         return

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plait._support.sizes import size_label
 from plait.traces import events
-from plait.traces.events import ToolReturned
+from plait.traces.events import ResultImage, ToolReturned
 from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.labels import cost_label, count_label, seconds_label, tokens_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
@@ -22,6 +23,7 @@ from plait.traces.html.text import (
     value_block,
 )
 from plait.traces.html.waterfall import axis, bar, colour_of, overview, total_seconds
+from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.trace import Trace
 
@@ -123,7 +125,7 @@ def event_text(trace: Trace, event_id: int, part: TextPart) -> str | None:
             return event.message.text
         case events.Turn(), "thinking":
             return event.message.thinking
-        case events.ToolCalled(), "arguments":
+        case events.ToolCalled() | events.ApprovalDecided(), "arguments":
             return json.dumps(event.arguments, ensure_ascii=False, indent=1, default=str)
         case ToolReturned(), "content":
             return event.content
@@ -239,7 +241,7 @@ _KINDS = (
     ("turn", "model turns"),
     ("call", "tool calls"),
     ("error", "failures"),
-    ("incident", "retries, heals, questions"),
+    ("incident", "retries, heals, approvals, questions"),
 )
 
 
@@ -289,6 +291,9 @@ def _shown(step: Step, trace: Trace, view: RunView) -> tuple[Child, Child]:
             return _title(event.error), [text_block(event.message), details]
         case events.RunEnded():
             return _end(event, trace, view)
+        case events.ApprovalDecided() if event.arguments is not None:
+            source = _source(view, event.id, "arguments")
+            return _incident(event), value_block(dict(event.arguments), source=source)
         case _:
             return _incident(event), None
 
@@ -362,7 +367,16 @@ def _call_body(step: Step, event: events.ToolCalled, view: RunView) -> Child:
         peek = h("span", preview(event.arguments), class_="peek", dir="auto")
         block = value_block(dict(event.arguments), source=source)
         arguments = h("details", h("summary", "arguments ", peek), block)
-    return [arguments, _result(step.result, view), _wire(view.wire.get(event.call_id, ()))]
+    images = [_result_image(image) for image in step.result.images] if step.result else None
+    wire = _wire(view.wire.get(event.call_id, ()))
+    return [arguments, _result(step.result, view), images, wire]
+
+
+def _result_image(image: ResultImage) -> Html:
+    if image.data is None:
+        size = size_label(image.size_bytes)
+        return h("p", f"[image: {image.mime_type}, {size}, not in the trace]", class_="muted")
+    return image_block(ImageContent(data=image.data, mime_type=image.mime_type))
 
 
 def _result(result: ToolReturned | None, view: RunView) -> Html | None:
@@ -400,7 +414,7 @@ def _end(event: events.RunEnded, trace: Trace, view: RunView) -> tuple[Child, Ch
     return [_title("End"), " ", status_badge(event.status), " ", known], body
 
 
-def _incident(event: object) -> Child:
+def _incident(event: events.TraceEvent) -> Child:
     match event:
         case events.Retried():
             what, why = f"Retry of {event.server}/{event.tool}", f"attempt {event.attempt}"
@@ -412,12 +426,18 @@ def _incident(event: object) -> Child:
         case events.Healed():
             lost = None if event.seconds is None else f"lost for {seconds_label(event.seconds)}"
             return [_title(f"{event.server} healed"), " ", facts(event.reason, lost)]
+        case events.ApprovalDecided():
+            what = f"{event.server}/{event.tool} {_DECISIONS[event.decision]}"
+            return [_title(what), " ", facts(f"by the {event.by}", event.reason, event.message)]
         case events.Elicited():
             answer = event.action or "no answer"
             what = f"Question of {event.server}"
             return [_title(what), " ", facts(answer), h("span", event.question, class_="peek")]
         case _:
-            return None
+            return _title(event.kind.replace("_", " "))
+
+
+_DECISIONS = {"approve": "approved", "edit": "changed", "reject": "rejected", "deny": "denied"}
 
 
 def _pause(seconds: float | None) -> str | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from plait.traces import events
 from plait.traces.events import ToolReturned, TraceEvent
+from plait.traces.messages.content import ImageContent
 from plait.traces.trace import Trace
 
 StepKind = Literal["question", "turn", "call", "incident", "summary", "failure", "end", "partial"]
-"""An incident is a retry, a heal or an elicitation."""
+"""An incident is a retry, a heal, an approval, an elicitation, or an event of a later version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,28 @@ class Step:
 
 def steps_of(trace: Trace) -> list[Step]:
     """Return the steps of a run, in the order in which they began to be recorded."""
-    results = {event.parent: event for event in trace.events if isinstance(event, ToolReturned)}
+    images = trace.images
+    results = {
+        event.parent: _with_images(event, images)
+        for event in trace.events
+        if isinstance(event, ToolReturned)
+    }
     steps = [step for event in trace.events for step in _steps(event, results, trace)]
     if trace.partial_text and trace.ended is None:
         last = trace.events[-1]
         steps.append(Step(kind="partial", event=last, start=last.at, end=last.at))
     return _with_parallel(steps)
+
+
+def _with_images(event: ToolReturned, known: Mapping[str, ImageContent]) -> ToolReturned:
+    """Give images that an earlier result has too their bytes from there."""
+    if all(one.data for one in event.images):
+        return event
+    images = [
+        replace(one, data=known[one.digest].data) if one.digest in known else one
+        for one in event.images
+    ]
+    return replace(event, images=tuple(images))
 
 
 def _steps(
@@ -68,16 +85,16 @@ def _steps(
         case events.Retried() | events.ModelRetried():
             end = event.at + (event.delay_seconds or 0.0)
             yield Step(kind="incident", event=event, start=event.at, end=end)
-        case events.Elicited():
-            yield Step(kind="incident", event=event, start=event.at, end=event.at)
         case events.Summarized():
             yield Step(kind="summary", event=event, start=event.at, end=event.at)
         case events.RunFailed():
             yield Step(kind="failure", event=event, start=event.at, end=event.at)
         case events.RunEnded():
             yield Step(kind="end", event=event, start=event.at, end=event.at)
-        case _:
+        case events.ToolDefined() | events.Delta() | ToolReturned():
             pass
+        case _:
+            yield Step(kind="incident", event=event, start=event.at, end=event.at)
 
 
 def _call_end(call: events.ToolCalled, result: ToolReturned | None, trace: Trace) -> float:

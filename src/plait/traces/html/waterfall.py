@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plait.traces import events
 from plait.traces.html.elements import Html, h
 from plait.traces.html.labels import seconds_label
 from plait.traces.html.steps import Step
@@ -102,11 +101,7 @@ def colour_of(step: Step) -> str:
     """Return the class of a step that decides its colour."""
     if step.failed:
         return "c-error"
-    match step.event:
-        case events.Retried() | events.ModelRetried() | events.Healed() | events.Elicited():
-            return "c-incident"
-        case _:
-            return f"c-{step.kind}"
+    return f"c-{step.kind}"
 
 
 def _number(value: float) -> str:

@@ -61,7 +61,8 @@ FORECAST: dict[str, Any] = {
 
 
 def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool = False) -> Trace:
-    """Record a run with parallel calls, a retry, a heal, an elicitation and a failed call."""
+    """Record a run with parallel calls, a retry, a heal, an approval, an elicitation,
+    an image and a failed call."""
     clock = SetClock()
     recorder = Recorder(clock=clock, run=run)
     question = "Which of Köln and Bonn is warmer tomorrow? Book a train to the warmer one."
@@ -100,7 +101,8 @@ def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool
     recorder.tool_called("c1", "forecast", calls[0].input, server="weather", tool="forecast")
     recorder.tool_called("c2", "forecast", calls[1].input, server="weather", tool="forecast")
     clock.seconds = 1.9
-    recorder.tool_returned("c2", "Bonn tomorrow: 20 °C, dry.")
+    chart = ("image/png", base64.b64encode(png(64, 24)).decode())
+    recorder.tool_returned("c2", "Bonn tomorrow: 20 °C, dry.", images=[chart])
     clock.seconds = 2.1
     recorder.retry(
         "weather", "forecast", 2, reason="connection lost", delay_seconds=0.2, call_id="c1"
@@ -121,6 +123,8 @@ def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool
         stop_reason="tool_use",
     )
     recorder.tool_called("c3", "book", booking, server="trains", tool="book")
+    clock.seconds = 4.6
+    recorder.approval("trains", "book", "approve", "the policy asks about trains/*", call_id="c3")
     clock.seconds = 5.3
     recorder.elicitation("trains", "Pay 23.40 € now?", "accept", tool="book", call_id="c3")
     clock.seconds = 5.9
@@ -195,8 +199,10 @@ def hostile_run(*, big: int = 5_000_000) -> Trace:
     recorder.retry(HOSTILE, HOSTILE, 2, reason=HOSTILE, call_id=HOSTILE)
     recorder.heal(HOSTILE, reason=HOSTILE)
     recorder.elicitation(HOSTILE, HOSTILE)
+    recorder.approval(HOSTILE, HOSTILE, "edit", HOSTILE, arguments=arguments, message=HOSTILE)
     huge = HOSTILE + "</pre></details><script>alert(4)</script>" * (big // 41)
-    recorder.tool_returned(HOSTILE, huge, is_error=True, notes=[HOSTILE])
+    shown = [(one.mime_type, one.data) for one in images]
+    recorder.tool_returned(HOSTILE, huge, is_error=True, notes=[HOSTILE], images=shown)
     recorder.summary(HOSTILE, model=HOSTILE)
     recorder.failed(ValueError(HOSTILE))
     return recorder.ended("failed", final_response=HOSTILE, actual_model=HOSTILE)

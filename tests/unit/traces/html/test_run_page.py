@@ -6,22 +6,43 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
-from plait.traces.events import ToolReturned
+from plait.traces.events import ToolReturned, TraceEvent
 from plait.traces.html.conversation import RunView, event_text, run_page, step_articles
 from plait.traces.html.page import Site, asset
 from plait.traces.messages.message import Message
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 from tests.unit.traces.html.parsed import Parsed, parsed
-from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
+from tests.unit.traces.html.sample_runs import (
+    SetClock,
+    failed_run,
+    full_run,
+    hostile_run,
+    long_run,
+    png,
+)
 
 _ALLOWED = {
     *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "section"),
     *("span", "nav", "button", "div", "h1", "h2", "dl", "dt", "dd", "p", "details", "summary"),
-    *("svg", "rect", "text", "label", "input", "select", "option", "article", "a", "strong"),
+    *(
+        "svg",
+        "path",
+        "rect",
+        "text",
+        "label",
+        "input",
+        "select",
+        "option",
+        "article",
+        "a",
+        "strong",
+    ),
     *("pre", "img", "code", "ul", "li", "b", "i", "dialog", "table", "tr", "td", "kbd", "script"),
 }
 
@@ -35,7 +56,7 @@ def test_every_step_of_a_run_has_a_place_with_a_link() -> None:
 
     assert [kind for _, kind in _steps(page)] == [
         "question", "turn", "call", "call", "incident", "incident",
-        "turn", "call\nerror", "incident", "turn", "end",
+        "turn", "call\nerror", "incident", "incident", "turn", "end",
     ]  # fmt: skip
     ids = [one.attributes["id"] for one in page.elements if "id" in one.attributes]
     assert len(set(ids)) == len(ids)
@@ -49,6 +70,7 @@ def test_a_run_shows_durations_tokens_cost_and_incidents() -> None:
     for expected in (
         "claude-haiku-5-5", "1,240 → 86 tokens", "$0.0017", "1.40 s", "2 attempts", "2 in parallel",
         "Retry of weather/forecast", "connection lost", "weather healed", "lost for 0.50 s",
+        "trains/book approved", "by the person", "the policy asks about trains/*",
         "Question of trains", "Pay 23.40 € now?", "accept", "payment service unavailable (503)",
         "maps could not be reached: connection refused", "5,060 → 198", "$0.0060",
         "Two cities: I can look at both at once", "temperature", "The forecast of a city.",
@@ -62,7 +84,7 @@ def test_bars_stand_where_the_steps_were_in_time() -> None:
     spans = [(float(one.attributes["x"]), float(one.attributes["width"])) for one in bars]
 
     assert spans[:3] == [(0.0, 1.4), (1.4, 1.7), (1.4, 0.5)]
-    assert len(spans) == 9
+    assert len(spans) == 10
     assert min(width for _, width in spans) > 0
     boxes = {one.attributes["viewbox"] for one in page.all("svg", "bar")}
     assert boxes == {"0 0 7.1 10"}
@@ -73,8 +95,41 @@ def test_results_in_json_are_trees_and_images_are_shown() -> None:
 
     names = [one.text for one in page.all("b") if "json" in " ".join(one.inside)]
     assert {"city", "days", "rain", "station"} <= set(names)
-    (image,) = page.all("img")
-    assert image.attributes["src"].startswith("data:image/png;base64,iVBOR")
+    assert len(page.all("img")) == 2  # of the question, and of a result
+    assert all("data:image/png;base64,iVBOR" in one.attributes["src"] for one in page.all("img"))
+
+
+def test_an_image_that_results_share_is_shown_with_each_of_them() -> None:
+    recorder = Recorder(clock=SetClock(), run="r")
+    recorder.run_started([Message.user("Twice.")], interface="manual")
+    image = ("image/png", base64.b64encode(png(2, 2)).decode())
+    huge = ("image/png", base64.b64encode(bytes(8_000_000)).decode())
+    for number, images in enumerate(([image], [image, huge])):
+        recorder.tool_called(f"c{number}", "draw", {})
+        recorder.tool_returned(f"c{number}", "drawn", images=images)
+    page = parsed(run_page(recorder.ended()))
+
+    assert len(page.all("img")) == 2
+    assert "not in the trace" in page.all("main")[0].text
+
+
+def test_an_edited_call_shows_its_new_arguments_and_other_events_their_names() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Paused(TraceEvent):
+        kind: ClassVar[str] = "run_paused"
+
+    recorder = Recorder(clock=SetClock(), run="r")
+    recorder.run_started([Message.user("Pay.")], interface="manual")
+    recorder.approval("bank", "pay", "edit", "ask about bank/*", arguments={"amount": 5})
+    recorder.approval("bank", "pay", "deny", "deny bank/pay", by="policy", message="not today")
+    trace = recorder.ended()
+    later = Paused(run="r", id=9, time=trace.events[0].time, at=0.0)
+    text = parsed(run_page(replace(trace, events=(*trace.events, later)))).all("main")[0].text
+
+    for expected in ("bank/pay changed", '"amount": 5', "bank/pay denied", "by the policy"):
+        assert expected in text
+    assert "not today" in text
+    assert "run paused" in text
 
 
 def test_a_single_file_admits_its_own_style_and_script_and_nothing_else() -> None:
