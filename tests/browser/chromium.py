@@ -21,6 +21,9 @@ _FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-default-apps", "--disable-extensions", "--hide-scrollbars", "--mute-audio"),
     *("--force-color-profile=srgb", "--remote-debugging-port=0", "--disable-dev-shm-usage"),
+    # Frames without an origin belong to the page, so that their errors are its errors.
+    "--disable-features=IsolateSandboxedIframes,IsolateOrigins,site-per-process",
+    "--disable-site-isolation-trials",
     # Nothing outside this machine has an address.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
 )
@@ -118,6 +121,7 @@ class Page:
         self._target = target
         self._origin = ""
         self._width = 0
+        self._contexts: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -174,6 +178,10 @@ class Page:
                 self.problems.append(f"console: {params['args']}")
             case "Log.entryAdded" if params["entry"]["level"] == "error":
                 self.problems.append(f"log: {params['entry']['text']}")
+            case "Runtime.executionContextCreated":
+                self._contexts.append(params["context"])
+            case "Runtime.executionContextsCleared":
+                self._contexts.clear()
             case "Page.javascriptDialogOpening":
                 self.problems.append(f"dialog: {params['message']}")
             case "Network.requestWillBeSent":
@@ -183,21 +191,38 @@ class Page:
             case _:
                 pass
 
-    def evaluate(self, expression: str) -> Any:
+    def evaluate(self, expression: str, **where: int) -> Any:
         """Return the value of a JavaScript expression; a promise is awaited."""
         reply = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+            **where,
         )
         if "exceptionDetails" in reply:
             raise AssertionError(reply["exceptionDetails"])
         return reply["result"].get("value")
 
-    def wait_for(self, expression: str, seconds: float = _SECONDS) -> Any:
+    def evaluate_in_frame(self, expression: str) -> Any:
+        """Return the value of an expression in the newest frame of the page."""
+        return self.evaluate(expression, contextId=self._contexts[-1]["id"])
+
+    def wait_for_in_frame(self, expression: str) -> Any:
+        """Wait until an expression is true in the newest frame."""
+        return self.wait_for(expression, evaluate=self.evaluate_in_frame)
+
+    def wait_for(
+        self,
+        expression: str,
+        seconds: float = _SECONDS,
+        evaluate: Callable[[str], Any] | None = None,
+    ) -> Any:
         """Wait until an expression is true, and return its value."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             try:
-                if value := self.evaluate(expression):
+                if value := (evaluate or self.evaluate)(expression):
                     return value
             except RuntimeError:  # the page is being replaced
                 pass

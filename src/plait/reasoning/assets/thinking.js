@@ -61,8 +61,8 @@
       if (!link) return;
       event.preventDefault();
       const anchor = link.getAttribute("href").slice(1);
-      history.replaceState(null, "", `#${anchor}`);
       select(anchor);
+      try { history.replaceState(null, "", `#${anchor}`); } catch { /* a frame without an address */ }
     });
     view.addEventListener("keydown", (event) => {
       if (event.target === slider || event.ctrlKey || event.metaKey || event.altKey) return;

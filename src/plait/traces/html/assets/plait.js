@@ -59,7 +59,7 @@
     item.classList.add("here");
     item.focus({ preventScroll: true });
     if (scroll) item.scrollIntoView({ block: "nearest" });
-    if (item.id) history.replaceState(null, "", `#${item.id}`);
+    try { if (item.id) history.replaceState(null, "", `#${item.id}`); } catch { /* a frame without an address */ }
   }
   function move(distance) {
     const items = all("[data-item]").filter((item) => !item.hidden && item.checkVisibility());
