@@ -10,8 +10,13 @@ from plait._support.redact import looks_secret
 _SCHEMES = ("http", "https", "ws", "wss")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Names of this machine."""
-_KEY_IN_PATH = re.compile(r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}")
-"""A personal key in the path; ordinary names are shorter or have no digits."""
+_KEY_IN_PATH = re.compile(
+    r"(?=(?:[^\d/]*\d){4})(?=[^/]*[A-Za-z])[A-Za-z0-9_=-]{24,}"
+    r"|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)[A-Za-z0-9_-]{16,}=*"
+)
+"""A personal key in the path; ordinary names are shorter, or mix letters and digits less."""
+_LETTERS = re.compile(r"[A-Za-z]{20,}")
+_CASE_CHANGE = re.compile(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
 _SHORTEST_PARAMETER = 6
 """Hiding shorter query values would hide ordinary words of a message."""
 _SHORTEST_USER = 8
@@ -24,8 +29,15 @@ def public_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "(not a URL)"
-    path = "/".join("…" if _KEY_IN_PATH.fullmatch(step) else step for step in parts.path.split("/"))
+    path = "/".join("…" if _is_key(step) else step for step in parts.path.split("/"))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, "", ""))
+
+
+def _is_key(step: str) -> bool:
+    if _KEY_IN_PATH.fullmatch(step):
+        return True
+    # The words of a name that is written in camel case have more letters.
+    return bool(_LETTERS.fullmatch(step)) and 5 * len(_CASE_CHANGE.findall(step)) >= 2 * len(step)
 
 
 def is_private(url: str) -> bool:
@@ -46,11 +58,11 @@ def secrets_in_url(url: str) -> frozenset[str]:
     secrets = {userinfo, password}
     if len(user) >= _SHORTEST_USER:
         secrets.add(user)
-    secrets.update(step for step in parts.path.split("/") if _KEY_IN_PATH.fullmatch(step))
+    secrets.update(step for step in parts.path.split("/") if _is_key(step))
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
         is_secret = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
-        if is_secret or _KEY_IN_PATH.fullmatch(value):
+        if is_secret or _is_key(value):
             secrets |= {value, unquote_plus(value)}
     return frozenset(text for part in secrets for text in (part, unquote(part)) if text)
 

@@ -218,3 +218,21 @@ def test_no_problem_shows_a_secret(entry: dict[str, Any], caplog: pytest.LogCapt
     assert CANARY not in str(caught.value)
     assert CANARY not in repr(caught.value.problems)
     assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [
+        ("xKqPzRmWbYtLcNvHsDfGjAeU", "…"),
+        ("Zq9xCanary01mW4t", "…"),
+        ("NzA5YjYtYWJjZC00ZjU2", "…"),
+        ("modelContextProtocolServer", "modelContextProtocolServer"),
+        ("streamable-http-v2", "streamable-http-v2"),
+        ("GetUserProfile", "GetUserProfile"),
+    ],
+)
+def test_a_key_in_a_path_is_known_by_its_letters(step: str, shown: str) -> None:
+    assert (
+        public_url(f"https://example.com/hooks/{step}/mcp")
+        == f"https://example.com/hooks/{shown}/mcp"
+    )
