@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 
 import pytest
 
@@ -25,3 +27,25 @@ async def test_work_in_a_thread_is_given_up_when_the_time_of_its_call_is_over() 
             await in_bounded_time(work, 0.01)
     finally:
         over.set()
+
+
+async def test_work_in_a_thread_ends_itself_when_the_time_of_its_call_is_over() -> None:
+    ended = threading.Event()
+    used: list[float] = []
+
+    def work() -> None:
+        began = time.thread_time()
+        try:
+            while True:
+                take_step()
+        except TooMuchWorkError:
+            used.append(time.thread_time() - began)
+            if len(used) == 2:
+                ended.set()
+            raise
+
+    with pytest.raises(TooMuchWorkError):
+        await in_bounded_time(work, 0.05)
+    await asyncio.to_thread(ended.wait, 30)
+
+    assert used[1] < 0.3

@@ -233,3 +233,27 @@ def test_rows_without_their_bytes_have_to_be_sanitized() -> None:
 
     rows.take(_result([], HANDSHAKE), None, mirror=False)
     assert not rows.clean
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_of_too_many_tools_one_more_than_are_used_is_kept(odd: bool) -> None:
+    tools: list[Any] = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(9)]
+    if odd:
+        tools[0]["inputSchema"] = None  # then all of them are parsed
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}).encode()
+
+    parsed = parse_list(body, most=3)["result"]
+    rows = ToolRows(most=3)
+    rows.take({"tools": tools}, None, mirror=False)
+
+    assert len(parsed["tools"]) == 4
+    assert len(rows.rows) == 4
+    assert rows.is_full
+
+
+def test_a_long_list_is_not_searched_as_a_whole() -> None:
+    rows = ToolRows()
+
+    rows.take(_result([], HANDSHAKE), b"{}" + b" " * 3_000_000, mirror=False)
+
+    assert not rows.clean
