@@ -133,6 +133,8 @@ async def choose_here(
 ) -> ModelChoice:
     """Choose a model and an engine, and query local endpoints only if they may be chosen."""
     env = model_environment(environ)
+    if request.engine is not None and request.engine not in _ALL_ENGINES:
+        return choose_model(request, env)
     if request.model is None and request.engine not in (*_CLAUDE_ENGINES, "manual", "openrouter"):
         found, _ = find_model(_clues(request, env))
         if found is None and look_for_ollama:
@@ -168,6 +170,8 @@ def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
     """Choose a model and an engine."""
     if request.engine is not None and request.engine not in REGISTRY.names():
         raise ConfigError(REGISTRY.availability(request.engine).reason)
+    if request.engine is not None and request.engine not in _ALL_ENGINES:
+        return _foreign(request, request.engine)
     if request.model is not None:
         model = named_model(request.model, request.engine)
         return ModelChoice(config=_config(model, request, env), reason=request.reason)
@@ -184,6 +188,14 @@ def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
         raise ConfigError("\n".join((_WAYS, *notes)))
     config = _config_of(found, request, env)
     return ModelChoice(config=config, reason=found.reason, notes=notes)
+
+
+def _foreign(request: ModelRequest, engine: str) -> ModelChoice:
+    """Choose a model for an engine of another package, which has its own names for models."""
+    spec = REGISTRY.spec(engine)
+    name = request.model or (spec.default_model if spec is not None else None) or engine
+    reason = request.reason if request.model else f"the default of {engine}"
+    return ModelChoice(config=_plain(name, engine), reason=reason)
 
 
 def _clues(request: ModelRequest, env: ModelEnvironment) -> Clues:
@@ -320,7 +332,6 @@ def named_model(text: str, engine: str | None = None) -> NamedModel:
     """Parse the name of a model; some engines accept names without a provider."""
     model = _parse(text.strip(), engine)
     engines = _ENGINES[model.kind]
-    # Engines of other packages may run any model.
     if engine in _ALL_ENGINES and engine not in engines:
         raise ConfigError(
             f"{model.text} does not run on {engine}: leave --engine out, "

@@ -56,6 +56,8 @@ class EngineSpec:
     """The engine to use where this one is unavailable."""
     routes_to: str | None = None
     """The engine that runs the model, if it is another one."""
+    default_model: str | None = None
+    """For an engine of another package: the model to run if none is named."""
     supports_mcp: bool = True
     supports_tools: bool = True
 

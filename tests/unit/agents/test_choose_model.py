@@ -11,8 +11,8 @@ from plait.agents.choose_model import (
     ModelEnvironment,
     ModelRequest,
     choose_model,
-    named_model,
 )
+from plait.agents.registry import REGISTRY, EngineSpec
 from plait.errors import ConfigError
 from plait.models.endpoints import Endpoint
 
@@ -177,5 +177,25 @@ def test_a_claude_engine_needs_no_key_to_be_chosen() -> None:
     assert facts(choice)[:2] == ("claude_agent_sdk", "anthropic")
 
 
-def test_engines_of_other_packages_may_run_anything() -> None:
-    assert named_model("groq:x", "of_somebody").name == "x"
+@pytest.mark.parametrize(
+    ("model", "default", "name"),
+    [
+        ("groq:x", None, "groq:x"),
+        ("ollama:x", None, "ollama:x"),
+        ("http://127.0.0.1/v1#x", None, "http://127.0.0.1/v1#x"),
+        ("tiny", "abacus", "tiny"),
+        (None, "abacus", "abacus"),
+        (None, None, "foreign"),
+    ],
+)
+def test_an_engine_of_another_package_has_its_own_names_of_models(
+    model: str | None, default: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys in the environment belong to other engines, and decide nothing."""
+    specs = REGISTRY._specs  # pyright: ignore[reportPrivateUsage]  # as an entry point adds it
+    monkeypatch.setitem(specs, "foreign", EngineSpec(name="foreign", default_model=default))
+
+    choice = chosen(model, "foreign", ModelEnvironment(keys=ANTHROPIC_KEY))
+
+    assert facts(choice) == ("foreign", None, name, None)
+    assert choice.config.anthropic_api_key is None
