@@ -96,12 +96,17 @@ async def test_lists_reads_and_failures_are_spans(
         with pytest.raises(PlaitError):
             await box.read_resource("files", "demo://none")
         failed = await box.call("files", "fail", {"text": "no"})
+    async with Toolbox({"old": {"url": server.url, "protocol": "legacy"}}) as box:
+        await box.call("old", "echo", {"text": "hi"})
 
     assert failed.is_error
     spans = recorded.spans()
     listed = dict(spans["tools/list"].attributes or {})
     assert (listed["server.address"], listed["server.port"]) == ("127.0.0.1", server.port)
     assert listed["network.transport"] == "tcp"
+    # Sessions have ids only before protocol 2026-07-28.
+    assert "mcp.session.id" not in (spans["tools/call fail"].attributes or {})
+    assert (spans["tools/call echo"].attributes or {})["mcp.session.id"]
     assert not spans["resources/read"].status.is_ok
     for name in ("tools/call fail", "execute_tool fail"):
         assert (spans[name].attributes or {})["error.type"] == "tool_error"

@@ -273,6 +273,8 @@ def _attributes_of(server: ServerConfig, session: Session) -> dict[str, str | in
         "mcp.protocol.version": str(session.client.protocol_version),
         "network.transport": "pipe" if local else "tcp",
     }
+    if (session_id := session.wire.read_session_id()) is not None:
+        attributes["mcp.session.id"] = session_id
     if isinstance(server, RemoteServer):
         address = urlsplit(server.url)
         attributes["network.protocol.name"] = "http"

@@ -65,6 +65,7 @@ _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accep
 async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportStreams]:
     """Yield the two streams of a Streamable HTTP endpoint; nothing is sent yet."""
     session = HttpSession()
+    wire.read_session_id = lambda: session.session_id
     # Both ways to send share the TLS settings; reading the certificates takes a thread.
     own_client = server.http_client_factory is None and server.url.lower().startswith("https:")
     tls = await in_thread(trusted_certificates) if own_client else None

@@ -333,6 +333,8 @@ class Wire:
         self.pending: dict[RequestId, Exchange] = {}
         self.read_stderr: Callable[[], Sequence[bytes]] = tuple
         """Returns the last lines that the server wrote to its standard error."""
+        self.read_session_id: Callable[[], str | None] = lambda: None
+        """Returns the id that an HTTP server gave to the session, before protocol 2026-07-28."""
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
         self.requests: dict[RequestId | None, PendingRequest] = {}
