@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 from plait.agents.config import AgentConfig
 from plait.agents.port import AgentResult
@@ -28,6 +28,17 @@ Reach: TypeAlias = Literal["in-process", "stdio", "http"]
 PROCESSES: tuple[Reach, ...] = ("stdio", "http")
 
 
+class StageOptions(TypedDict, total=False):
+    """What a run on a stage has besides its messages and its settings."""
+
+    tools: Sequence[ToolLike] | None
+    servers: Mapping[str, Any] | None
+    streaming: bool | None
+    """How the engine gets answers; `None` is its own choice."""
+    retries: int
+    """How often a request to the model is repeated; by default never."""
+
+
 class AgentStage(Protocol):
     """Sets up an engine with a scripted model."""
 
@@ -45,18 +56,10 @@ class AgentStage(Protocol):
         self,
         play: Play,
         messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolLike] | None = None,
-        servers: Mapping[str, Any] | None = None,
         config: AgentConfig | None = None,
-        streaming: bool | None = None,
-        retries: int = 0,
+        **options: Unpack[StageOptions],
     ) -> AgentResult:
-        """Run an agent whose model plays these turns.
-
-        `streaming` is how it gets answers, `None` the engine's own choice; `retries` is how often
-        a request to the model is repeated.
-        """
+        """Run an agent whose model plays these turns."""
         ...
 
 

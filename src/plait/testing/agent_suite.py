@@ -37,6 +37,7 @@ from plait.testing.agent_stage import (
     AgentStage,
     Play,
     Reach,
+    StageOptions,
     counts_of,
     outline,
     served,
@@ -54,7 +55,16 @@ from plait.traces.events import (
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message
 
-__all__ = ["KEY", "AgentStage", "AgentSuite", "LiveAgentSuite", "Play", "outline", "served"]
+__all__ = [
+    "KEY",
+    "AgentStage",
+    "AgentSuite",
+    "LiveAgentSuite",
+    "Play",
+    "StageOptions",
+    "outline",
+    "served",
+]
 
 
 @pytest.mark.anyio

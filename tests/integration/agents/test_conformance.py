@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
+from typing_extensions import override
 
 from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
-from plait.agents import ToolLike
 from plait.testing import AnthropicServer, OpenAIServer
 from plait.testing.agent_suite import (
     KEY,
@@ -19,6 +19,7 @@ from plait.testing.agent_suite import (
     AgentSuite,
     LiveAgentSuite,
     Play,
+    StageOptions,
     served,
 )
 from plait.traces import UsageMetadata, hash_question, to_prompt_string
@@ -55,59 +56,41 @@ class LiveStage:
         self,
         play: Play,
         messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolLike] | None = None,
-        servers: Mapping[str, Any] | None = None,
         config: AgentConfig | None = None,
-        streaming: bool | None = None,
-        retries: int = 0,
+        **options: Unpack[StageOptions],
     ) -> AgentResult:
         self._api.play(list(play))
-        model = self._config.model_copy(update={"max_retries": retries})
+        model = self._config.model_copy(update={"max_retries": options.get("retries", 0)})
+        streaming = options.get("streaming")
         if streaming is not None and self._streams_by is not None:
             model = model.model_copy(update={"extra_kwargs": {self._streams_by: streaming}})
         agent = get_agent(model, auto_fallback=False)
-        return await agent.arun(messages, tools, servers or {}, config)
+        return await agent.arun(
+            messages, options.get("tools"), options.get("servers") or {}, config
+        )
 
 
-class ReplayStage:
+class ReplayStage(LiveStage):
     """The manual engine, with what another engine has just recorded."""
 
-    def __init__(self, stage: LiveStage, folder: Path) -> None:
-        self._stage = stage
+    def __init__(self, api: AnthropicServer, config: ModelConfig, folder: Path) -> None:
+        super().__init__(api, config)
         self._folder = folder
-        self.slowness_seconds = stage.slowness_seconds
-        self.streaming: Sequence[bool] = stage.streaming
 
-    @property
-    def spent(self) -> UsageMetadata:
-        return self._stage.spent
-
+    @override
     async def run(
         self,
         play: Play,
         messages: Sequence[Message],
-        *,
-        tools: Sequence[ToolLike] | None = None,
-        servers: Mapping[str, Any] | None = None,
         config: AgentConfig | None = None,
-        streaming: bool | None = None,
-        retries: int = 0,
+        **options: Unpack[StageOptions],
     ) -> AgentResult:
         config = config or AgentConfig()
         trace = Path(config.trace or self._folder / "recorded.jsonl")
-        recorded = await self._stage.run(
-            play,
-            messages,
-            tools=tools,
-            servers=servers,
-            config=replace(config, trace=trace),
-            streaming=streaming,
-            retries=retries,
-        )
+        recorded = await super().run(play, messages, replace(config, trace=trace), **options)
         manual = get_agent(ModelConfig(interface="manual", manual_traces=str(trace)))
-        asked = AgentConfig(question_hash=hash_question(to_prompt_string(messages)))
-        replays = [await manual.arun(messages, config=asked) for _ in range(100)]
+        question = AgentConfig(question_hash=hash_question(to_prompt_string(messages)))
+        replays = [await manual.arun(messages, config=question) for _ in range(100)]
         assert all(replay == recorded for replay in replays)
         return replays[0]
 
@@ -172,4 +155,4 @@ class TestManual(AgentSuite):
 
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer, tmp_path: Path) -> AgentStage:
-        return ReplayStage(LiveStage(anthropic, claude("claude_tool", anthropic.url)), tmp_path)
+        return ReplayStage(anthropic, claude("claude_tool", anthropic.url), tmp_path)

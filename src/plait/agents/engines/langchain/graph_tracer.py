@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphInterrupt
 from typing_extensions import override
@@ -98,31 +99,17 @@ class GraphTracer(BaseCallbackHandler):
 
     @override
     def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any
     ) -> None:
-        if (run := self._run_of(parent_run_id)) is not None:
-            self._requests[run_id] = (run, run.request(), node_of(metadata))
+        self._request(run_id, kwargs)
 
     @override
-    def on_llm_start(
-        self,
-        serialized: dict[str, Any],
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if (run := self._run_of(parent_run_id)) is not None:
-            self._requests[run_id] = (run, run.request(), node_of(metadata))
+    def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._request(run_id, kwargs)
+
+    def _request(self, run_id: UUID, facts: Mapping[str, Any]) -> None:
+        if (run := self._run_of(facts.get("parent_run_id"))) is not None:
+            self._requests[run_id] = (run, run.request(), node_of(facts.get("metadata")))
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
