@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Final, Self, cast
 
 import httpx2
@@ -24,15 +26,34 @@ _FIELDS: Final = (REASONING, "reasoning")
 
 _REFUSAL: Final = "refusal"
 
+_STALLED_SECONDS: Final = 120.0
+"""How long a stream may send nothing, as in LangChain."""
+
 
 class EndpointChatModel(ChatOpenAI):
     """A chat model of OpenAI, or at an endpoint that speaks one of its protocols."""
 
     def __init__(self, **settings: Any) -> None:
         """Repair the streams of the Responses API; `provider_http` repairs complete answers."""
+        # LangChain's guard loses a cancellation that comes with a chunk: `asyncio.wait_for` does,
+        # before Python 3.12.
+        settings.setdefault("stream_chunk_timeout", None)
         super().__init__(**settings)
         client = self.root_async_client
         vars(client)["responses"] = _Responses(client.responses)
+
+    @override
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        """Stream an answer, unless it stalls."""
+        answer = cast("AsyncGenerator[ChatGenerationChunk]", super()._astream(*args, **kwargs))  # pyright: ignore[reportUnknownMemberType]
+        async with contextlib.aclosing(answer) as chunks:
+            while True:
+                try:
+                    async with asyncio.timeout(_STALLED_SECONDS):
+                        chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    return
+                yield chunk
 
     @override
     def _create_chat_result(
