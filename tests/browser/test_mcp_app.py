@@ -73,12 +73,11 @@ async def _served(path: Path) -> dict[str, Any]:
         async with Client(build_server(service), extensions=apps) as client:
             for tool, arguments in THINKING:
                 done = {**arguments, "session_id": "a/b"}
-                result = await client.call_tool(f"reasoning_{tool}", done)
+                assert not (await client.call_tool(f"reasoning_{tool}", done)).is_error
             shown = await client.call_tool("reasoning_session_get", {"session_id": "a/b"})
             uri = "reasoning://sessions/a%2Fb/html"
             session = (await client.read_resource(uri)).contents
             (app,) = (await client.read_resource(APP_URI)).contents
-    assert not result.is_error
     return {
         "app": app.model_dump()["text"],
         "result": shown.model_dump(mode="json", by_alias=True),

@@ -71,6 +71,8 @@ def test_a_shell_session_goes_as_its_page_says(block: Block, tmp_path: Path) -> 
     # On other pages the reader has approved the configuration, at a prompt.
     environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "PLAIT_TRUST": "" if real else "1"}
     steps = block.text.split("$ ")[1:]
+    if real:
+        (folder / "notes.txt").write_text("left from the first time\n")
 
     for step in steps:
         command, _, expected = step.partition("\n")

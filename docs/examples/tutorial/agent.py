@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
@@ -44,4 +45,5 @@ async def main() -> None:
         print(client.status().summary)
 
 
+Path("notes.txt").unlink(missing_ok=True)  # begin without the notes of step 4
 asyncio.run(main())
