@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import tomllib
+from pathlib import Path
 
 import click
 import pytest
 
 from plait.cli import COMMANDS, main
+from plait.testing import AnthropicServer, Call, Say
 from tests.docs.pages import EXAMPLES, ROOT, pages
+from tests.docs.programs import run
 
 CODE = re.compile(r"^```(?:shell|console)\n(.*?)^```$|`([^`\n]+)`", re.DOTALL | re.MULTILINE)
 
@@ -42,13 +47,25 @@ def test_readme_opens_with_what_it_is_and_the_two_commands() -> None:
     assert "\nmake test " in opening
 
 
-def test_readme_shows_an_agent_before_anything_else() -> None:
+def test_readme_shows_an_agent_in_six_lines_that_run_as_they_are(tmp_path: Path) -> None:
     opening = (ROOT / "README.md").read_text().partition("\n## ")[0]
-    commands, _, program = opening.partition("```python\n")
+    lines = opening.partition("```python\n")[2].partition("```")[0].splitlines()
+    program = EXAMPLES / "langchain" / "six_lines.py"
+    shutil.copy(EXAMPLES / "tutorial" / "mcp.json", tmp_path)
+    script = [Say(calls=(Call("add_numbers", {"a": 20, "b": 22}),)), Say("It is 42.")]
+    with AnthropicServer(script) as api:
+        done = run(
+            [sys.executable, str(program)],
+            tmp_path,
+            Path(sys.executable).parent,
+            ANTHROPIC_BASE_URL=api.url,
+            ANTHROPIC_API_KEY="key",
+            PLAIT_TRUST="1",
+        )
 
-    assert "make demo" in commands
-    assert "create_agent(" in program
-    assert "await client.get_tools()" in program
+    assert len([line for line in lines if line]) == 6
+    assert (done.stdout, done.returncode) == ("It is 42.\n", 0), done.stderr
+    assert "42" in str(api.bodies[1]["messages"][-1])  # what the tool returned
 
 
 def test_every_make_target_that_is_named_exists() -> None:
