@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from plait.traces.html.elements import Html, h
 from plait.traces.html.labels import seconds_label
@@ -57,10 +57,7 @@ def overview(steps: Sequence[Step], total: float) -> Html | None:
         timed = sorted(timed, key=lambda step: step.start - step.end)[:_MOST_BARS]
     lanes = _lanes([step for step in timed if step.kind == "call"])
     count = max(lanes.values(), default=-1) + 1
-    bars = [
-        _rectangle(step, 10 * (lanes[step.key] + 1) + 1 if step.kind == "call" else 1, 8)
-        for step in timed
-    ]
+    bars = [_rectangle(step, *_place(step, lanes)) for step in timed]
     return h(
         "svg",
         bars,
@@ -71,6 +68,17 @@ def overview(steps: Sequence[Step], total: float) -> Html | None:
         aria_label="the model and its calls over time",
         data_lanes=count,
     )
+
+
+def _place(step: Step, lanes: Mapping[str, int]) -> tuple[float, float]:
+    """Return top and height of a step: an incident is a strip below the model's bars."""
+    match step.kind:
+        case "call":
+            return 10 * (lanes[step.key] + 1) + 1, 8
+        case "incident":
+            return 7.5, 2
+        case _:
+            return 1, 6
 
 
 def _lanes(calls: Sequence[Step]) -> dict[str, int]:
