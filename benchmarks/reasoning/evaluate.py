@@ -17,6 +17,7 @@ import asyncio
 import json
 import math
 import os
+import platform
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.reasoning.puzzles import LEVELS, Puzzle, puzzles
+from benchmarks.reasoning.puzzles import LEVELS, MOST_LEVEL, Puzzle, puzzles
 from plait import Toolbox
 from plait.errors import RefusedError, ReplyError
 from plait.models.weights import WEIGHTS, models_folder, weights_named
@@ -63,11 +64,19 @@ PATIENCE_SECONDS = 1800.0
 BUDGET = 400
 """The tokens that each way may write on a task, its answer included."""
 
-BATCH = 16
-"""The tasks after which the next way has its turn, so that a part of a run compares all ways."""
+BATCH = 4
+"""The tasks of a kind after which the next way has its turn: a part of a run compares all ways."""
+
+CALIBRATION_SEED = 7
+CALIBRATION_TASKS = 8
+LEAST_SHARE, MOST_SHARE = 0.2, 0.8
+"""What the model alone must get right, so that a way can be better or worse."""
 
 SHORT = {"maxLength": 240, "maxItems": 2}
 """Bounds of a reply by schema: JSON that is cut off by the budget is worth nothing."""
+
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+"""What is around the results in a page."""
 
 ANSWER_SYSTEM = "You solve puzzles. Answer with a JSON object as in the example."
 
@@ -217,7 +226,7 @@ async def sequential(bench: Bench, puzzle: Puzzle) -> None:
 
 def brief(puzzle: Puzzle) -> str:
     """Return the question as it is thought about; the budget has no room for long texts."""
-    return f"{puzzle.question}\nWrite one short sentence a text."
+    return f"{puzzle.question}\n\nWrite results, not plans: at most two short sentences a text."
 
 
 WAYS: dict[str, Callable[[Bench, Puzzle], Awaitable[None]]] = {
@@ -253,6 +262,11 @@ class Outcome:
         """What is run once only."""
         return self.model, self.seed, self.budget, self.way, self.task
 
+    @property
+    def level(self) -> int:
+        """How hard the task was."""
+        return int(self.task.split("-")[-2])
+
     def line(self) -> str:
         """Return the outcome for a reader."""
         word = "right" if self.right else "wrong"
@@ -283,6 +297,75 @@ async def answer(bench: Bench, puzzle: Puzzle, way: str) -> dict[str, Any]:
     return cast("dict[str, Any]", reply) if isinstance(reply, dict) else {}
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """Runs tasks with one model, and keeps the outcomes in a file."""
+
+    model: str
+    inner: Completer
+    budget: int
+    path: Path
+    store: SqlStorage
+    box: Toolbox | None
+    done: dict[tuple[Any, ...], Outcome]
+    """By what was run."""
+
+    async def outcome(self, way: str, kind: str, puzzle: Puzzle, seed: int) -> Outcome:
+        """Return the outcome of a task; one that is in the file is not run again."""
+        if found := self.done.get((self.model, seed, self.budget, way, puzzle.key)):
+            return found
+        completer = Budgeted(self.inner, self.budget)
+        bench = Bench(Reasoner(self.store, completer), completer, self.box)
+        began = time.monotonic()
+        reply = await answer(bench, puzzle, way)
+        outcome = Outcome(
+            model=self.model,
+            seed=seed,
+            budget=self.budget,
+            way=way,
+            task=puzzle.key,
+            kind=kind,
+            answer=json.dumps({name: reply.get(name) for name in puzzle.fields}),
+            thoughts=[*bench.notes, str(reply.get("steps"))],
+            right=puzzle.check(reply),
+            calls=completer.calls,
+            input_tokens=completer.input_tokens,
+            output_tokens=completer.output_tokens,
+            seconds=round(time.monotonic() - began, 2),
+        )
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+        print(outcome.line(), flush=True)
+        return outcome
+
+    async def calibrate(self, kind: str) -> int:
+        """Return the level at which the model alone is right most nearly half of the time.
+
+        Other tasks are used for this than for the scores.
+        """
+        level, shares = LEVELS[kind], dict[int, float]()
+        while level not in shares:
+            tasks = puzzles(kind, CALIBRATION_TASKS, seed=CALIBRATION_SEED, level=level)
+            rights = [
+                (await self.outcome("plain", kind, task, CALIBRATION_SEED)).right for task in tasks
+            ]
+            share = shares[level] = sum(rights) / len(rights)
+            if share > MOST_SHARE:
+                level = min(level + 1, MOST_LEVEL)
+            elif share < LEAST_SHARE:
+                level = max(level - 1, 1)
+        return min(shares, key=lambda one: abs(shares[one] - 0.5))
+
+    async def compare(
+        self, kind: str, ways: Sequence[str], tasks: Sequence[Puzzle], seed: int
+    ) -> None:
+        """Do tasks of a kind: some in one way, then in the next."""
+        for start in range(0, len(tasks), BATCH):
+            for way in ways:
+                for puzzle in tasks[start : start + BATCH]:
+                    await self.outcome(way, kind, puzzle, seed)
+
+
 async def evaluate(options: argparse.Namespace, inner: Completer, model: str) -> None:
     """Run what is not in the results file yet, the kinds of tasks side by side.
 
@@ -297,69 +380,27 @@ async def evaluate(options: argparse.Namespace, inner: Completer, model: str) ->
         ways.remove("sequential-thinking")
     has_peer = "sequential-thinking" in ways
     peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
-    left = _left(options, ways, model)
-    kinds = {puzzle.kind for _, puzzle in left}
+    done = {one.run: one for one in read_outcomes(path)}
+    count = math.ceil(options.tasks / len(LEVELS))
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStorage(database_from_text(f"{folder}/reasoning.db"))
         await store.open()
-
-        async def work(kind: str, box: Toolbox | None) -> None:
-            for way, puzzle in left:
-                if puzzle.kind != kind:
-                    continue
-                completer = Budgeted(inner, options.budget)
-                bench = Bench(Reasoner(store, completer), completer, box)
-                began = time.monotonic()
-                reply = await answer(bench, puzzle, way)
-                outcome = Outcome(
-                    model=model,
-                    seed=options.seed,
-                    budget=options.budget,
-                    way=way,
-                    task=puzzle.key,
-                    kind=puzzle.kind,
-                    answer=json.dumps({name: reply.get(name) for name in puzzle.fields}),
-                    thoughts=[*bench.notes, str(reply.get("steps"))],
-                    right=puzzle.check(reply),
-                    calls=completer.calls,
-                    input_tokens=completer.input_tokens,
-                    output_tokens=completer.output_tokens,
-                    seconds=round(time.monotonic() - began, 2),
-                )
-                append(path, outcome)
-                print(outcome.line(), flush=True)
-
         try:
-            async with peer as box, asyncio.TaskGroup() as workers:
-                for kind in kinds:
-                    workers.create_task(work(kind, box))
+            async with peer as box, asyncio.TaskGroup() as kinds:
+                here = Evaluation(model, inner, options.budget, path, store, box, done)
+
+                async def work(kind: str) -> None:
+                    level = options.level
+                    if level is None:
+                        fixed = options.harness_check
+                        level = LEVELS[kind] if fixed else await here.calibrate(kind)
+                    tasks = puzzles(kind, count, seed=options.seed, level=level)
+                    await here.compare(kind, ways, tasks, options.seed)
+
+                for kind in options.kind or LEVELS:
+                    kinds.create_task(work(kind))
         finally:
             await store.aclose()
-
-
-def _left(options: argparse.Namespace, ways: Sequence[str], model: str) -> list[tuple[str, Puzzle]]:
-    """Return what is to be done: some tasks in one way, then in the next."""
-    done = {one.run for one in read_outcomes(Path(options.results))}
-    levels = dict(LEVELS) if options.level is None else dict.fromkeys(LEVELS, options.level)
-    tasks = puzzles(options.tasks, options.seed, levels)
-    runs = [
-        (way, puzzle)
-        for start in range(0, len(tasks), BATCH)
-        for way in ways
-        for puzzle in tasks[start : start + BATCH]
-    ]
-    return [
-        (way, puzzle)
-        for way, puzzle in runs
-        if puzzle.kind in (options.kind or LEVELS)
-        and (model, options.seed, options.budget, way, puzzle.key) not in done
-    ]
-
-
-def append(path: Path, outcome: Outcome) -> None:
-    """Add a result to the file."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(outcome)) + "\n")
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
@@ -435,8 +476,30 @@ def report(path: Path) -> str:
         digest = f", SHA-256 {WEIGHTS[model].sha256}" if model in WEIGHTS else ""
         tasks = len({one.task for one in own})
         head = f"Model {model}{digest}; seed {seed}, {tasks} tasks, budget {budget} tokens."
-        parts += [head, table(own), table_by_kind(own)]
+        if seed == CALIBRATION_SEED:
+            parts += [f"Calibration. {head}", table_of_levels(own)]
+        else:
+            parts += [head, table(own), table_by_kind(own)]
     return "\n\n".join(parts)
+
+
+def write(page: Path, tables: str) -> None:
+    """Replace the results in a page, and name the machine."""
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    machine = f"Machine: {platform.system()}, {platform.machine()}, {os.cpu_count()} cores."
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{machine}\n\n{END}{after}", "utf-8")
+
+
+def table_of_levels(outcomes: Sequence[Outcome]) -> str:
+    """Return how often the model alone was right at each level as a Markdown table."""
+    lines = ["| Kind | Level | Right |", "| --- | --- | --- |"]
+    for kind in LEVELS:
+        levels = sorted({o.level for o in outcomes if o.kind == kind})
+        for level in levels:
+            rights = [o.right for o in outcomes if (o.kind, o.level) == (kind, level)]
+            lines.append(f"| {kind} | {level} | {sum(rights)} of {len(rights)} |")
+    return "\n".join(lines)
 
 
 def _completer(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
@@ -481,13 +544,17 @@ async def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--way", action="append", choices=WAYS, help="this way only; repeatable")
     parser.add_argument("--kind", action="append", choices=LEVELS, help="this kind; repeatable")
-    parser.add_argument("--level", type=int, choices=(1, 2, 3), help="the level of all tasks")
+    parser.add_argument("--level", type=int, choices=range(1, MOST_LEVEL + 1), help="of all tasks")
     parser.add_argument("--results", default=".bench/reasoning.jsonl")
     parser.add_argument("--harness-check", action="store_true")
     parser.add_argument("--table", action="store_true", help="print the results, and run nothing")
+    parser.add_argument("--write", metavar="FILE", help="with --table: put the tables into a page")
     options = parser.parse_args(arguments)
     if options.table:
-        print(report(Path(options.results)))
+        tables = report(Path(options.results))
+        print(tables)
+        if options.write:
+            write(Path(options.write), tables)
         return 0
     if options.harness_check:
         completer: Completer = scripted()

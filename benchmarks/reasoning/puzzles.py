@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 Check = Callable[[Mapping[str, Any]], bool]
@@ -23,31 +22,27 @@ class Puzzle:
     """A question, the fields of its answer, and how that is checked."""
 
     key: str
-    kind: str
+    """Its kind, level and number."""
     question: str
     fields: Mapping[str, Any]
     """The schemas of the answer's fields, by name."""
     check: Check
 
 
-LEVELS: dict[str, int] = {"game of 24": 1, "constraints": 1, "route": 2, "logic": 2}
-"""How hard the tasks of a kind are, 1 to 3, so that the local model alone is right in 20-80 %."""
+LEVELS: dict[str, int] = {"game of 24": 2, "constraints": 1, "route": 2, "logic": 2}
+"""The kinds of tasks, and the levels that fit the local model; others are found by calibration."""
+
+MOST_LEVEL = 4
+"""The hardest level of every kind; the easiest is 1."""
 
 
-def puzzles(count: int, seed: int = 20, levels: Mapping[str, int] = LEVELS) -> list[Puzzle]:
-    """Return tasks of every kind in turn, none of them twice."""
-    chance = random.Random(seed)
-    makers = itertools.cycle(
-        (
-            partial(game_of_24, level=levels["game of 24"]),
-            partial(pets, level=levels["constraints"]),
-            partial(route, level=levels["route"]),
-            partial(deduction, level=levels["logic"]),
-        )
-    )
+def puzzles(kind: str, count: int, *, seed: int, level: int) -> list[Puzzle]:
+    """Return tasks of a kind, none of them twice."""
+    make = {"game of 24": game_of_24, "constraints": pets, "route": route, "logic": deduction}[kind]
+    chance = random.Random(f"{kind} {level} {seed}")
     made: dict[str, Puzzle] = {}
-    for number, maker in zip(range(count), makers, strict=False):
-        while (puzzle := maker(chance, number)).question in made:
+    for number in range(count):
+        while (puzzle := make(chance, number, level)).question in made:
             pass
         made[puzzle.question] = puzzle
     return [*made.values()]
@@ -56,12 +51,14 @@ def puzzles(count: int, seed: int = 20, levels: Mapping[str, int] = LEVELS) -> l
 _WRITTEN = {"−": "-", "×": "*", "÷": "/", "\\times": "*", "\\(": "", "$": "", "`": ""}
 """How models write arithmetic, and what it means."""
 
+_PAIR = ("9, 15", "15 * 9 = 135, no. 15 - 9 = 6, no. 15 + 9 = 24, yes. So: 15 + 9.", "15 + 9")
 _MADE = (
-    ("9, 15", "9 * 15 = 135, no. 9 + 15 = 24, yes. So it is 9 + 15.", "9 + 15"),
-    ("3, 3, 7", "3 + 3 + 7 = 13, no. 3 * 7 + 3 = 24, yes. So it is 3 * 7 + 3.", "3 * 7 + 3"),
+    _PAIR,
+    _PAIR,
+    ("3, 3, 7", "3 + 3 + 7 = 13, no. 3 * 7 + 3 = 24, yes. So: 3 * 7 + 3.", "3 * 7 + 3"),
     (
         "2, 3, 4, 5",
-        "2 + 3 + 4 + 5 = 14, no. 2 * (3 + 4 + 5) = 24, yes. So it is 2 * (3 + 4 + 5).",
+        "2 + 3 + 4 + 5 = 14, no. 2 * (3 + 4 + 5) = 24, yes. So: 2 * (3 + 4 + 5).",
         "2 * (3 + 4 + 5)",
     ),
 )
@@ -69,10 +66,10 @@ _MADE = (
 
 
 def game_of_24(chance: random.Random, number: int, level: int) -> Puzzle:
-    """Numbers that can make 24: two of 1 to 48, then three of 1 to 12, then four of 1 to 9."""
-    most = (48, 12, 9)[level - 1]
+    """Numbers that can make 24: two up to 24, two up to 36, three up to 12, four up to 9."""
+    count, most = ((2, 24), (2, 36), (3, 12), (4, 9))[level - 1]
     while True:
-        cards = sorted(chance.randint(1, most) for _ in range(level + 1))
+        cards = sorted(chance.randint(1, most) for _ in range(count))
         if any(value == 24 for value in _values([Fraction(card) for card in cards])):
             break
 
@@ -91,7 +88,7 @@ def game_of_24(chance: random.Random, number: int, level: int) -> Puzzle:
         ", ".join(map(str, cards)),
     )
     fields = {"expression": {"type": "string", "maxLength": 40}}
-    return Puzzle(f"24-{level}-{number}", "game of 24", question, fields, check)
+    return Puzzle(f"24-{level}-{number}", question, fields, check)
 
 
 def _values(numbers: list[Fraction]) -> Iterator[Fraction]:
@@ -105,7 +102,7 @@ def _values(numbers: list[Fraction]) -> Iterator[Fraction]:
             yield from _values([*rest, made])
 
 
-_OPERATORS = {
+_OPERATORS: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -132,8 +129,11 @@ _PETS: tuple[str, ...] = ("cat", "dog", "fish", "hen")
 
 
 def pets(chance: random.Random, number: int, level: int) -> Puzzle:
-    """Who has which pet, by clues that leave one way: three people, then four."""
-    count = (3, 3, 4)[level - 1]
+    """Who has which pet, by clues that leave one way.
+
+    Three people, with what one has first, then later, then not at all; then four people.
+    """
+    count = 4 if level == 4 else 3
     people, kinds = _PEOPLE[:count], _PETS[:count]
     clue, example = _OWNED[count - 3]
     while True:
@@ -142,8 +142,9 @@ def pets(chance: random.Random, number: int, level: int) -> Puzzle:
             break
     clues = [(person, pet) for person in people for pet in kinds if owned[person] != pet]
     chance.shuffle(clues)
-    if level != 2:
-        clues.insert(chance.randrange(2), chance.choice([*owned.items()]))
+    if level != 3:
+        first = 0 if level == 1 else chance.randrange(2)
+        clues.insert(first, chance.choice([*owned.items()]))
     ways = [dict(zip(people, way, strict=True)) for way in itertools.permutations(kinds)]
     kept: list[str] = []
     for person, pet in clues:
@@ -163,7 +164,7 @@ def pets(chance: random.Random, number: int, level: int) -> Puzzle:
     def check(answer: Mapping[str, Any]) -> bool:
         return all(answer.get(person) == pet for person, pet in owned.items())
 
-    return Puzzle(f"pets-{level}-{number}", "constraints", question, fields, check)
+    return Puzzle(f"pets-{level}-{number}", question, fields, check)
 
 
 _OWNED: tuple[tuple[str, dict[str, str]], ...] = (
@@ -191,8 +192,9 @@ _OWNED: tuple[tuple[str, dict[str, str]], ...] = (
 
 
 def route(chance: random.Random, number: int, level: int) -> Puzzle:
-    """The length of the shortest way: one of two, of three, or of four with three parts each."""
-    middle, parts = "BCDF"[: level + 1], (2, 2, 3)[level - 1]
+    """The length of the shortest way: one of two to four, of two to four parts each."""
+    count, parts = ((2, 2), (3, 2), (4, 3), (4, 4))[level - 1]
+    middle = "BCDF"[:count]
     while True:
         roads = {place: [chance.randint(2, 29) for _ in range(parts)] for place in middle}
         ranked = sorted(sum(legs) for legs in roads.values())
@@ -212,11 +214,11 @@ def route(chance: random.Random, number: int, level: int) -> Puzzle:
     def check(answer: Mapping[str, Any]) -> bool:
         return answer.get("km") == ranked[0]
 
-    return Puzzle(f"route-{level}-{number}", "route", question, {"km": {"type": "integer"}}, check)
+    return Puzzle(f"route-{level}-{number}", question, {"km": {"type": "integer"}}, check)
 
 
 def deduction(chance: random.Random, number: int, level: int) -> Puzzle:
-    """What follows from rules in made-up words, one of four, over two, three or four rules."""
+    """What follows from rules in made-up words, one of four, over two to five rules."""
     words = ["bim", "dak", "fol", "gam", "hep", "jor", "kiv", "lum", "nup", "pax"]
     chance.shuffle(words)
     length = level + 1
@@ -242,7 +244,7 @@ def deduction(chance: random.Random, number: int, level: int) -> Puzzle:
         return answer.get("Zed") == chain[-1]
 
     fields = {"Zed": {"type": "string", "enum": choices}}
-    return Puzzle(f"logic-{level}-{number}", "logic", question, fields, check)
+    return Puzzle(f"logic-{level}-{number}", question, fields, check)
 
 
 def _question(to_do: str, example: str, answer: Mapping[str, Any], task: str) -> str:
