@@ -60,6 +60,7 @@ def telling(mode: str, *args: str, **more: Any) -> dict[str, Any]:
         "args": ["-S", LEAKING, mode, *args],
         "protocol": "legacy",
         "default_tool_timeout": 1.0,
+        "close_timeout": 1.0,
         "reconnect": {"max_attempts": 1},
         **more,
     }

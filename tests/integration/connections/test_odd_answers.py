@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from plait import MultiServerMCPClient, Toolbox
+from plait import MultiServerMCPClient, OutcomeUnknownError, Toolbox
 from tests.servers.scripted_http import Reply, scripted_http
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -21,7 +21,7 @@ import json, os, sys
 ANY = {"type": "object"}
 REF = {"type": "object", "properties": {"$ref": {"type": "string"}}, "required": ["$ref"]}
 VALUE = {"type": "object", "properties": {"x": {"default": {"$ref": {"a": 1}}}}}
-TOOLS = {"pid": ANY, "link": ANY, "deep": ANY, "ref": REF, "value": VALUE}
+TOOLS = {"pid": ANY, "link": ANY, "deep": ANY, "ref": REF, "value": VALUE, "misread": ANY}
 BLOCK = '{"type": "resource_link", "name": "big", "uri": "file:///x", "size": 1%s}' % ("0" * 400)
 
 for line in sys.stdin:
@@ -45,7 +45,10 @@ for line in sys.stdin:
         if message["params"]["name"] == "deep":
             nested = '{"a":' * given["levels"] + "1" + "}" * given["levels"]
             result += ', "structuredContent": ' + nested
-        print('{"jsonrpc": "2.0", "id": %d, "result": {%s}}' % (message["id"], result), flush=True)
+        outcome = '"result": {%s}' % result
+        if message["params"]["name"] == "misread":
+            outcome = given["outcome"]
+        print('{"jsonrpc": "2.0", "id": %d, %s}' % (message["id"], outcome), flush=True)
         continue
     else:
         continue
@@ -90,6 +93,23 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
         assert any("nested" in note for note in deep.notes)
 
 
+@pytest.mark.parametrize("wire", ["lean", "sdk"])
+@pytest.mark.parametrize(
+    "outcome", ['"result": [1]', '"result": "x"', '"error": "no"', '"error": 1']
+)
+async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing_else(
+    servers: dict[str, dict[str, Any]], outcome: str, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    async with Toolbox(servers) as box:
+        first = json.loads((await box.call("odd", "pid")).text)
+        with pytest.raises(OutcomeUnknownError, match="it is not JSON-RPC"):
+            await box.call("odd", "misread", {"outcome": outcome}, timeout_seconds=50)
+        last = json.loads((await box.call("odd", "pid")).text)
+
+    assert first["pid"] == last["pid"]
+
+
 @pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("form", ["json", "events"])
 async def test_a_deep_answer_over_http_is_cut(form: str) -> None:
@@ -118,6 +138,6 @@ async def test_a_property_named_ref_costs_no_tool_its_conversion(
         converted = {name: convert_to_openai_tool(tool) for name, tool in tools.items()}
         answer = json.loads(await tools["ref"].ainvoke({"$ref": "x"}))
 
-    assert set(converted) == {"pid", "link", "deep", "ref", "value"}
+    assert set(converted) == {"pid", "link", "deep", "ref", "value", "misread"}
     assert converted["ref"]["function"]["parameters"]["required"] == ["$ref"]
     assert answer["arguments"] == {"$ref": "x"}

@@ -1,8 +1,9 @@
 """An MCP server on stdio without an SDK that checks nothing: `raw_echo.py TOOLS`.
 
 `TOOLS` is a JSON file with a list of tools. The tool `show` returns its argument `result` as the
-result of the call; every other tool returns its arguments as JSON text. The tool `crash` ends the
-process unless there is a file at its argument `unless`, which it makes.
+result of the call, and `read` the JSON of the file at its argument `path`; every other tool
+returns its arguments as JSON text. The tool `crash` ends the process unless there is a file at its
+argument `unless`, which it makes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def result_of(method: str, params: Json, tools: list[Json]) -> Json:
             return {"tools": tools}
         case "tools/call" if params["name"] == "show":
             return params["arguments"]["result"]
+        case "tools/call" if params["name"] == "read":
+            return json.loads(Path(params["arguments"]["path"]).read_text())
         case "tools/call" if params["name"] == "crash":
             marker = Path(params["arguments"]["unless"])
             if not marker.exists():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, islice
 from math import inf
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -27,6 +28,9 @@ FULL_RESULT = "plait/full_result"
 
 _LEAST_SECONDS = 0.1
 """How long a result is checked of a call whose time is over."""
+
+_MOST_PARTS = 1_000
+"""Converting so many blocks or values takes a few milliseconds."""
 
 NOTHING = "The tool returned nothing."
 NO_DETAILS = "MCP tool returned an error with empty content."
@@ -298,6 +302,12 @@ def leaves(value: Any) -> Iterator[Any]:
             rest += cast("list[Any]", item)
         else:
             yield item
+
+
+def has_many_parts(result: types.CallToolResult) -> bool:
+    """Return whether it takes long to convert a result: then a thread does it."""
+    parts = chain(result.content, leaves(structured_of(result)))
+    return any(True for _ in islice(parts, _MOST_PARTS, None))
 
 
 def data_of(block: types.ContentBlock) -> str:

@@ -1,22 +1,22 @@
-"""Messages that are too large to be kept or parsed, and the requests that they answer."""
+"""Messages that are too large or cannot be read, and the requests that they answer."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
-from pydantic_core import to_json
+from mcp_types import CONNECTION_CLOSED, JSONRPCMessage
+from pydantic_core import from_json, to_json
 
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
-from plait.client.transports.large_json import LimitError, parse_large
+from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.streams import Framed, frames_from, frames_of
-from plait.client.transports.wire import PendingRequest, Wire, parse_json
+from plait.client.transports.wire import PendingRequest, RequestId, Wire, coerced_id, parse_json
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -98,8 +98,29 @@ def lose_answer(wire: Wire, first: bytes, last: bytes, reason: str) -> list[byte
         return []
     found = _ID_FIRST.match(first) or _ID_LAST.search(last)
     known = {*wire.requests, *wire.pending}
+    return _fail(wire, known if found is None else known & {int(found[1])}, reason)
+
+
+def lose_misread(wire: Wire, line: bytes) -> tuple[JSONRPCMessage, ...]:
+    """Fail the request whose answer does not follow JSON-RPC; else it would wait for its timeout.
+
+    Return error responses for those of the SDK.
+    """
+    if len(line) >= LARGE_BYTES or b'"id"' not in line:
+        return ()
+    try:
+        message = cast("dict[str, Any] | list[Any]", from_json(line))
+    except ValueError:
+        return ()
+    if not isinstance(message, dict) or "method" in message or not {"result", "error"} & {*message}:
+        return ()
+    lost = _fail(wire, {coerced_id(message.get("id"))}, "it is not JSON-RPC")
+    return tuple(one for error in lost for one in frames_of(error).messages)
+
+
+def _fail(wire: Wire, request_ids: Iterable[RequestId | None], reason: str) -> list[bytes]:
     lost: list[bytes] = []
-    for request_id in known if found is None else known & {int(found[1])}:
+    for request_id in request_ids:
         request = wire.requests.pop(request_id, None)
         exchange = request or wire.pending.get(request_id or "")
         if exchange is not None:

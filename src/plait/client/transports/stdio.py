@@ -19,7 +19,7 @@ from mcp_types import JSONRPCMessage
 from plait.client.config.servers import StdioServer
 from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.lean import closed
-from plait.client.transports.oversize import lose_answer, read_large, too_large
+from plait.client.transports.oversize import lose_answer, lose_misread, read_large, too_large
 from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
 from plait.client.transports.streams import BorrowedStream, frames_of
@@ -109,6 +109,7 @@ class _StdioRead(BorrowedStream):
                 )
             if framed.noise:
                 self._wire.note_noise(line, "; logs belong on standard error")
+                self._messages.extend(lose_misread(self._wire, line))
             del line  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())

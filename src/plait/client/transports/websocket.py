@@ -23,7 +23,7 @@ from plait.client.config.servers import WebSocketServer
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.lean import closed
-from plait.client.transports.oversize import read_large, too_large
+from plait.client.transports.oversize import lose_misread, read_large, too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
 from plait.client.transports.wire import (
     HttpReply,
@@ -138,6 +138,7 @@ class _SocketRead(BorrowedStream):
                 framed = frames_of(frame)
             if framed.noise:
                 self._wire.note_noise(frame)
+                self._messages.extend(lose_misread(self._wire, frame))
             del frame  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())

@@ -16,7 +16,8 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from plait._support.durations import checked_limit
-from plait.client.calls.outcome import FULL_RESULT, ToolResult
+from plait._support.threads import in_thread
+from plait.client.calls.outcome import FULL_RESULT, ToolResult, has_many_parts
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
@@ -189,7 +190,8 @@ class ToolRunner:
             logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
             seconds = time.monotonic() - began
             return output_from_error(error, tool, seconds=seconds, sanitize=settings.sanitize)
-        output = convert_result(
+        convert = partial(
+            convert_result,
             result,
             server=sender.server,
             tool=sender.tool,
@@ -197,6 +199,7 @@ class ToolRunner:
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
+        output = await in_thread(convert) if has_many_parts(result) else convert()
         output.artifact.update(sender.facts)
         if full_result is not None:
             output.artifact[FULL_RESULT] = full_result
