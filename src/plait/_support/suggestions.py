@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 import re
 from collections.abc import Iterable
+from typing import Final
+
+_MOST_COMPARED: Final = 150
+_MOST_CHARACTERS: Final = 64
+"""Comparing two names takes time that grows with the product of their lengths."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -13,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     same_style = [one for one in names if is_camel_case(one) == is_camel_case(name)]
     for group in (same_style, names):
         by_letters = {_letters(one): one for one in group}
-        close = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=0.7)
+        close = _close(_letters(name), by_letters, most=1, cutoff=0.7)
         if close:
             return by_letters[close[0]]
     return None
@@ -31,7 +37,7 @@ def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str
     for one in known:
         by_letters.setdefault(_letters(one), one)
     letters = _letters(name)
-    close = difflib.get_close_matches(letters, by_letters, n=most, cutoff=0.6)
+    close = _close(letters, by_letters, most=most, cutoff=0.6)
     parts = [one for one in by_letters if letters and one and (letters in one or one in letters)]
     return [by_letters[one] for one in dict.fromkeys([*close, *parts])][:most]
 
@@ -52,5 +58,15 @@ def is_camel_case(name: str) -> bool:
     return any(letter.isupper() for letter in name)
 
 
+def _close(letters: str, known: Iterable[str], *, most: int, cutoff: float) -> list[str]:
+    """Find similar names; of thousands, only those that begin alike and are about as long."""
+
+    def unlikeness(one: str) -> tuple[bool, int]:
+        return one[:1] != letters[:1], abs(len(one) - len(letters))
+
+    compared = heapq.nsmallest(_MOST_COMPARED, known, key=unlikeness)
+    return difflib.get_close_matches(letters, compared, n=most, cutoff=cutoff)
+
+
 def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).casefold()
+    return re.sub(r"[\W_]", "", name[:_MOST_CHARACTERS]).casefold()

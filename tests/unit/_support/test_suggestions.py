@@ -1,5 +1,7 @@
 """Names that do not exist are answered with the nearest that do."""
 
+import pytest
+
 from plait._support.suggestions import nearest_names, suggest_names
 
 
@@ -26,3 +28,11 @@ def test_far_off_names_are_answered_with_what_there_is() -> None:
     assert suggest_names("zzz", ["add", "pay"]) == "there are: add, pay"
     assert suggest_names("zzz", []) == "there are none"
     assert suggest_names("zzz", [f"tool{i}" for i in range(20)]).endswith(", …")
+
+
+@pytest.mark.timeout(5)
+def test_thousands_of_similar_names_are_searched_quickly() -> None:
+    names = [f"{'ab' * 30}{number}" for number in range(10_000)]
+
+    assert suggest_names("ab" * 30, names).startswith("did you mean 'abab")
+    assert nearest_names("get_curent_time", [*names, "get_current_time"]) == ["get_current_time"]
