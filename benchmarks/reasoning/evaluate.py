@@ -59,8 +59,8 @@ ANSWER_TOKENS = 130
 LEAST_TOKENS = 24
 """With less than this a model is not asked for a note."""
 SEED = 20
-PATIENCE_SECONDS = 1800.0
-"""For one reply of a local model on a machine that is busy with other things."""
+PATIENCE_SECONDS = 86_400.0
+"""For one reply of a local model: it may be paused, and a process that has ended is noticed."""
 BUDGET = 400
 """The tokens that each way may write on a task, its answer included."""
 
