@@ -57,6 +57,10 @@ from plait.agents.live_agent import RunObserver as RunObserver
 from plait.agents.live_agent import recorder_for as recorder_for
 from plait.agents.live_agent import redactor_for as redactor_for
 from plait.agents.live_agent import toolbox_for as toolbox_for
+from plait.agents.parser import AgentParser as AgentParser
+from plait.agents.parser import ParsePortResult as ParsePortResult
+from plait.agents.parser import ParserPort as ParserPort
+from plait.agents.parser import get_parser as get_parser
 from plait.agents.port import AgentCapabilities as AgentCapabilities
 from plait.agents.port import AgentPort as AgentPort
 from plait.agents.port import AgentResult as AgentResult

@@ -331,9 +331,13 @@ class AgentRun:
         """Return the seconds until the deadline; `None` if there is none."""
         return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
-    def model_retry(self, attempt: int, reason: str, delay_seconds: float) -> None:
+    def model_retry(
+        self, attempt: int, reason: str, delay_seconds: float, status: int | None = None
+    ) -> None:
         """Record that a request to the model is repeated, as attempt number `attempt`."""
-        self.recorder.model_retry(attempt, reason=reason, delay_seconds=round(delay_seconds, 3))
+        self.recorder.model_retry(
+            attempt, reason=reason, delay_seconds=round(delay_seconds, 3), status=status
+        )
         add_event("plait.model_retry", {"attempt": attempt})
 
     def chat_span(

@@ -99,5 +99,5 @@ async def with_retries(
             # Outside of the handler: otherwise the original error, with secrets, is its context.
             raise failure
         attempt += 1
-        run.model_retry(attempt, str(failure), pause)
+        run.model_retry(attempt, str(failure), pause, failure.status)
         await asyncio.sleep(pause)

@@ -227,6 +227,8 @@ class ModelRetried(TraceEvent):
     """The number of the attempt: 2 is the first retry."""
     reason: str | None = None
     delay_seconds: float | None = None
+    status: int | None = None
+    """The HTTP status of the failure, where there was one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

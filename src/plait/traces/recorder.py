@@ -382,7 +382,12 @@ class Recorder:
             )
 
     def model_retry(
-        self, attempt: int, *, reason: str | None = None, delay_seconds: float | None = None
+        self,
+        attempt: int,
+        *,
+        reason: str | None = None,
+        delay_seconds: float | None = None,
+        status: int | None = None,
     ) -> events.ModelRetried:
         """Record that a request to the model is repeated, as attempt number `attempt`."""
         return self._add(
@@ -391,6 +396,7 @@ class Recorder:
             attempt=attempt,
             reason=reason,
             delay_seconds=delay_seconds,
+            status=status,
         )
 
     def heal(

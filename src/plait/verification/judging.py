@@ -12,13 +12,15 @@ from plait.traces.messages.message import Role
 from plait.verification import stages
 from plait.verification.stages import CaseRun, Stage, StageError
 from plait.verification.suite import Trait
+from plait.verification.templates import template_schema, traits_schema
 
 
 async def _abstention_check(run: CaseRun) -> str | None:
     """Fail answers that decline to answer."""
     reply = await run.ask_judge(
         "Does this answer decline to answer the question? Reply with JSON: "
-        f'{{"declines": true}} or {{"declines": false}}.\n\n{_question_and_answer(run)}'
+        f'{{"declines": true}} or {{"declines": false}}.\n\n{_question_and_answer(run)}',
+        traits_schema(["declines"], quoted=False),
     )
     run.abstained = _decided(reply, "declines")
     return "the agent declined to answer" if run.abstained else None
@@ -29,7 +31,8 @@ async def _sufficiency_check(run: CaseRun) -> str | None:
     reply = await run.ask_judge(
         "Does this answer contain the information to fill each of the fields below, be it right "
         'or wrong? Reply with JSON: {"sufficient": true} or {"sufficient": false}.\n\n'
-        f"{_fields(run)}\n\n{_question_and_answer(run)}"
+        f"{_fields(run)}\n\n{_question_and_answer(run)}",
+        traits_schema(["sufficient"], quoted=False),
     )
     run.sufficient = _decided(reply, "sufficient")
     return None if run.sufficient else "the answer lacks information for the template"
@@ -48,7 +51,8 @@ async def _parse_template(run: CaseRun) -> str | None:
     reply = await run.ask_judge(
         "Read these fields from the answer below. Report what the answer says, not what is "
         "right; use null for what it does not say. Reply with one JSON object that has "
-        f"these keys. {quoted}\n\n{_fields(run)}\n\nThe answer:\n{_fenced('answer', text)}"
+        f"these keys. {quoted}\n\n{_fields(run)}\n\nThe answer:\n{_fenced('answer', text)}",
+        template_schema(run.case.template, quoted=deep),
     )
     run.parsed = {entry.name: reply.get(entry.name) for entry in run.case.template}
     if deep:
@@ -126,7 +130,8 @@ async def _judged(run: CaseRun, traits: list[Trait], text: str) -> dict[str, boo
     reply = await run.ask_judge(
         "Decide for each of these whether it holds for the text below. Reply with one "
         f"JSON object that maps each name to true or false. {quoted}\n\n{questions}\n\n"
-        f"The text:\n{_fenced('text', text)}"
+        f"The text:\n{_fenced('text', text)}",
+        traits_schema([trait.name for trait in traits], quoted=deep),
     )
     if deep:
         run.quotes |= _found_quotes(reply, text, [trait.name for trait in traits])
@@ -149,8 +154,8 @@ def _decided(reply: dict[str, Any], name: str) -> bool:
 
 def _found_quotes(reply: dict[str, Any], text: str, names: list[str]) -> dict[str, list[str]]:
     """Return the quotes that are in the text, whatever their spaces and case."""
-    given: Any = reply.get("quotes")
-    quotes = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    found: Any = reply.get("quotes")
+    quotes = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     whole = _folded(text)
     return {
         name: [quote for quote in _listed(quotes.get(name)) if _folded(quote) in whole]

@@ -195,5 +195,6 @@ def _ray() -> Any:
         try:
             ray.init(address="auto", log_to_driver=False)
         except ConnectionError as error:
-            raise ConfigError("there is no ray cluster: start one with `ray start`") from error
+            text = "no ray cluster can be reached: start one with `ray start`, set RAY_ADDRESS, or "
+            raise ConfigError(f"{text}if it has a token, RAY_AUTH_TOKEN ({error})") from error
     return ray

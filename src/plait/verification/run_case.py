@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import tempfile
 import time
@@ -17,11 +16,14 @@ from operator import add
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from plait.agents.choose_model import ModelRequest, choose_here
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.factory import get_agent
 from plait.agents.live_agent import LiveAgent
-from plait.agents.port import AgentPort, AgentResult, result_from_trace
+from plait.agents.parser import ParsePortResult, ParserPort, get_parser
+from plait.agents.port import AgentResult, result_from_trace
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.traces.events import Healed, ModelRetried, Retried, TraceEvent
@@ -38,7 +40,6 @@ from plait.verification.plan import PlannedRun, RunOptions, located_model
 from plait.verification.results import CaseResult, Outcome
 from plait.verification.stages import CaseRun, Judge, JudgeReply, StageError, run_stages
 from plait.verification.suite import Suite
-from plait.verification.templates import json_in
 from plait.verification.world import (
     Open,
     SharedWorlds,
@@ -51,11 +52,10 @@ from plait.verification.world import (
 )
 
 _JUDGE_SECONDS: Final = 120.0
-_REPLY_ATTEMPTS: Final = 2
-"""How often a judge is asked for JSON before the stage is an error."""
+_JUDGE_RETRIES: Final = 1
+"""How often a reply of a judge that does not fit is requested again."""
 _REFUSED: Final = (429, 529)
 """The statuses with which a provider refuses for now."""
-_REFUSAL = re.compile(r"\b(?:429|529)\b|rate.?limit|overloaded", re.IGNORECASE)
 _REFUSAL_ATTEMPTS: Final = 4
 _LONGEST_PAUSE: Final = 60.0
 _TAKES_SEED: Final = frozenset(
@@ -93,7 +93,7 @@ class CaseRunner:
         self.caps = RunCaps(options, suite.caps)
         self._models: dict[tuple[str | None, str | None, int | None], ModelConfig] = {}
         self._choosing: dict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._judges: dict[str | None, AgentPort] = {}
+        self._judges: dict[str | None, ParserPort] = {}
         self._shared = SharedWorlds()
         self.spent_usd = 0.0
         """What answers and judges cost so far, as far as prices are known."""
@@ -106,8 +106,8 @@ class CaseRunner:
     async def aclose(self) -> None:
         """End the worlds that runs share, and close the models of the judges."""
         await self._shared.aclose()
-        for agent in self._judges.values():
-            await agent.aclose()
+        for judge in self._judges.values():
+            await judge.aclose()
 
     async def run(
         self, group: Sequence[PlannedRun], *, reuse: bool | None = None
@@ -231,7 +231,7 @@ class CaseRunner:
         self.answers.forget(run.answer_key)
 
         def on_event(event: TraceEvent) -> None:
-            if isinstance(event, ModelRetried) and _REFUSAL.search(event.reason or ""):
+            if _is_refusal(event):
                 cap.refused()
             if self._on_event is not None:
                 self._on_event(run, event)
@@ -262,41 +262,57 @@ class CaseRunner:
     def _judge(self, run: PlannedRun) -> Judge:
         name = run.judge or run.model
 
-        async def judge(question: str) -> JudgeReply:
+        async def judge(question: str, schema: type[BaseModel]) -> JudgeReply:
             known = self.judgments.find(name or "", question)
             if known is not None:
                 return JudgeReply(known)
-            usage = UsageMetadata()
-            for _ in range(_REPLY_ATTEMPTS):
-                result = await self._ask(run, name, question)
-                usage += result.usage
-                reply = json_in(result.final_response)
-                if reply is not None:
-                    self.judgments.keep(name or "", question, reply)
-                    return JudgeReply(reply, usage)
-            raise StageError("the judge did not reply with JSON")
+            parsed = await self._ask(run, name, question, schema)
+            reply: dict[str, Any] = parsed.parsed.model_dump(mode="json", by_alias=True)
+            self.judgments.keep(name or "", question, reply)
+            return JudgeReply(reply, parsed.usage)
 
         return judge
 
-    async def _ask(self, run: PlannedRun, name: str | None, question: str) -> AgentResult:
+    async def _ask(
+        self, run: PlannedRun, name: str | None, question: str, schema: type[BaseModel]
+    ) -> ParsePortResult[BaseModel]:
+        """Let a judge fill a schema.
+
+        Raises:
+            StageError: It cannot be called, or does not keep to the schema.
+        """
+        cap = self.caps.of_model(name)
+
+        def on_event(event: TraceEvent) -> None:
+            if _is_refusal(event):
+                cap.refused()
+
         try:
             config = await self._model(name, None)
             if name not in self._judges:
-                self._judges[name] = get_agent(config)
+                self._judges[name] = get_parser(config, max_retries=_JUDGE_RETRIES)
             settings = AgentConfig(
-                max_turns=1, timeout=_JUDGE_SECONDS, prices=run.case.prices or None
+                max_turns=1,
+                timeout=_JUDGE_SECONDS,
+                prices=run.case.prices or None,
+                on_event=on_event,
             )
-            async with self.caps.request(name) as cap:
-                result = await self._judges[name].arun([Message.user(question)], config=settings)
-                cap.succeeded()
-                self._spend(result.usage)
+            async with self.caps.request(name):
+                messages = [Message.user(question)]
+                result = await self._judges[name].aparse_to_pydantic(messages, schema, settings)
         except PlaitError as error:
+            self._spend(error.usage)
             if error.status in _REFUSED:
-                self.caps.of_model(name).refused()
+                cap.refused()
             raise StageError(f"the judge failed: {error}") from error
-        if result.status != "completed":
-            raise StageError(f"the judge's reply ended as {result.status}")
+        cap.succeeded()
+        self._spend(result.usage)
         return result
+
+
+def _is_refusal(event: TraceEvent) -> bool:
+    """Return whether a request is repeated because the provider refused it for now."""
+    return isinstance(event, ModelRetried) and event.status in _REFUSED
 
 
 class _Answer:

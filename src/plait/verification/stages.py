@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from plait.agents.port import AgentResult
 from plait.traces.messages.message import Role, UsageMetadata
 from plait.traces.trace import Trace
@@ -25,8 +27,8 @@ class JudgeReply:
     usage: UsageMetadata = field(default_factory=UsageMetadata)
 
 
-Judge = Callable[[str], Awaitable[JudgeReply]]
-"""Answers a question with a JSON object."""
+Judge = Callable[[str, type[BaseModel]], Awaitable[JudgeReply]]
+"""Answers a question in the form of a schema."""
 
 
 class StageError(Exception):
@@ -78,9 +80,9 @@ class CaseRun:
         """Whether traits of the answer are judged."""
         return bool(self.case.rubric) and self.case.evaluation_mode != "template_only"
 
-    async def ask_judge(self, question: str) -> dict[str, Any]:
-        """Ask the judge, and count what it used for the stage."""
-        reply = await self.judge(question)
+    async def ask_judge(self, question: str, schema: type[BaseModel]) -> dict[str, Any]:
+        """Return the reply of the judge, and count what it used for the stage."""
+        reply = await self.judge(question, schema)
         self.usage[self.current] = self.usage.get(self.current, UsageMetadata()) + reply.usage
         return reply.value
 

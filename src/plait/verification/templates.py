@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from plait.verification.suite import TemplateField
 
@@ -12,6 +15,14 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "list": (list,),
+}
+
+
+_SCHEMA_TYPES: dict[str, Any] = {
+    "text": str | None,
+    "number": int | float | None,
+    "boolean": bool | None,
+    "list": list[Any] | None,
 }
 
 
@@ -40,17 +51,22 @@ def _as_set(values: list[Any]) -> set[str]:
     return {json.dumps(value, sort_keys=True).casefold() for value in values}
 
 
-def json_in(text: str) -> dict[str, Any] | None:
-    """Find the JSON object in a judge's reply, which may have words around it."""
-    decoder = json.JSONDecoder()
-    start = text.find("{")
-    while start >= 0:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except ValueError:
-            start = text.find("{", start + 1)
-            continue
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value)
-        start = text.find("{", start + 1)
-    return None
+def template_schema(fields: Sequence[TemplateField], *, quoted: bool) -> type[BaseModel]:
+    """Return the form in which a judge replies: each field with its type, or null."""
+    return _schema("Answer", {one.name: (_SCHEMA_TYPES[one.type], None) for one in fields}, quoted)
+
+
+def traits_schema(names: Sequence[str], *, quoted: bool) -> type[BaseModel]:
+    """Return the form in which a judge decides about traits."""
+    return _schema("Traits", dict.fromkeys(names, (bool, ...)), quoted)
+
+
+def _schema(title: str, fields: Mapping[str, tuple[Any, Any]], quoted: bool) -> type[BaseModel]:
+    # Not by their own names: pydantic has methods such as `copy`, and takes no `_name`.
+    named: dict[str, Any] = {
+        f"field_{number}": (kind, Field(default=default, alias=name))
+        for number, (name, (kind, default)) in enumerate(fields.items())
+    }
+    if quoted:
+        named["quotes"] = (dict[str, list[str] | str | None], Field(default_factory=dict))
+    return create_model(title, __config__=ConfigDict(strict=True), **named)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -31,6 +32,11 @@ def cluster() -> Iterator[None]:
     # Workers must find the tests, and not inherit the folder of a test.
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[3])
     os.environ["RAY_raylet_start_wait_time_s"] = "120"  # noqa: SIM112  # as ray spells it
+    # Otherwise workers get next to no time on a busy machine.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
+    # A token of this cluster alone, whatever the machine has.
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     start = [ray_command, "start", "--head", "--num-cpus=2", "--include-dashboard=false"]
     subprocess.run([*start, "--port=6399"], check=True, stdout=subprocess.DEVNULL)
     os.environ["RAY_ADDRESS"] = "127.0.0.1:6399"

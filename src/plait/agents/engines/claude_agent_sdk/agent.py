@@ -65,7 +65,7 @@ class ClaudeSDKAgent(LiveAgent):
             if pause is None or not turns.broke_off or run.turns_left < 1:
                 raise ending
             attempt += 1
-            run.model_retry(attempt, str(ending), pause)
+            run.model_retry(attempt, str(ending), pause, ending.status)
             await asyncio.sleep(pause)
 
     async def _session(self, run: AgentRun) -> tuple[Turns, Ending | AgentExecutionError]:

@@ -115,7 +115,7 @@ class Turns:
                 retry="always",
             )
         attempt = int(data.get("attempt") or 1) + 1
-        self._run.model_retry(attempt, reason, pause)
+        self._run.model_retry(attempt, reason, pause, data.get("error_status"))
 
     def close(self) -> None:
         """Release the calls that still wait for their turn."""
