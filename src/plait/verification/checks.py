@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from plait._support.durations import is_finite_number
 from plait._support.gather import resolve
 from plait._support.suggestions import suggest_names
 from plait.traces.events import ToolCalled
@@ -71,8 +72,9 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     if check is None:
         return f"there is no check {name!r}: {suggest_names(name, [*_CHECKS, 'python'])}"
     expected = _VALUES.get(name)
-    if expected is not None and (not isinstance(value, expected) or isinstance(value, bool)):
-        return f"{name} takes {_TYPE_NAMES[expected]}"
+    is_wrong = expected is not None and not isinstance(value, expected)
+    if is_wrong or (expected is _NUMBER and not is_finite_number(value)):
+        return f"{name} takes {_TYPE_NAMES[expected]}, not {value!r}"
     if name == "matches":
         try:
             re.compile(str(value))

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from plait._support.durations import check_counts, check_durations, is_finite_number
 from plait.errors import ConfigError
 from plait.verification.suite import Case, Suite
 
@@ -54,6 +55,13 @@ class RunOptions:
     """Only these cases."""
     tags: Sequence[str] = ()
     """Only cases with one of these tags."""
+
+    def __post_init__(self) -> None:
+        check_durations(self, "max_seconds")
+        check_counts(self, "repeat", "concurrency", "per_model", "per_server")
+        cost = self.max_cost_usd
+        if cost is not None and (not is_finite_number(cost) or cost <= 0):
+            raise ConfigError(f"max_cost_usd: expected a number of more than 0, found {cost!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
+from plait._support.durations import checked_seconds
 from plait.traces.messages.message import Message
 
 EvaluationMode = Literal["template_only", "template_and_rubric", "rubric_only"]
@@ -34,7 +35,11 @@ class Limits(_Value):
 
     turns: int = Field(default=25, ge=1)
     """How often the model may answer."""
-    seconds: float = Field(default=180.0, gt=0, allow_inf_nan=False)
+    seconds: Annotated[
+        float,
+        BeforeValidator(lambda value: checked_seconds(value, "seconds")),
+        WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+    ] = 180.0
 
 
 class TemplateField(_Value):
@@ -45,7 +50,7 @@ class TemplateField(_Value):
     description: str = ""
     """What the judge looks for."""
     expected: Any
-    tolerance: float | None = Field(default=None, ge=0)
+    tolerance: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """How far a number may be off."""
     regex: str | None = None
     """The agent's text must contain a match of this, besides."""

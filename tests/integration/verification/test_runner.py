@@ -72,6 +72,53 @@ async def test_a_cost_budget_ends_the_suite(tmp_path: Path) -> None:
     assert len(rest.results) == 6
 
 
+async def test_a_time_budget_ends_the_suite(tmp_path: Path) -> None:
+    slow = [{"text": "It is 42.", "delay": 0.2}]
+    suite = suite_in(tmp_path, some_cases(3), slow, servers={})
+    watched = await Watched(suite, max_seconds=0.1, concurrency=1).run()
+    assert watched.runner.stopped == "time"
+    assert (len(watched.results), watched.runner.missing) == (1, 2)
+
+
+def test_what_decides_an_answer_is_in_its_key(tmp_path: Path) -> None:
+    (tmp_path / "menu.txt").write_text("soup")
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}}))
+    case: dict[str, Any] = {
+        "name": "a",
+        "files": {"menu.txt": "menu.txt"},
+        "checks": [{"equals": 1}],
+    }
+
+    def plan(script: list[Any] = SUM, **changes: Any) -> tuple[str, str]:
+        settings = {"servers": "mcp.json", **changes}
+        options = {name: settings.pop(name) for name in ("models", "engines") if name in settings}
+        suite = read_suite(suite_in(tmp_path, [{**case, **settings}], script))
+        (run,) = plan_runs(suite, RunOptions(report=tmp_path, **options))
+        return run.answer_key, run.key
+
+    first = plan()
+    assert plan() == first
+    keys = [
+        plan(script=["Other."])[0],
+        plan(question="Another?")[0],
+        plan(system="Be brief.")[0],
+        plan(limits={"turns": 2})[0],
+        plan(seed=1)[0],
+        plan(models=["openai:x"])[0],
+        plan(engines=["langchain"])[0],
+        plan(servers={"a": {"command": "b"}})[0],
+    ]
+    (tmp_path / "menu.txt").write_text("stew")
+    keys.append(plan()[0])
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "c"}}}))
+    keys.append(plan()[0])
+    assert len({first[0], *keys}) == 1 + len(keys)
+    before = plan()
+    judged = [plan(checks=[{"equals": 2}]), plan(judge="openai:y"), plan(abstention_enabled=True)]
+    assert {key for key, _ in judged} == {before[0]}
+    assert len({before[1], *(key for _, key in judged)}) == 4
+
+
 async def test_an_interrupted_suite_goes_on_to_the_same_report(tmp_path: Path) -> None:
     suite = suite_in(tmp_path, some_cases(6), SUM)
     whole = await Watched(suite, report=tmp_path / "whole").run()

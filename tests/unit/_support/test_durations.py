@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import fields
 from datetime import timedelta
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.client.toolbox import ServerHandle
 from plait.errors import ConfigError
 from plait.gateway import McpToolServerConfigurationService
+from plait.verification.plan import RunOptions
+from plait.verification.suite import Limits
 
 URL = "http://127.0.0.1:9/mcp"
 SERVERS: Any = {"a": {"command": "true"}}
@@ -78,6 +81,8 @@ SETTINGS: dict[str, Callable[[Any], object]] = {
     "sampling": lambda value: Sampling(lambda *_: None, timeout_seconds=value),
     "oauth": lambda value: OAuth(wait_seconds=value),
     "agent": lambda value: AgentConfig(timeout=value),
+    "verification time": lambda value: RunOptions(report=Path(), max_seconds=value),
+    "verification cost": lambda value: RunOptions(report=Path(), max_cost_usd=value),
     "gateway": lambda value: McpToolServerConfigurationService(timeout_seconds=value),
     "gateway list": lambda value: McpToolServerConfigurationService(ttl_seconds=value),
 }
@@ -117,6 +122,12 @@ def test_the_delays_of_retries_are_finite(kind: Callable[..., object], value: ob
     for setting in settings:
         with pytest.raises(ValidationError, match=setting):
             kind(**{setting: value})
+
+
+@pytest.mark.parametrize("value", [nan, inf, -1, 0, True, "5"])
+def test_the_limits_of_a_case_are_finite(value: Any) -> None:
+    with pytest.raises(ValidationError, match="seconds"):
+        Limits(seconds=value)
 
 
 def test_typed_settings_take_a_timedelta_and_hold_seconds() -> None:
