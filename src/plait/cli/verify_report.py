@@ -18,6 +18,8 @@ from plait.verification.html_report import report_page
 from plait.verification.report import (
     Comparison,
     PassRate,
+    detectable_text,
+    difference_text,
     junit_xml,
     markdown_summary,
     pass_rate,
@@ -174,9 +176,6 @@ def comparison_lines(found: Comparison) -> list[str]:
     if found.missing:
         lines.append(f"  in one report only: {', '.join(found.missing)}")
     if found.difference is not None:
-        low, high = found.difference.interval.low, found.difference.interval.high
-        lines.append(
-            f"difference {found.difference.mean:+.1%} (95 %: {low:+.1%} to {high:+.1%}), "
-            f"p = {found.p_value:.3g}; this suite could show {found.difference.detectable:.1%}"
-        )
+        lines.append(f"{difference_text(found.difference)}, p = {found.p_value:.3g}")
+        lines.append(detectable_text(found.difference))
     return lines

@@ -11,7 +11,14 @@ from plait.traces.html.labels import count_label, seconds_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
 from plait.verification.html_report import TraceReader
 from plait.verification.html_report_plots import rate_plot
-from plait.verification.report import Comparison, compare, pass_rate, share
+from plait.verification.report import (
+    Comparison,
+    compare,
+    detectable_text,
+    difference_text,
+    pass_rate,
+    share,
+)
 from plait.verification.results import CaseResult
 
 Side = tuple[str, Sequence[CaseResult], Path | None]
@@ -64,11 +71,8 @@ def _verdict(found: Comparison) -> list[str]:
     counts = f"{len(found.worse)} worse, {len(found.better)} better"
     lines = [f"{count_label(found.cases, 'case')} in both reports: {counts}."]
     if (difference := found.difference) is not None:
-        low, high = difference.interval.low, difference.interval.high
-        lines.append(
-            f"The pass rate changed by {difference.mean:+.1%} (95 %: {low:+.1%} to {high:+.1%}), "
-            f"p = {found.p_value:.3g}. This suite could show {difference.detectable:.1%}."
-        )
+        lines.append(f"Pass rate: {difference_text(difference)}, p = {found.p_value:.3g}.")
+        lines.append(f"{detectable_text(difference).capitalize()}.")
     return lines
 
 

@@ -92,6 +92,7 @@ def read_suite(path: str | Path) -> Suite:
     caps = Caps()
     if content is not None:
         _check_keys(source, content)
+        content = _check_settings(source, content)
         cases = [
             case
             for place, fields in _entries(source, content)
@@ -232,14 +233,7 @@ def _case(
     source: _Source, place: Path_, fields: Mapping[str, Any], content: Mapping[str, Any]
 ) -> Iterator[Case]:
     """Yield the cases of an entry: one, or one for each combination of the matrix."""
-    defaults: dict[str, Any] = content.get("defaults") or {}
-    matrix: dict[str, Any] = content.get("matrix") or {}
-    known = len(source.problems)
-    for key, values in matrix.items():
-        if key not in CaseSettings.model_fields or not isinstance(values, list) or not values:
-            source.add(("matrix", key), "is not a list of values of a setting of cases")
-    if len(source.problems) > known:
-        return
+    defaults, matrix = content["defaults"], content["matrix"]
     combinations = product(*(cast("list[Any]", values) for values in matrix.values()))
     for values in combinations:
         chosen = dict(zip(matrix, values, strict=True))
@@ -249,16 +243,72 @@ def _case(
         if chosen:
             suffix = ",".join(f"{key}={value}" for key, value in chosen.items())
             merged["name"] = f"{merged.get('name')}[{suffix}]"
-        try:
-            case = Case.model_validate(merged)
-        except ValidationError as error:
-            for one in error.errors(include_url=False, include_context=False):
-                source.add((*place, *one["loc"]), one["msg"].removeprefix("Value error, "))
+        faults = {**_faults(Case, merged), **_check_faults(merged)}
+        for path, message in faults.items():
+            source.add((*place, *path), message)
+        if faults:
             return
-        for number, check in enumerate(case.checks):
-            if (problem := check_problem(check)) is not None:
-                source.add((*place, "checks", number), problem)
-        yield case
+        yield Case.model_validate(merged)
+
+
+def _check_settings(source: _Source, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a suite with its defaults and matrix, without the parts that are wrong.
+
+    Their problems are reported once, at their own lines, and not for each case.
+    """
+    settings: dict[str, dict[str, Any]] = {}
+    for part in ("defaults", "matrix"):
+        found: object = content.get(part)
+        settings[part] = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
+    wrong: set[Path_] = set()
+    for path, message in _faults(CaseSettings, settings["defaults"]).items():
+        source.add(("defaults", *path), message)
+        wrong.add(("defaults", path[0]))
+    for key, values in settings["matrix"].items():
+        if key not in CaseSettings.model_fields or not isinstance(values, list) or not values:
+            source.add(("matrix", key), "is not a list of values of a setting of cases")
+            wrong.add(("matrix", key))
+            continue
+        for number, value in enumerate(cast("list[Any]", values)):
+            for path, message in _faults(CaseSettings, {key: value}).items():
+                source.add(("matrix", key, number, *path[1:]), message)
+                wrong.add(("matrix", key))
+    kept = {
+        part: {key: value for key, value in found.items() if (part, key) not in wrong}
+        for part, found in settings.items()
+    }
+    return {**content, **kept}
+
+
+_CONTENT = frozenset({"question", "conversation", "checks", "template", "rubric"})
+"""The fields of which a case must have some."""
+
+
+def _faults(kind: type[CaseSettings], values: Mapping[str, Any]) -> dict[Path_, str]:
+    """Return what is wrong with settings, and also with all of them together."""
+    try:
+        kind.model_validate(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+    else:
+        return {}
+    faults = {one["loc"]: one["msg"].removeprefix("Value error, ") for one in found}
+    wrong = {str(path[0]) for path in faults if path}
+    if wrong and not wrong & _CONTENT:
+        # What concerns several fields is checked only where each of them is right.
+        rest = {key: value for key, value in values.items() if key not in wrong}
+        faults |= {path: text for path, text in _faults(kind, rest).items() if not path}
+    return faults
+
+
+def _check_faults(values: Mapping[str, Any]) -> dict[Path_, str]:
+    found: object = values.get("checks")
+    checks = cast("list[Any]", found) if isinstance(found, list) else []
+    faults: dict[Path_, str] = {}
+    for number, check in enumerate(checks):
+        if isinstance(check, dict) and (problem := check_problem(cast("dict[str, Any]", check))):
+            faults["checks", number] = problem
+    return faults
 
 
 def _texts(value: Any) -> list[str]:

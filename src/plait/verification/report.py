@@ -115,6 +115,19 @@ class Comparison:
         return fewer or bool(self.regressed)
 
 
+def difference_text(found: PairedDifference) -> str:
+    """Return a difference with its interval, which ends at what shares can be."""
+    low, high = max(-1.0, found.interval.low), min(1.0, found.interval.high)
+    return f"difference {found.mean:+.1%} (95 %: {low:+.1%} to {high:+.1%})"
+
+
+def detectable_text(found: PairedDifference) -> str:
+    """Return the smallest difference that a suite could show."""
+    if found.detectable >= 1:
+        return "this suite is too small to show any difference: add cases or repeats"
+    return f"this suite could show a difference of {found.detectable:.1%}"
+
+
 def compare(
     first: Sequence[CaseResult], second: Sequence[CaseResult], *, by_model: bool = False
 ) -> Comparison:

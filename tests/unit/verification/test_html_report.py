@@ -94,6 +94,6 @@ def test_two_reports_are_compared_case_by_case(tmp_path: Path) -> None:
         "book two (claude_tool:large) 2",
         "book two (langchain:small) 2",
     ]
-    assert "The pass rate changed by +" in page.all("main")[0].text
+    assert "Pass rate: difference +" in page.all("main")[0].text
     assert len(page.all("section", "compare")) == 3
     assert "Once more." in cases[0].text

@@ -74,6 +74,8 @@ def test_all_problems_are_reported_with_their_lines(tmp_path: Path) -> None:
     text = """\
 name: shop
 caes: []
+defaults: {scope: world, repeat: 2}
+matrix: {engine: [langchain], limits: [{seconds: .inf}]}
 cases:
   - name: one
     question: Is it?
@@ -94,11 +96,17 @@ cases:
         for problem in raised.value.problems
         if problem.file
     ]
-    assert ("2", "caes") in found
-    assert ("7", "cases.0.checks.0") in found
-    assert ("8", "cases.0.checks.1") in found
-    assert any(line in {"9", "10"} and path.startswith("cases.1") for line, path in found)
-    assert ("13", "cases.2.repeat") in found
+    assert found[0] == ("2", "caes")
+    assert found[1:] == [
+        ("3", "defaults.scope"),
+        ("4", "matrix.limits.0.seconds"),
+        ("9", "cases.0.checks.0"),
+        ("10", "cases.0.checks.1"),
+        ("12", "cases.1.qestion"),
+        ("11", "cases.1"),
+        ("15", "cases.2.repeat"),
+        ("16", "cases.2.checks.0"),
+    ]
     assert "contains" in str(raised.value)
 
 

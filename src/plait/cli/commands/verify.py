@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _C = TypeVar("_C", bound=Callable[..., Any])
 
 _STARTER = """\
+# yaml-language-server: $schema=suite.schema.json
 # A suite: cases that an agent answers, and checks of its answers.
 # Run it with: plait verify {name}
 name: starter
@@ -447,17 +448,24 @@ def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
 def init(folder: str) -> None:
     """Write a suite that passes without a key, to start from.
 
+    Beside it is the JSON Schema of suites, with which editors complete and check it.
+
     Examples:
         plait verify init
         plait verify init tests/agents
     """
+    from plait.verification.read import suite_schema
+
     place = Path(folder)
-    suite, script = place / "suite.yaml", place / "script.json"
-    for path in (suite, script):
+    suite, script, form = (
+        place / name for name in ("suite.yaml", "script.json", "suite.schema.json")
+    )
+    for path in (suite, script, form):
         if path.exists():
             raise ConfigError(f"{path} is there already")
     place.mkdir(parents=True, exist_ok=True)
     script.write_text(_SCRIPT, encoding="utf-8")
+    form.write_text(json.dumps(suite_schema(), indent=2) + "\n", encoding="utf-8")
     text = _STARTER.format(name=suite, python=json.dumps(sys.executable))
     suite.write_text(text, encoding="utf-8")
     click.echo(f"wrote {suite}; run it with: plait verify {suite}")
