@@ -39,7 +39,7 @@ async def test_caps_are_respected(
     options: dict[str, Any], caps: dict[str, Any], most: int, tmp_path: Path
 ) -> None:
     slow = [{**ADD, "delay": 0.02}, {"text": "It is 42.", "delay": 0.02}]
-    suite = suite_in(tmp_path, some_cases(6), slow, caps=caps)
+    suite = suite_in(tmp_path, some_cases(6), slow, caps=caps, scope="suite")
     watched = await Watched(suite, **options).run()
     assert set(watched.outcomes.values()) == {"passed"}
     assert watched.most == most
@@ -61,7 +61,7 @@ async def test_a_provider_that_refuses_gets_fewer_requests(tmp_path: Path) -> No
 
 async def test_a_cost_budget_ends_the_suite(tmp_path: Path) -> None:
     prices = {"scripted": {"input": 1_000_000, "output": 1_000_000}}
-    suite = suite_in(tmp_path, some_cases(6), SUM, prices=prices)
+    suite = suite_in(tmp_path, some_cases(6), SUM, prices=prices, scope="suite")
     watched = await Watched(suite, max_cost_usd=1.0, concurrency=1).run()
     assert watched.runner.stopped == "cost"
     assert len(watched.results) == 1
@@ -90,7 +90,7 @@ def test_what_decides_an_answer_is_in_its_key(tmp_path: Path) -> None:
     }
 
     def plan(script: list[Any] = SUM, **changes: Any) -> tuple[str, str]:
-        settings = {"servers": "mcp.json", **changes}
+        settings: dict[str, Any] = {"servers": "mcp.json", **changes}
         options = {name: settings.pop(name) for name in ("models", "engines") if name in settings}
         suite = read_suite(suite_in(tmp_path, [{**case, **settings}], script))
         (run,) = plan_runs(suite, RunOptions(report=tmp_path, **options))

@@ -105,7 +105,7 @@ def test_a_judge_reads_the_template_and_decides_about_traits(tmp_path: Path) -> 
 async def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(12)]
     script = [{**ADD, "delay": 0.05}, "It is 42."]
-    suite = suite_in(tmp_path, cases, script)
+    suite = suite_in(tmp_path, cases, script, scope="suite")
     results = tmp_path / "plait-report" / "results.jsonl"
     runner = started(suite, "--concurrency", "2", cwd=tmp_path)
     await eventually(
@@ -129,7 +129,7 @@ async def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(5)]
-    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], repeat=2)
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], repeat=2, scope="suite")
     for part in (1, 2):
         done = verify(suite, "--shard", f"{part}/2", "--report", f"out-{part}", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -146,7 +146,7 @@ def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
 
 def test_two_reports_are_compared(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(3)]
-    suite = suite_in(tmp_path, cases, [ADD, "It is 42."])
+    suite = suite_in(tmp_path, cases, [ADD, "It is 42."], scope="suite")
     verify(suite, "--report", "good", cwd=tmp_path)
     (tmp_path / "script.json").write_text(json.dumps([ADD, "No idea."]))
     verify(suite, "--report", "bad", cwd=tmp_path)
@@ -197,7 +197,7 @@ def test_one_case_is_watched(tmp_path: Path) -> None:
 async def test_ctrl_c_leaves_a_valid_report(tmp_path: Path) -> None:
     script = [{**ADD, "delay": 0.05}, "It is 42."]
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(30)]
-    suite = suite_in(tmp_path, cases, script)
+    suite = suite_in(tmp_path, cases, script, scope="suite")
     folder = tmp_path / "plait-report"
     results = folder / "results.jsonl"
     runner = started(suite, "--concurrency", "2", cwd=tmp_path)
