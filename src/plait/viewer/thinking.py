@@ -82,7 +82,10 @@ def _table(lines: Sequence[SessionLine]) -> Html:
             "div",
             h(
                 "table",
-                h("thead", h("tr", [h("th", title) for title in titles])),
+                h(
+                    "thead",
+                    h("tr", [h("th", t, class_="n" if t == "thoughts" else None) for t in titles]),
+                ),
                 h("tbody", [_row(line) for line in lines], data_list=True),
                 class_="sessions",
             ),
