@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -305,3 +307,44 @@ def test_a_graph_that_waits_has_no_end(tmp_path: Path) -> None:
     agent.invoke(ASK, config)
 
     assert read_trace(path).status == "unfinished"
+
+
+def test_a_request_that_failed_is_no_turn(tmp_path: Path) -> None:
+    model = ScriptedChatModel([ConnectionError("try again"), "Three."])
+
+    def ask(state: MessagesState) -> Any:
+        with contextlib.suppress(ConnectionError):
+            return {"messages": [model.invoke(state["messages"])]}
+        return {"messages": [model.invoke(state["messages"])]}
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    path = tmp_path / "graph.jsonl"
+
+    graph.compile().invoke(ASK, {"callbacks": [GraphTracer(path, max_turns=1)]})
+
+    assert (read_trace(path).status, read_trace(path).final_response) == ("completed", "Three.")
+
+
+def test_tools_that_fail_at_the_same_time_end_the_trace_once(tmp_path: Path) -> None:
+    both_run = threading.Barrier(2, timeout=5)
+
+    @tool
+    def fail(text: str) -> str:
+        """Fail together with another call."""
+        both_run.wait()
+        raise LookupError(text)
+
+    path = tmp_path / "agent.jsonl"
+    script = [[tool_call("fail", text="one"), tool_call("fail", text="two")]]
+    agent = create_agent(
+        ScriptedChatModel(script), [fail], middleware=[TraceMiddleware(path, max_turns=3)]
+    )
+
+    with pytest.raises(LookupError):
+        agent.invoke(ASK)
+
+    trace = read_trace(path)
+    assert [event.kind for event in trace.events].count("end") == 1
+    assert (trace.status, len(trace.calls)) == ("failed", 2)

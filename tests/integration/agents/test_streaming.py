@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plait import AgentConfig, AgentResult, ConfigError, Message, ModelConfig, get_agent
+from plait.agents import BatchTask, run_batch
 from plait.agents.port import BaseAgent
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.traces import Delta, ImageContent, ToolCalled, Turn, read_trace
@@ -137,6 +138,27 @@ async def test_a_batch_runs_each_task_once(anthropic: AnthropicServer, tmp_path:
     assert [one.resumed for one in (*first, *again)] == [False] * 3 + [True] * 3 + [False] * 2
     assert len(anthropic.bodies) == 5
     assert all(one.trace and read_trace(one.trace).status == "completed" for one in again)
+
+
+async def test_a_batch_runs_another_task_of_the_same_name_or_file(
+    anthropic: AnthropicServer, tmp_path: Path
+) -> None:
+    """Messages that changed are another task; so is one whose id becomes the same file name."""
+    anthropic.play(lambda _: "done")
+    agent = agent_of(anthropic, "claude_tool")
+    first, other = [Message.user("first")], [Message.user("other")]
+    tasks = [("a/b", first), ("a/b", other), ("a_b", other), ("a_b", other)]
+
+    outcomes = [
+        outcome
+        for name, messages in tasks
+        for outcome in await run_batch(
+            agent, [BatchTask(id=name, messages=messages)], mcp_servers={}, traces=tmp_path
+        )
+    ]
+
+    assert len({outcome.trace for outcome in outcomes}) == 1
+    assert [outcome.resumed for outcome in outcomes] == [False, False, False, True]
 
 
 def test_the_configuration_of_a_run_takes_whole_turns_only() -> None:
