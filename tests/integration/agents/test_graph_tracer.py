@@ -338,7 +338,7 @@ def test_tools_that_fail_at_the_same_time_end_the_trace_once(tmp_path: Path) -> 
 
     path = tmp_path / "agent.jsonl"
     script = [[tool_call("fail", text="one"), tool_call("fail", text="two")]]
-    agent = create_agent(
+    agent: Any = create_agent(
         ScriptedChatModel(script), [fail], middleware=[TraceMiddleware(path, max_turns=3)]
     )
 
