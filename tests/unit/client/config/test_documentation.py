@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from plait.client import config
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, STRUCTURE_KEYS, server_keys
 from plait.client.config.read import read_config
 from plait.client.config.value_types import RECONNECT_KEYS
@@ -31,7 +32,7 @@ def test_every_key_is_on_the_page() -> None:
 
 
 def test_every_code_of_a_problem_is_on_the_page() -> None:
-    source = Path(__file__).parents[4] / "src" / "plait" / "client" / "config"
+    source = Path(config.__file__).parent
     code = r'\.(?:error|warn|doubt|refuse)\(\s*"([a-z_]+)"'
     used = {name for path in source.glob("*.py") for name in re.findall(code, path.read_text())}
 
