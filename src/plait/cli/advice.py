@@ -26,7 +26,7 @@ from plait._support.redact import HIDDEN, Redactor
 from plait.cli.base import settings_of
 from plait.cli.exits import ArgumentError
 from plait.cli.terminal import print_aside, visible, wrapped
-from plait.cli.trust import WAY_OUT
+from plait.cli.trust import WAY_OUT, WAY_OUT_OF_MANIFEST
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
@@ -61,7 +61,8 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
     server_name = error.server or ""
     match error:
         case errors.UntrustedConfigError():
-            return Advice("untrusted", WAY_OUT)
+            is_manifest = "ToolingManifest.json was found" in str(error)
+            return Advice("untrusted", WAY_OUT_OF_MANIFEST if is_manifest else WAY_OUT)
         case errors.ConfigError():
             return Advice("config")
         case errors.AuthRequiredError():

@@ -35,10 +35,10 @@ _YES = frozenset({"1", "true", "yes", "on"})
 _MOST_DIGESTS = 32
 """Approved contents of one file, such as those of several branches; the newest are kept."""
 
-WAY_OUT = (
-    "read it, then approve it with `plait trust approve`, or run this again with --trust; "
-    f"in CI set {VARIABLE}=1"
-)
+_ELSE = f"run this again with --trust; in CI set {VARIABLE}=1"
+WAY_OUT = f"read it, then approve it with `plait trust approve`, or {_ELSE}"
+WAY_OUT_OF_MANIFEST = f"read it, then name it with --manifest, or {_ELSE}"
+"""`plait trust approve` reads no manifests of gateways."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,8 @@ def test_a_manifest_that_came_with_the_folder_gets_no_token_before_it_is_approve
 
     assert refused.exit_code == 12
     assert "was found in this folder, and is not approved" in refused.stderr
+    assert "name it with --manifest" in refused.stderr
+    assert "plait trust approve" not in refused.stderr  # which reads no manifests
     assert f"contacts  {url}" in refused.stderr
     assert "canary-51" not in refused.stderr
     assert plait("add", "files").exit_code == 0  # does not approve what was there

@@ -20,7 +20,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import ToolList, list_tools
-from plait.client.transports.tool_rows import RawRow, Row, whole_row
+from plait.client.transports.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock
@@ -36,8 +36,6 @@ ANNOUNCED_TTL_SECONDS = 3600.0
 """The TTL if the server announces changes, since announcements can be lost."""
 
 
-_LONGEST_ROW = 1_000_000
-"""The texts and schemas of one tool; no model reads as much."""
 _SLICE = 100
 """So many tools are converted before other tasks have their turn."""
 _SLICE_BYTES = 256 * 1024
@@ -213,8 +211,8 @@ def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
     if is_raw and len(row.json) <= 2 * limits.schema_entries:
         return None  # an entry has at least two characters
     name = one_line(sanitize_text(row.name if is_raw else str(row.get("name"))))
-    if is_raw and len(row.json) > _LONGEST_ROW:
-        return f"tool {name!r} is left out: it has more than {_LONGEST_ROW:,} bytes"
+    if is_raw and len(row.json) > LONGEST_ROW_BYTES:
+        return f"tool {name!r} is left out: it has more than {LONGEST_ROW_BYTES:,} bytes"
     parsed = whole_row(row)
     parts: list[Any] = [parsed.get("inputSchema"), parsed.get("outputSchema")]
     entries, characters = 0, len(str(parsed.get("description") or ""))
@@ -234,8 +232,8 @@ def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
                 f"tool {name!r} is left out: its schemas have more than {most} entries"
                 " (limits.schema_entries)"
             )
-    if characters > _LONGEST_ROW:
-        return f"tool {name!r} is left out: it has more than {_LONGEST_ROW:,} bytes"
+    if characters > LONGEST_ROW_BYTES:
+        return f"tool {name!r} is left out: it has more than {LONGEST_ROW_BYTES:,} bytes"
     return None
 
 

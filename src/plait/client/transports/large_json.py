@@ -32,6 +32,8 @@ _QUICK_NANOSECONDS: Final = 40_000_000
 _SLOW_NANOSECONDS: Final = 80_000_000
 """JSON that takes longer than this would hold up an event loop."""
 _VALUE_NANOSECONDS: Final = 140
+_CHECK_NANOSECONDS: Final = 500
+"""What the SDK takes for a value beside parsing it."""
 _ESCAPE_NANOSECONDS: Final = 12
 _VALUE_BYTES: Final = 100
 """The memory of a value, without its text."""
@@ -91,7 +93,7 @@ def parse_for_sdk(body: bytes, most_values: int, most_bytes: int) -> Any:
             `most_bytes`, or too much time.
     """
     message = parse_large(body, most_values, most_bytes)
-    if _cost(body) > _SLOW_NANOSECONDS:
+    if _cost(body) + _openings(body) * _CHECK_NANOSECONDS > _SLOW_NANOSECONDS:
         raise LimitError(
             "the server sent a message that would hold up the event loop while it is parsed; "
             "with cookies, a proxy, a sign-in or an HTTP client of your own it is not parsed in "

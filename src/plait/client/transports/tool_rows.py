@@ -15,7 +15,7 @@ from msgspec import DecodeError, Meta, Raw, Struct, convert
 from msgspec import ValidationError as InvalidError
 from msgspec import field as renamed
 from msgspec.json import Decoder
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
@@ -41,6 +41,8 @@ _MOST_SEARCHED = 2 * 1024 * 1024
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 _objects = Decoder(dict[str, Raw])
 _lists = Decoder(list[Raw])
+LONGEST_ROW_BYTES = 1_000_000
+"""The texts and schemas of one tool; no model reads as much."""
 
 
 def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
@@ -51,7 +53,7 @@ def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
     try:
         message = _objects.decode(body)
         result = _objects.decode(message.pop("result"))
-        tools = list(map(bytes, _lists.decode(result.pop("tools"))[: most + 1]))
+        tools = list(map(_row_from, _lists.decode(result.pop("tools"))[: most + 1]))
     except (DecodeError, KeyError):
         return _parse(body)
     rows: list[Any] = []
@@ -68,10 +70,25 @@ def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
     return {**others, "result": {**envelope, "tools": rows}}
 
 
+class _Named(Struct, gc=False):
+    name: str
+
+
+def _row_from(raw: Raw) -> bytes:
+    """Return the JSON of a tool; one that is too large to be used stays so, but takes no memory."""
+    if memoryview(raw).nbytes <= LONGEST_ROW_BYTES:
+        return bytes(raw)
+    row = {"name": _names.decode(raw).name, "inputSchema": {"type": "object"}}
+    return to_json(row | {"description": "…" * LONGEST_ROW_BYTES})
+
+
 def _parse(body: bytes) -> Any:
     if len(body) < LARGE_BYTES:
         return from_json(body)
     return parse_large(body, DEFAULT_LIMITS.values, len(body))
+
+
+_names = Decoder(_Named)
 
 
 def is_plain_list(result: Mapping[str, Any], version: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from plait.client.catalog.tool import Tool
 from plait.client.transports.repair import repair_result
 from plait.client.transports.tool_rows import (
+    LONGEST_ROW_BYTES,
     RawRow,
     ToolRows,
     checked_row,
@@ -257,3 +258,14 @@ def test_a_long_list_is_not_searched_as_a_whole() -> None:
     rows.take(_result([], HANDSHAKE), b"{}" + b" " * 3_000_000, mirror=False)
 
     assert not rows.clean
+
+
+def test_a_tool_that_is_too_large_is_not_kept() -> None:
+    large = {"name": "large", "inputSchema": {"type": "object"}, "description": "\n" * 3_000_000}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": [large]}}).encode()
+
+    (row,) = parse_list(body)["result"]["tools"]
+
+    assert row.name == "large"
+    assert LONGEST_ROW_BYTES < len(row.json) < len(body)
+    assert "\n" not in whole_row(row)["description"]
