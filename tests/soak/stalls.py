@@ -30,10 +30,10 @@ from plait.testing import ServerProcess
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 
-SIZE = 31_900_000
+SIZE = 24_900_000
 """Just under the limit of a message."""
 MOST_SECONDS = 0.1
-MOST_GROWTH = 32_000_000 + 64_000_000
+MOST_GROWTH = 25_000_000 + 64_000_000
 TIMEOUT_SECONDS = 60.0
 TRANSPORTS = ("stdio", "http", "events", "sse", "websocket", "httpx2")
 _LEVELS = 18

@@ -42,6 +42,7 @@ _SPARE_BYTES: Final = 64_000_000
 
 _STRUCTURE: Final = re.compile(rb"[][{},]")
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD]")
+_NOT_PLAIN: Final = re.compile(rb"[\\\x00-\x1f]")
 _COLON: Final = re.compile(rb"[ \t\r\n]*:")
 _HALF_ESCAPE: Final = re.compile(
     rb"(?:\\u[dD][89abAB]..)?\\(?:u.{0,3})?\Z|\\u[dD][89abAB]..\Z", re.DOTALL
@@ -252,6 +253,11 @@ class _Message:
         return key
 
     def _text(self, start: int, end: int) -> str:
+        if self._is_plain(start, end):
+            self._room -= end - start
+            if self._room < 0:
+                raise LimitError(too_much_memory(self._most_bytes))
+            return str(memoryview(self._body)[start:end], "ascii")  # without another copy
         pieces: list[str] = []
         length, width = 0, 1
         while start < end:
@@ -264,6 +270,13 @@ class _Message:
             if length * width > self._room:
                 raise LimitError(too_much_memory(self._most_bytes))
         return "".join(pieces)
+
+    def _is_plain(self, start: int, end: int) -> bool:
+        """Return whether a text is what its bytes are."""
+        parts = (
+            self._body[at : min(at + _TEXT_BYTES, end)] for at in range(start, end, _TEXT_BYTES)
+        )
+        return all(part.isascii() and _NOT_PLAIN.search(part) is None for part in parts)
 
     def _text_part(self, start: int, end: int) -> bytes:
         """Return the next part of a text, which ends between two characters."""
