@@ -194,7 +194,7 @@ class ApprovalDecided(TraceEvent):
     tool: str
     decision: Decision
     by: Literal["person", "policy"]
-    """Who decided: the policy also denies a call that no one can be asked about."""
+    """Who decided: the policy also denies a call that needs approval where no person can answer."""
     reason: str
     """The rule that denies the call, or requires approval."""
     call_id: str | None = None

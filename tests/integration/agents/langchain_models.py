@@ -24,20 +24,20 @@ Provider = AnthropicServer | OpenAIServer
 def model_of(api: Provider, **settings: Any) -> ModelConfig:
     """Describe a model of a stand-in."""
     if isinstance(api, OpenAIServer):
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "interface": "openai_endpoint",
             "model_name": "test-model",
             "endpoint_base_url": api.url,
             "endpoint_api_key": KEY,
         }
     else:
-        given = {
+        defaults = {
             "model_provider": "anthropic",
             "model_name": "claude-test",
             "anthropic_base_url": api.url,
             "anthropic_api_key": KEY,
         }
-    return ModelConfig.model_validate({"id": "test", "max_retries": 0, **given, **settings})
+    return ModelConfig.model_validate({"id": "test", "max_retries": 0, **defaults, **settings})
 
 
 def toys() -> dict[str, Any]:

@@ -22,8 +22,8 @@ Item = dict[str, Any]
 
 def chat_from_response_request(body: Mapping[str, Any]) -> dict[str, Any]:
     """Write the body of a request as that of a chat completion."""
-    given: str | Sequence[Mapping[str, Any]] = body.get("input") or ()
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    sent: str | Sequence[Mapping[str, Any]] = body.get("input") or ()
+    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else sent
     messages: list[dict[str, Any]] = []
     for item in items:
         match item.get("type"):
