@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -110,3 +111,24 @@ async def test_connections_over_the_limit_are_refused_and_places_come_free(port:
     assert await is_alive(port)
     for _, other in (*held, (reader, writer)):
         other.close()
+
+
+async def test_whitespace_around_the_value_of_a_header_is_no_part_of_it(port: int) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    body = json.dumps(request).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        REQUEST + b"Accept: application/json, text/event-stream\r\n"
+        b"MCP-Protocol-Version: \t 2026-07-28 \t \r\nMcp-Method:  tools/list  \r\n"
+        b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    )
+
+    answer = await ended(reader)
+
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    writer.close()

@@ -64,6 +64,10 @@ def protocol_with(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             else:
                 self._stop_timer()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # The parser leaves whitespace at the end, which does not belong to the value.
+            super().on_header(name, value.strip(b" \t"))
+
         def on_response_complete(self) -> None:
             # A client may be answered before its body is complete; then it owes nothing more.
             self._stop_timer()
