@@ -39,7 +39,10 @@ def main() -> None:
 
 
 def interpreter(version: str) -> str | None:
-    """Return the path of a Python, which uv fetches if it may."""
+    """Return the path of a Python: one of pyenv, or one that uv finds, or fetches if it may."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    if built := sorted(pyenv.glob(f"{version}.*/bin/python")):
+        return str(built[-1])
     done = uv("python", "find", version)
     if done.returncode:
         uv("python", "install", version)
