@@ -81,7 +81,7 @@ class CallBudget:
 class IncomingLimits:
     """What a server may send; more is refused, with an error or a note that names the limit."""
 
-    message_bytes: int = 25_000_000
+    message_bytes: int = 32_000_000
     """One message: a line, a body after decompression, an event or a WebSocket message."""
     values: int = 500_000
     """Values in one message, such as numbers and objects; each takes far more memory than bytes."""

@@ -25,7 +25,7 @@ from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_pool import EventParser, ServerEvent
-from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_for_sdk
+from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.wire import Exchange, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
@@ -98,7 +98,7 @@ async def _is_readable(event: ServerEvent, wire: Wire, limits: IncomingLimits) -
 async def _validated(body: bytes, limits: IncomingLimits) -> JSONRPCMessage:
     if len(body) < LARGE_BYTES:
         return jsonrpc_message_adapter.validate_json(body, by_name=False)
-    message = await in_thread(parse_for_sdk, body, limits.values, limits.message_bytes)
+    message = await in_thread(parse_large, body, limits.values, limits.message_bytes)
     return jsonrpc_message_adapter.validate_python(message, by_name=False)
 
 

@@ -29,11 +29,7 @@ _MOST_LEVELS: Final = 200
 _QUICK_BYTES: Final = 16_000_000
 _QUICK_NANOSECONDS: Final = 40_000_000
 """JSON that is parsed in this time is not cut."""
-_SLOW_NANOSECONDS: Final = 80_000_000
-"""JSON that takes longer than this would hold up an event loop."""
 _VALUE_NANOSECONDS: Final = 140
-_CHECK_NANOSECONDS: Final = 500
-"""What the SDK takes for a value beside parsing it."""
 _ESCAPE_NANOSECONDS: Final = 12
 _VALUE_BYTES: Final = 100
 """The memory of a value, without its text."""
@@ -83,24 +79,6 @@ def parse_large(body: bytes, most_values: int, most_bytes: int) -> Any:
         if _is_quick(body, most_values):
             return from_json(body)
         return _Message(body, most_values, most_bytes).parse()
-
-
-def parse_for_sdk(body: bytes, most_values: int, most_bytes: int) -> Any:
-    """Do what `parse_large` does, and refuse what takes long to parse as a whole, as the SDK does.
-
-    Raises:
-        ValueError: It is not JSON.
-        LimitError: It has more values than `most_values`, would take far more memory than
-            `most_bytes`, or too much time.
-    """
-    message = parse_large(body, most_values, most_bytes)
-    if _cost(body) + _openings(body) * _CHECK_NANOSECONDS > _SLOW_NANOSECONDS:
-        raise LimitError(
-            "the server sent a message that would hold up the event loop while it is parsed; "
-            "with cookies, a proxy, a sign-in or an HTTP client of your own it is not parsed in "
-            "parts (`message_bytes` in `limits` has no influence on this)"
-        )
-    return message
 
 
 def _is_quick(body: bytes, most_values: int) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from plait.client.transports import large_json
-from plait.client.transports.large_json import LimitError, parse_for_sdk, parse_large
+from plait.client.transports.large_json import LimitError, parse_large
 
 _MANY = 10**9
 _SIZE = 3_000_000
@@ -142,12 +142,3 @@ def test_what_has_no_place_to_cut_is_not_parsed(
 def test_a_message_that_takes_many_times_its_bytes_is_refused(body: bytes) -> None:
     with pytest.raises(LimitError, match="`message_bytes` in `limits`"):
         parse_large(body, _MANY, 1_000_000)
-
-
-def test_what_the_sdk_parses_at_once_may_not_take_long() -> None:
-    body = _START + b"\\n" * 7_000_000 + b'"}]}}'
-
-    assert parse_large(body, _MANY, 32_000_000) == from_json(body)
-    with pytest.raises(LimitError, match="event loop"):
-        parse_for_sdk(body, _MANY, 32_000_000)
-    assert parse_for_sdk(_START + b"x" * 1_500_000 + b'"}]}}', _MANY, 32_000_000)
