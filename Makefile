@@ -18,7 +18,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills check fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,13 +36,19 @@ dist: .extra-dist/.installed ## Build sdist and wheel twice, compare the builds,
 
 test: setup check ## Set up, then run every check and test
 
-check: setup ## Check format, lint, types and layers, then run the tests and the guard of speed
+check: setup ## Check format, lint, types and layers, run the tests, then the guard of speed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile || $(ALONE)
+	$(MAKE) --no-print-directory -j 2 types tests
 	$(BIN)/python -m benchmarks.compare.guard
+
+# The checker of types uses one core, and the tests wait now and then.
+types: setup ## Check types
+	$(BIN)/basedpyright
+
+tests: setup ## Run the tests
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile || $(ALONE)
 
 test-browser: setup ## Open every page in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi

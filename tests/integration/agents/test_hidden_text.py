@@ -22,7 +22,7 @@ KEY = "key-0123456789abcdef"
 
 def _blocks() -> list[types.ContentBlock]:
     link: dict[str, Any] = {"uri": f"file:///x{HIDDEN}", "mime_type": f"text/x{HIDDEN}"}
-    plain = {**link, "mime_type": "text/plain"}
+    plain: dict[str, Any] = {**link, "mime_type": "text/plain"}
     text = types.TextResourceContents(text=f"body{HIDDEN}", **plain)
     return [
         types.TextContent(text=f"text{HIDDEN}"),
