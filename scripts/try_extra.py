@@ -175,7 +175,7 @@ def embeddings() -> None:
 
 TRIALS: dict[str, Callable[[], None]] = {
     "base": base,
-    "langchain": example("langchain/first_agent.py"),
+    "langchain": example("langchain/quickstart.py"),
     "anthropic": example("agents/run_on_claude_tool.py"),
     "claude": example("agents/run_on_claude.py"),
     "models": example("agents/run_on_langchain.py"),

@@ -134,8 +134,8 @@ async def test_schemas_for_models_are_made_in_bounded_time(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "result",
     [
-        {"content": [{"type": "text", "text": "a\u200bb"}] * 9_000},
-        {"content": [], "structuredContent": {f"a{n}": [n, "a\u200bb"] for n in range(100_000)}},
+        {"content": [{"type": "text", "text": "a\u200bb"}] * 5_000},
+        {"content": [], "structuredContent": {f"a{n}": [n, "a\u200bb"] for n in range(50_000)}},
     ],
     ids=["blocks", "structured"],
 )
@@ -143,15 +143,15 @@ async def test_a_result_of_many_parts_is_converted_beside_the_loop(
     result: Json, tmp_path: Path
 ) -> None:
     tools, file = tmp_path / "tools.json", tmp_path / "result.json"
-    tools.write_text(json.dumps([_tool("read", {"properties": {"path": {"type": "string"}}})]))
+    tools.write_text(json.dumps([_tool("load", {"properties": {"path": {"type": "string"}}})]))
     file.write_text(json.dumps(result))
     server: Any = {"transport": "stdio", **entry(_SERVER, str(tools))}
     async with MultiServerMCPClient({"s": server}) as client:
-        (read,) = await client.get_tools()
+        (load,) = await client.get_tools()
         # No result is a list; and now everything is imported.
-        assert "not JSON-RPC" in await read.ainvoke({"path": str(tools)})
-        call = {"type": "tool_call", "id": "1", "name": "read", "args": {"path": str(file)}}
+        assert "not JSON-RPC" in await load.ainvoke({"path": str(tools)})
+        call = {"type": "tool_call", "id": "1", "name": "load", "args": {"path": str(file)}}
         async with LoopStalls() as stalls:
-            message = await read.ainvoke(call)
+            message = await load.ainvoke(call)
     assert message.status == "success"
     assert stalls.worst_seconds < _MOST_SECONDS

@@ -1,7 +1,7 @@
 """An MCP server on stdio without an SDK that checks nothing: `raw_echo.py TOOLS`.
 
 `TOOLS` is a JSON file with a list of tools. The tool `show` returns its argument `result` as the
-result of the call, and `read` the JSON of the file at its argument `path`; every other tool
+result of the call, and `load` the JSON of the file at its argument `path`; every other tool
 returns its arguments as JSON text. The tool `crash` ends the process unless there is a file at its
 argument `unless`, which it makes.
 """
@@ -32,7 +32,7 @@ def result_of(method: str, params: Json, tools: list[Json]) -> Json:
             return {"tools": tools}
         case "tools/call" if params["name"] == "show":
             return params["arguments"]["result"]
-        case "tools/call" if params["name"] == "read":
+        case "tools/call" if params["name"] == "load":
             return json.loads(Path(params["arguments"]["path"]).read_text())
         case "tools/call" if params["name"] == "crash":
             marker = Path(params["arguments"]["unless"])

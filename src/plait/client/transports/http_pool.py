@@ -264,6 +264,7 @@ class HttpConnection(asyncio.Protocol):
         self._unflushed = False
         """Whether a part of the request is still to be given to the system."""
         self._drained_bytes = 0
+        self._is_paused = False
         self._expect_response()
 
     def _expect_response(self) -> None:
@@ -308,14 +309,16 @@ class HttpConnection(asyncio.Protocol):
             self._fail(httpx2.WriteError("the connection was closed while the request was sent"))
 
     def pause(self) -> None:
-        """Receive nothing until `resume`."""
+        """Receive nothing until `resume`, or the end of the exchange."""
         if self._transport is not None:
+            self._is_paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Go on receiving."""
         self._last_active = self._loop.time()
         if self._transport is not None:
+            self._is_paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:
@@ -454,6 +457,8 @@ class HttpConnection(asyncio.Protocol):
     def _finish(self, exchange: HttpExchange) -> None:
         """End a whole response; the connection is kept if both ends want that."""
         self._exchange, exchange.connection = None, None
+        if self._is_paused:
+            self.resume()
         if self._may_be_kept and not self._unflushed and self._transport is not None:
             self._expect_response()
             self._pool.freed(self, self._last_active)

@@ -193,5 +193,5 @@ def test_a_server_that_is_not_strict_takes_what_it_gets() -> None:
         assert _ask(server, _user("x"), _called("a")).status_code == 200
         models = httpx2.get(f"{server.base_url}/models").json()
         assert models["data"] == [{"id": "test-model", "object": "model", "max_model_len": 4096}]
-        assert httpx2.post(f"{server.base_url}/responses", json={}).status_code == 404
+        assert httpx2.post(f"{server.base_url}/embeddings", json={}).status_code == 404
         assert httpx2.post(f"{server.base_url}/responses", content=b"[").status_code == 400
