@@ -29,7 +29,7 @@ from plait.traces.trace import Trace
 
 _CHUNK = 100
 """Steps that a browser lays out together, when they come into view."""
-_ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "STOP")
+_ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "STOP", "completed")
 _LONGEST_TITLE = 80
 
 TextPart = str
