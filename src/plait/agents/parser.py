@@ -96,12 +96,12 @@ class AgentParser(ParserPort):
         """Let the model reply to the messages in the form of a schema."""
         form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
         rule = f"Reply with one JSON object that fits this JSON Schema, and nothing else:\n{form}"
-        asked = [*messages, Message.user(rule)]
+        conversation = [*messages, Message.user(rule)]
         usage = UsageMetadata()
         problem, reply = "", ""
         for _ in range(1 + self._max_retries):
             try:
-                result = await self._agent.arun(asked, config=config)
+                result = await self._agent.arun(conversation, config=config)
             except PlaitError as error:
                 error.usage = usage if error.usage is None else usage + error.usage
                 raise
@@ -115,7 +115,7 @@ class AgentParser(ParserPort):
             except ValueError as error:
                 problem = str(error)
             feedback = Message.user(f"That does not fit: {problem}\n{rule}")
-            asked = [*asked, Message.assistant(reply or "(nothing)"), feedback]
+            conversation = [*conversation, Message.assistant(reply or "(nothing)"), feedback]
         failure = ParseError(problem, raw_response=reply)
         failure.usage = usage
         raise failure
