@@ -129,7 +129,8 @@ class Recorder:
         Without a `question_hash`, the user messages are hashed. The messages of a run that this
         one `continues` are not stored again in its file.
         """
-        digests = {name: self._define(tool) for name, tool in (definitions or {}).items()}
+        stored: set[str] = getattr(self._sink, "definitions", self._defined)
+        digests = {name: self._define(tool, stored) for name, tool in (definitions or {}).items()}
         self._continued = continues
         started = self._add(
             events.RunStarted,
@@ -153,14 +154,20 @@ class Recorder:
             self._started = started.id
         return started
 
-    def _define(self, tool: ToolDefinition) -> str:
-        """Record the definition of a tool, unless the file has it, and return its digest."""
+    def tools_offered(self, definitions: Iterable[ToolDefinition]) -> None:
+        """Record tools that a later request of the run offers, and that its start does not name."""
+        for tool in definitions:
+            self._define(tool, self._defined)
+
+    def _define(self, tool: ToolDefinition, stored: set[str]) -> str:
+        """Record the definition of a tool, unless it is stored, and return its digest."""
         name, description, schema = tool
         data = json.dumps([name, description, schema], sort_keys=True, default=str)
         digest = hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        stored: set[str] = getattr(self._sink, "definitions", self._defined)
-        if digest not in stored:
-            stored.add(digest)
+        is_stored = digest in stored
+        stored.add(digest)
+        self._defined.add(digest)
+        if not is_stored:
             self._add(
                 events.ToolDefined,
                 digest=digest,

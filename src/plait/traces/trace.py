@@ -135,11 +135,14 @@ class Trace:
 
     @property
     def definitions(self) -> dict[str, ToolDefined]:
-        """The tools of the run as the model knew them, by `server/tool`, as far as recorded."""
+        """The tools of the run as its models knew them, by `server/tool`, as far as recorded."""
         digests: Mapping[str, str] = self.started.definitions if self.started else {}
-        known = {event.digest: event for event in self.events if isinstance(event, ToolDefined)}
-        known = {**self.shared_definitions, **known}
-        return {name: known[digest] for name, digest in digests.items() if digest in known}
+        own = {event.digest: event for event in self.events if isinstance(event, ToolDefined)}
+        known = {**self.shared_definitions, **own}
+        offered = {name: known[digest] for name, digest in digests.items() if digest in known}
+        at_start = {*digests.values()}
+        later = {one.name: one for one in own.values() if one.digest not in at_start}
+        return {**later, **offered}
 
     @property
     def images(self) -> dict[str, ImageContent]:

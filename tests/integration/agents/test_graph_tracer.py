@@ -13,25 +13,33 @@ import pytest
 from click.testing import CliRunner
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import SecretStr
 from typing_extensions import override
 
+from plait import AgentConfig, ModelConfig, get_agent
+from plait import Message as PlaitMessage
 from plait.agents import GraphLimitError, GraphTracer, TraceMiddleware
 from plait.cli import main
-from plait.testing import ScriptedChatModel, tool_call
+from plait.testing import AnthropicServer, ScriptedChatModel, tool_call
+from plait.testing.agent_suite import KEY
 from plait.traces import ToolCalled, Turn, read_trace, read_traces
 
 ASK = {"messages": [HumanMessage("Add.")]}
 
 
-@tool
-def add(a: int, b: int) -> int:
+def add_numbers(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+add_numbers.__name__ = "add"
+add = tool(add_numbers)
 
 
 def graph_of(script: Any) -> Any:
@@ -61,7 +69,8 @@ def test_a_graph_with_a_sub_graph_and_parallel_tools_leaves_a_trace(tmp_path: Pa
         "judge",
     ]
     assert sorted(result.content for _, result in trace.calls if result) == ["3", "7"]
-    assert {call.parent for call, _ in trace.calls} == {1}
+    first = next(event for event in trace.events if isinstance(event, Turn))
+    assert {call.parent for call, _ in trace.calls} == {first.id}
     assert {call.call_id for call, _ in trace.calls} == {call["id"] for call in both}
 
 
@@ -188,14 +197,19 @@ def test_a_failure_is_in_the_trace(kind: str, tmp_path: Path) -> None:
     assert (result.content, result.is_error) == ("RuntimeError: no fuel", True)
 
 
-def test_middleware_records_the_model_the_prompt_and_the_tools(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", WATCHERS)
+def test_the_prompt_and_the_tools_are_recorded_once(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    model = ScriptedChatModel(["One.", "Two."])
+    watcher: Any = WATCHERS[kind](path)
+    middleware = [watcher] if kind == "middleware" else []
     agent: Any = create_agent(
-        model, [add], system_prompt="Be short.", middleware=[TraceMiddleware(path)]
+        ScriptedChatModel(["One.", "Two."]),
+        [add],
+        system_prompt="Be short.",
+        middleware=middleware,
     )
-    agent.invoke(ASK)
-    agent.invoke(ASK)
+    for _ in range(2):
+        agent.invoke(ASK, {} if middleware else {"callbacks": [watcher]})
 
     for trace in read_traces(path):
         assert trace.started is not None
@@ -203,6 +217,114 @@ def test_middleware_records_the_model_the_prompt_and_the_tools(tmp_path: Path) -
         assert trace.definitions["add"].description == "Add."
         assert set(trace.definitions["add"].input_schema["properties"]) == {"a", "b"}
     assert path.read_text().count('"event":"tool"') == 1
+
+
+def start_of(path: Path) -> dict[str, Any]:
+    """Return what a trace has about the model and the tools of its run."""
+    trace = read_trace(path)
+    assert trace.started is not None
+    wanted = ("provider", "endpoint", "temperature", "max_tokens")
+    return {
+        "messages": [(one.role, one.text) for one in trace.started.messages],
+        "model": trace.started.model,
+        "settings": {name: trace.started.settings.get(name) for name in wanted},
+        "tools": {
+            one.name: (one.description, sorted(one.input_schema["properties"]))
+            for one in trace.definitions.values()
+        },
+    }
+
+
+def test_a_graph_has_the_trace_of_a_run_of_plait(
+    anthropic: AnthropicServer, tmp_path: Path
+) -> None:
+    model = ChatAnthropic(
+        model_name="claude-test",
+        api_key=SecretStr(KEY),
+        base_url=anthropic.url,
+        temperature=0.5,
+        max_tokens_to_sample=77,
+        timeout=None,
+        stop=None,
+    )
+    config = ModelConfig(
+        id="test",
+        interface="langchain",
+        model_provider="anthropic",
+        model_name="claude-test",
+        anthropic_base_url=anthropic.url,
+        anthropic_api_key=SecretStr(KEY),
+        temperature=0.5,
+        max_tokens=77,
+        system_prompt="Be short.",
+    )
+
+    def run_plait() -> None:
+        agent = get_agent(config, auto_fallback=False)
+        settings = AgentConfig(trace=tmp_path / "plait.jsonl")
+        anyio.run(agent.arun, [PlaitMessage.user("Add.")], [add_numbers], {}, settings)
+
+    def run_graph(kind: str) -> None:
+        watcher: Any = WATCHERS[kind](tmp_path / f"{kind}.jsonl")
+        middleware = [watcher] if kind == "middleware" else []
+        agent: Any = create_agent(model, [add], system_prompt="Be short.", middleware=middleware)
+        agent.invoke(ASK, {} if middleware else {"callbacks": [watcher]})
+
+    for kind in ("plait", *WATCHERS):
+        anthropic.play(["Done."])
+        run_plait() if kind == "plait" else run_graph(kind)
+
+    expected = start_of(tmp_path / "plait.jsonl")
+    assert expected["settings"]["endpoint"] == anthropic.url
+    assert start_of(tmp_path / "callback.jsonl") == expected
+    assert start_of(tmp_path / "middleware.jsonl") == expected
+    assert KEY not in "".join(path.read_text() for path in tmp_path.iterdir())
+
+
+def test_the_tools_of_every_agent_of_a_graph_are_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("adder", create_agent(ScriptedChatModel(["One."] * 2), [add]))
+    graph.add_node("asker", create_agent(ScriptedChatModel(["Two."] * 2), [confirm, add]))
+    graph.add_edge(START, "adder")
+    graph.add_edge("adder", "asker")
+    compiled = graph.compile()
+
+    for _ in range(2):
+        compiled.invoke(ASK, {"callbacks": [GraphTracer(path)]})
+
+    for trace in read_traces(path):
+        assert {*trace.definitions} == {"add", "confirm"}
+        assert trace.started is not None
+        assert trace.started.tools == ("add",)
+
+
+def test_a_graph_without_requests_has_its_start_and_end(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("echo", lambda state: {"messages": state["messages"]})
+    graph.add_edge(START, "echo")
+
+    graph.compile().invoke(ASK, {"callbacks": [GraphTracer(path)]})
+
+    trace = read_trace(path)
+    assert trace.started is not None
+    assert [one.text for one in trace.started.messages] == ["Add."]
+    assert trace.status == "completed"
+
+
+def test_a_router_with_a_prompt_of_its_own_leaves_the_question(tmp_path: Path) -> None:
+    path = tmp_path / "graph.jsonl"
+    model = ScriptedChatModel(["maths"])
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("route", lambda state: {"messages": [model.invoke("Which subject is this?")]})
+    graph.add_edge(START, "route")
+
+    graph.compile().invoke(ASK, {"callbacks": [GraphTracer(path)]})
+
+    started = read_trace(path).started
+    assert started is not None
+    assert [one.text for one in started.messages] == ["Add."]
 
 
 def test_an_agent_in_a_tool_belongs_to_the_trace_of_the_outer_one(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import BaseTool
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -25,15 +23,15 @@ from typing_extensions import override
 
 from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.langchain.graph_recording import (
-    INTERFACE,
     GraphRecording,
     GraphTraceOptions,
     GraphTraces,
+    ModelRequestFacts,
     messages_in,
     node_of,
+    settings_of,
 )
 from plait.traces.messages.message import Message
-from plait.traces.recorder import ToolDefinition
 from plait.traces.trace import Trace
 
 _Reply: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
@@ -41,13 +39,6 @@ _ToolReply: TypeAlias = ToolMessage | Command[Any]
 
 _MOST_RUNS = 4096
 """Runs that are remembered: those that wait for an answer, and those whose end nothing reports."""
-
-_SETTINGS: Mapping[str, tuple[str, ...]] = {
-    "endpoint": ("openai_api_base", "anthropic_api_url", "base_url"),
-    "temperature": ("temperature",),
-    "max_tokens": ("max_tokens", "max_output_tokens"),
-}
-"""The attributes of chat models that are settings in a trace."""
 
 
 class _Place(TypedDict):
@@ -66,7 +57,9 @@ class _Run:
     recording: GraphRecording
     parent: str | None = None
     """The run of another trace in which this one was started."""
-    has_begun: bool = False
+
+    def begin(self, messages: list[Message], request: ModelRequestFacts | None = None) -> None:
+        self.recording.begin(messages, request, parent=self.parent)
 
 
 _outer: ContextVar[tuple[TraceMiddleware, str] | None] = ContextVar("plait_outer_run", default=None)
@@ -124,7 +117,7 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
         """End the trace of the run."""
         if state["plait_trace"]["is_own"]:
             name, run = self._run_of(state)
-            self._begin(run, messages_in(state))
+            run.begin(messages_in(state))
             self._end(name, run)
 
     @override
@@ -163,7 +156,7 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _request(self, request: ModelRequest[Any]) -> Generator[Callable[[_Reply], _Reply]]:
         """Record the answer that the block passes on, or the failure that ends the block."""
         name, run = self._run_of(request.state)
-        self._begin(run, _messages_of(request), request)
+        run.begin(_messages_of(request), _facts_of(request))
         recording = run.recording
         with self._ending(request.state, name, run):
             began = recording.request()
@@ -183,7 +176,7 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _call(self, request: ToolCallRequest) -> Generator[Callable[[_ToolReply], _ToolReply]]:
         """Record a call, and the result that the block passes on, or the failure of the block."""
         name, run = self._run_of(request.state)
-        self._begin(run, messages_in(request.state))
+        run.begin(messages_in(request.state))
         recording, call = run.recording, request.tool_call
         call_id = call["id"] or ""
         node = node_of(get_config().get("metadata"))
@@ -227,25 +220,6 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
             run = self._runs.get(name)
         return self._open(name) if run is None else (name, run)
 
-    def _begin(
-        self, run: _Run, messages: list[Message], request: ModelRequest[Any] | None = None
-    ) -> None:
-        """Record the start of the run, once: the first request has the model and the tools."""
-        if run.has_begun:
-            return
-        run.has_begun = True
-        definitions = {} if request is None else dict(map(_definition, request.tools))
-        run.recording.recorder.run_started(
-            messages,
-            interface=INTERFACE,
-            model=None if request is None else _attribute(request.model, "model_name", "model"),
-            tools=definitions,
-            max_turns=self._traces.options.get("max_turns"),
-            parent_run=run.parent,
-            settings={} if request is None else _settings(request),
-            definitions=definitions,
-        )
-
 
 def _messages_of(request: ModelRequest[Any]) -> list[Message]:
     prompt = () if request.system_message is None else (request.system_message,)
@@ -259,21 +233,12 @@ def _answers_in(reply: _Reply) -> list[AIMessage]:
     return [message for message in messages if isinstance(message, AIMessage)]
 
 
-def _definition(tool: BaseTool | dict[str, Any]) -> tuple[str, ToolDefinition]:
-    if isinstance(tool, dict) and "function" not in tool:  # a tool of the provider
-        name = str(tool.get("name") or tool.get("type"))
-        return name, (name, str(tool.get("description") or ""), tool)
-    data: dict[str, Any] = convert_to_openai_tool(tool)["function"]
-    name = str(data["name"])
-    return name, (name, data.get("description") or "", data.get("parameters") or {})
-
-
-def _settings(request: ModelRequest[Any]) -> dict[str, Any]:
-    found = {name: _attribute(request.model, *names) for name, names in _SETTINGS.items()}
-    found |= {"extra_kwargs": dict(request.model_settings) or None}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _attribute(model: object, *names: str) -> Any:
-    values = (getattr(model, name, None) for name in names)
-    return next((value for value in values if isinstance(value, str | int | float)), None)
+def _facts_of(request: ModelRequest[Any]) -> ModelRequestFacts:
+    model: Any = request.model
+    attributes: Mapping[str, Any] = model.__dict__
+    standard: Mapping[str, Any] = model._get_ls_params()  # noqa: SLF001
+    return ModelRequestFacts(
+        standard.get("ls_model_name"),
+        settings_of(standard, attributes, request.model_settings),
+        request.tools,
+    )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypedDict, cast
 
 from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp, GraphRecursionError, ParentCommand
 from langgraph.types import Command
 
@@ -28,11 +30,15 @@ from plait.traces.events import Status, TraceEvent
 from plait.traces.file import TraceFile
 from plait.traces.messages.from_langchain import images_in, message_from_any
 from plait.traces.messages.message import Message, UsageMetadata
-from plait.traces.recorder import Recorder
+from plait.traces.recorder import Recorder, ToolDefinition
 from plait.traces.trace import Trace
 
 INTERFACE: Final = "langgraph"
 """The engine in traces of graphs."""
+
+
+_ENDPOINTS: Final = ("openai_api_base", "anthropic_api_url", "base_url")
+"""The attributes of chat models that hold their endpoint."""
 
 
 class GraphLimitError(AgentExecutionError):
@@ -54,6 +60,15 @@ class GraphTraceOptions(TypedDict, total=False):
     """Hides secrets in the file; by default what looks like a key."""
     on_event: Callable[[TraceEvent], None] | None
     """Called with each event, without redaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequestFacts:
+    """The model, the settings and the tools of a request."""
+
+    model: str | None
+    settings: Mapping[str, Any]
+    tools: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +131,33 @@ class GraphRecording:
         self._open: set[str] = set()
         """The calls without a result."""
         self._lock = Lock()
+        self._has_begun = False
         self._is_ended = False
+
+    def begin(
+        self,
+        messages: Sequence[Message],
+        request: ModelRequestFacts | None = None,
+        *,
+        parent: str | None = None,
+    ) -> None:
+        """Record the start of the run, once; tools of later requests are added to it."""
+        definitions = {} if request is None else dict(map(_definition, request.tools))
+        with self._lock:
+            is_first, self._has_begun = not self._has_begun, True
+        if not is_first:
+            self.recorder.tools_offered(definitions.values())
+            return
+        self.recorder.run_started(
+            messages,
+            interface=INTERFACE,
+            model=None if request is None else request.model,
+            tools=definitions,
+            max_turns=self._limits.turns,
+            parent_run=parent,
+            settings={} if request is None else request.settings,
+            definitions=definitions,
+        )
 
     def request(self) -> float:
         """Begin a request to a model, and return the time.
@@ -239,6 +280,34 @@ def _tool_message(output: object, call_id: str) -> ToolMessage | None:
     messages = cast("list[object]", update) if isinstance(update, list) else []
     answers = [one for one in messages if isinstance(one, ToolMessage)]
     return next((one for one in answers if one.tool_call_id == call_id), None)
+
+
+def settings_of(
+    standard: Mapping[str, Any], attributes: Mapping[str, Any], others: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings of a model for a trace.
+
+    LangChain names the provider, the temperature and the limit of tokens in one way for all chat
+    models (`standard`); the endpoint is an attribute of the model, whose name differs.
+    """
+    found: dict[str, Any] = {
+        "provider": standard.get("ls_provider"),
+        "endpoint": next((str(attributes[key]) for key in _ENDPOINTS if attributes.get(key)), None),
+        "temperature": standard.get("ls_temperature"),
+        "max_tokens": standard.get("ls_max_tokens"),
+        "extra_kwargs": {key: value for key, value in others.items() if value is not None} or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _definition(tool: BaseTool | Mapping[str, Any]) -> tuple[str, ToolDefinition]:
+    if isinstance(tool, Mapping) and "function" not in tool:  # in the form of its provider
+        name = str(tool.get("name") or tool.get("type"))
+        schema = tool.get("input_schema") or tool.get("parameters") or tool
+        return name, (name, str(tool.get("description") or ""), schema)
+    data: dict[str, Any] = convert_to_openai_tool(cast("Any", tool))["function"]
+    name = str(data["name"])
+    return name, (name, data.get("description") or "", data.get("parameters") or {})
 
 
 def node_of(metadata: Mapping[str, Any] | None) -> str | None:

@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphInterrupt
 from typing_extensions import override
 
 from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.langchain.graph_recording import (
-    INTERFACE,
     GraphRecording,
     GraphTraceOptions,
     GraphTraces,
+    ModelRequestFacts,
     messages_in,
     node_of,
+    settings_of,
 )
+from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
+
+_OTHER_SETTINGS = (
+    "top_p",
+    "top_k",
+    "seed",
+    "stop",
+    "thinking",
+    "reasoning",
+    "reasoning_effort",
+    "response_format",
+    "tool_choice",
+    "parallel_tool_calls",
+)
+"""The parameters of a request that are recorded under `extra_kwargs`."""
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    recording: GraphRecording
+    root: UUID
+    """The id of the graph."""
+    input: list[Message]
+    interrupt: GraphInterrupt | None = None
+
+    def begin(
+        self, request_messages: Sequence[Message] = (), request: ModelRequestFacts | None = None
+    ) -> None:
+        """Record the start of the run; the first request has the system prompt, too."""
+        prompt = [one for one in request_messages if one.role == "system"]
+        others = [one for one in request_messages if one.role != "system"]
+        is_input = not self.input or others == self.input
+        self.recording.begin([*prompt, *others] if is_input else self.input, request)
+
+    def end(self, error: BaseException | None) -> None:
+        """Record the end of the run, and its start if it has made no request and no call."""
+        self.begin()
+        self.recording.end(error)
 
 
 class GraphTracer(BaseCallbackHandler):
@@ -42,10 +82,8 @@ class GraphTracer(BaseCallbackHandler):
     ) -> None:
         """Take the file of the traces, if there is one, and the limits of each run."""
         self._traces = GraphTraces(trace, options)
-        self._runs: dict[UUID, GraphRecording] = {}
-        """The recordings of chains that run, by the id of the chain."""
-        self._roots: set[UUID] = set()
-        self._interrupts: dict[GraphRecording, GraphInterrupt] = {}
+        self._runs: dict[UUID, _Run] = {}
+        """The runs of chains and tools that run, by the id of the chain or tool."""
         self._requests: dict[UUID, tuple[GraphRecording, float, str | None]] = {}
         self._calls: dict[UUID, tuple[GraphRecording, str]] = {}
 
@@ -65,25 +103,17 @@ class GraphTracer(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         if (run := self._run_of(parent_run_id)) is None:
-            run = self._begin(inputs)
-            self._roots.add(run_id)
+            run = _Run(self._traces.begin(), run_id, messages_in(inputs))
         self._runs[run_id] = run
 
-    def _run_of(self, parent: UUID | None) -> GraphRecording | None:
+    def _run_of(self, parent: UUID | None) -> _Run | None:
         return None if parent is None else self._runs.get(parent)
-
-    def _begin(self, inputs: object) -> GraphRecording:
-        run = self._traces.begin()
-        limit = self._traces.options.get("max_turns")
-        run.recorder.run_started(messages_in(inputs), interface=INTERFACE, max_turns=limit)
-        return run
 
     @override
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
         run = self._runs.pop(run_id, None)
-        if run is not None and run_id in self._roots:
-            self._roots.discard(run_id)
-            run.end(self._interrupts.pop(run, None))
+        if run is not None and run_id == run.root:
+            run.end(run.interrupt)
 
     @override
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
@@ -91,25 +121,40 @@ class GraphTracer(BaseCallbackHandler):
         if run is None:
             return
         if isinstance(error, GraphInterrupt):  # of a node: its graph ends without an error
-            self._interrupts[run] = error
-        if run_id in self._roots:
-            self._roots.discard(run_id)
-            self._interrupts.pop(run, None)
+            run.interrupt = error
+        if run_id == run.root:
             run.end(error)
 
     @override
     def on_chat_model_start(
-        self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
     ) -> None:
-        self._request(run_id, kwargs)
+        self._request(run_id, serialized, messages_in({"messages": messages[0]}), kwargs)
 
     @override
-    def on_llm_start(self, serialized: Any, prompts: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._request(run_id, kwargs)
+    def on_llm_start(
+        self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        self._request(run_id, serialized, [Message.user(prompts[0])], kwargs)
 
-    def _request(self, run_id: UUID, facts: Mapping[str, Any]) -> None:
-        if (run := self._run_of(facts.get("parent_run_id"))) is not None:
-            self._requests[run_id] = (run, run.request(), node_of(facts.get("metadata")))
+    def _request(
+        self,
+        run_id: UUID,
+        serialized: Mapping[str, Any] | None,
+        messages: Sequence[Message],
+        facts: Mapping[str, Any],
+    ) -> None:
+        run = self._run_of(facts.get("parent_run_id"))
+        if run is None:
+            return
+        run.begin(messages, _request_facts(serialized or {}, facts))
+        node = node_of(facts.get("metadata"))
+        self._requests[run_id] = (run.recording, run.recording.request(), node)
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -142,11 +187,12 @@ class GraphTracer(BaseCallbackHandler):
     ) -> None:
         if (run := self._run_of(parent_run_id)) is None:
             return
+        run.begin()
         call_id = str(kwargs.get("tool_call_id") or run_id)
         arguments = arguments_from(inputs if inputs is not None else input_str)
         name = str((serialized or {}).get("name") or "tool")
-        run.call(call_id, name, arguments, node_of(metadata))
-        self._calls[run_id] = (run, call_id)
+        run.recording.call(call_id, name, arguments, node_of(metadata))
+        self._calls[run_id] = (run.recording, call_id)
         self._runs[run_id] = run  # a tool may run a graph
 
     @override
@@ -162,3 +208,14 @@ class GraphTracer(BaseCallbackHandler):
         if (call := self._calls.pop(run_id, None)) is not None:
             run, call_id = call
             run.call_failed(call_id, error)
+
+
+def _request_facts(serialized: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelRequestFacts:
+    standard: Mapping[str, Any] = facts.get("metadata") or {}
+    parameters: Mapping[str, Any] = facts.get("invocation_params") or {}
+    others = {key: parameters.get(key) for key in _OTHER_SETTINGS}
+    return ModelRequestFacts(
+        standard.get("ls_model_name"),
+        settings_of(standard, serialized.get("kwargs") or {}, others),
+        parameters.get("tools") or (),
+    )
