@@ -50,11 +50,14 @@ def read_labels(path: str | Path) -> list[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     labels: list[dict[str, Any]] = []
-    for number, row in enumerate(rows, start=1):
+    for line, row in rows:
+        where = f"{path}:{line}"
+        if isinstance(row, str):
+            raise ConfigError(f"{where}: {row}")
         if not row.get("case"):
-            raise ConfigError(f"{path}, row {number}: there is no `case`")
-        which = {name: row[name] for name in _WHICH if row.get(name) not in {None, ""}}
-        found = {name: _truth(row[name], name, path, number) for name in row if name not in _WHICH}
+            raise ConfigError(f"{where}: there is no `case`")
+        which = {name: row[name] for name in _WHICH if row.get(name) not in (None, "")}
+        found = {name: _truth(row[name], name, where) for name in row if name not in _WHICH}
         labels.append(which | {name: value for name, value in found.items() if value is not None})
     return labels
 
@@ -114,10 +117,10 @@ def _decision(result: CaseResult, name: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _truth(value: Any, name: str, path: str | Path, row: int) -> bool | None:
+def _truth(value: Any, name: str, where: str) -> bool | None:
     if value is None or value == "" or isinstance(value, bool):
         return None if value == "" else value
     word = _WORDS.get(str(value).strip().casefold())
     if word is None:
-        raise ConfigError(f"{path}, row {row}: {name} is {value!r}, not true or false")
+        raise ConfigError(f"{where}: {name} is {value!r}, not true or false")
     return word

@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from plait._support.files import write_private
 from plait.errors import TraceFormatError
 from plait.traces.file import read_trace
 from plait.traces.trace import Trace
+from plait.verification.json_lines import append_lines, read_lines
 from plait.verification.world import World
 
 TRACES: Final = "traces"
@@ -69,7 +71,7 @@ class AnswerStore:
     def keep_world(self, key: str, world: World) -> None:
         """Write what was seen of a world, if anything was."""
         if world.before or world.after:
-            self.world_path(key).write_text(world.to_json(), encoding="utf-8")
+            write_private(self.world_path(key), world.to_json())
 
 
 class JudgmentStore:
@@ -82,7 +84,8 @@ class JudgmentStore:
     @cached_property
     def known(self) -> dict[str, dict[str, Any]]:
         """All replies, by their keys."""
-        return dict(self._read())
+        lines = read_lines(self._path)
+        return {one["key"]: one["reply"] for one in lines if {"key", "reply"} <= one.keys()}
 
     def clear(self) -> None:
         """Remove the replies of an earlier run."""
@@ -103,28 +106,13 @@ class JudgmentStore:
         """Add replies of another store by their keys, and append them if wanted."""
         self.known.update(replies)
         if store and replies:
-            with self._path.open("a", encoding="utf-8") as file:
-                for key, reply in replies.items():
-                    file.write(json.dumps({"key": key, "reply": reply}, ensure_ascii=False) + "\n")
+            lines = [{"key": key, "reply": reply} for key, reply in replies.items()]
+            append_lines(self._path, lines)
 
     def take_new(self) -> dict[str, dict[str, Any]]:
         """Return the replies that were kept since this was called last."""
         new, self._new = self._new, {}
         return new
-
-    def _read(self) -> list[tuple[str, dict[str, Any]]]:
-        found: list[tuple[str, dict[str, Any]]] = []
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return found
-        for line in lines:
-            try:
-                entry = json.loads(line)
-                found.append((entry["key"], entry["reply"]))
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off by the end of its writer
-        return found
 
 
 def _key(judge: str, question: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -23,12 +25,22 @@ _SUITE_KEYS = frozenset({"name", "defaults", "matrix", "caps", "cases", "$schema
 Path_ = tuple[str | int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A case as it is written, with the values of its row filled in."""
+
+    place: Path_
+    fields: dict[str, Any]
+    row: str | None = None
+    """File and line of the row, if it has one."""
+
+
 class _Source:
     """A parsed file, and the line of each of its values."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.problems: list[Problem] = []
+        self._problems: dict[tuple[str, str], list[str]] = {}
         self._lines: dict[Path_, int] = {}
         self.value = self._load()
 
@@ -67,17 +79,36 @@ class _Source:
             case _:
                 return yaml.SafeLoader("").construct_object(node)  # pyright: ignore[reportUnknownMemberType]
 
-    def add(self, path: Path_, message: str, *, show_path: bool = True) -> None:
-        """Note a problem of the value at a path, with the line of its nearest parent."""
+    def add(
+        self, path: Path_, message: str, *, row: str | None = None, show_path: bool = True
+    ) -> None:
+        """Note a problem of the value at a path, with the line of its row or nearest parent."""
+        where = ".".join(map(str, path)) if show_path else ""
+        self._problems.setdefault((where, message), []).append(row or self._line_of(path))
+
+    def _line_of(self, path: Path_) -> str:
         nearest = path
         while nearest not in self._lines and nearest:
             nearest = nearest[:-1]
         line = self._lines.get(nearest)
-        file = str(self.path) if line is None else f"{self.path}:{line}"
-        where = ".".join(map(str, path)) if show_path else ""
-        self.problems.append(
-            Problem(file=file, path=where, code="invalid_suite", message=message, suggestion=None)
-        )
+        return str(self.path) if line is None else f"{self.path}:{line}"
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All problems; one that many rows have is named once."""
+        return [
+            Problem(
+                file=places[0],
+                path=where,
+                code="invalid_suite",
+                message=message if len(places) == 1 else f"{message} {_others(len(places) - 1)}",
+            )
+            for (where, message), places in self._problems.items()
+        ]
+
+
+def _others(rows: int) -> str:
+    return "(and in another row)" if rows == 1 else f"(and in {rows} more rows)"
 
 
 def read_suite(path: str | Path) -> Suite:
@@ -88,24 +119,28 @@ def read_suite(path: str | Path) -> Suite:
     """
     source = _Source(Path(path))
     content = cast("dict[str, Any]", source.value) if isinstance(source.value, dict) else None
-    cases: list[Case] = []
+    cases: list[tuple[_Entry, Case]] = []
     caps = Caps()
     if content is not None:
         _check_keys(source, content)
         content = _check_settings(source, content)
         cases = [
-            case
-            for place, fields in _entries(source, content)
-            for case in _case(source, place, fields, content)
+            (entry, case)
+            for entry in _entries(source, content)
+            for case in _cases(source, entry, content)
         ]
         _check_names(source, cases)
         caps = _caps(source, content)
     elif not source.problems:
         source.add((), "is not a suite: it needs `cases`")
-    if source.problems:
-        raise ConfigError.from_problems(source.problems)
-    name = str((content or {}).get("name") or Path(path).stem)
-    return Suite(name=name, cases=tuple(cases), caps=caps, folder=Path(path).parent.resolve())
+    if problems := source.problems:
+        raise ConfigError.from_problems(problems)
+    return Suite(
+        name=str((content or {}).get("name") or Path(path).stem),
+        cases=tuple(case for _, case in cases),
+        caps=caps,
+        folder=Path(path).parent.resolve(),
+    )
 
 
 def suite_schema() -> dict[str, Any]:
@@ -160,7 +195,7 @@ def _caps(source: _Source, content: Mapping[str, Any]) -> Caps:
         return Caps()
 
 
-def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]]:
+def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[_Entry]:
     """Yield each case as it is written, those of rows filled in."""
     listed: object = content.get("cases")
     for number, entry in enumerate(cast("list[Any]", listed) if isinstance(listed, list) else []):
@@ -170,14 +205,12 @@ def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[tuple[Path
             continue
         fields = cast("dict[str, Any]", entry)
         if "rows" in fields:
-            yield from _rows(source, place, fields)
+            yield from _row_entries(source, place, fields)
         else:
-            yield place, fields
+            yield _Entry(place, fields)
 
 
-def _rows(
-    source: _Source, place: Path_, entry: Mapping[str, Any]
-) -> Iterator[tuple[Path_, dict[str, Any]]]:
+def _row_entries(source: _Source, place: Path_, entry: Mapping[str, Any]) -> Iterator[_Entry]:
     if sorted(entry) != ["case", "rows"] or not isinstance(entry["case"], dict):
         source.add(place, "rows needs `rows`, a CSV or JSONL file, and `case`, and nothing else")
         return
@@ -187,32 +220,61 @@ def _rows(
     except (OSError, ValueError) as error:
         source.add((*place, "rows"), f"{file} cannot be read: {error}")
         return
-    for number, row in enumerate(rows, start=1):
+    for number, (line, row) in enumerate(rows, start=1):
+        where = f"{file}:{line}"
+        if isinstance(row, str):
+            source.add((*place, "rows"), row, row=where)
+            continue
         try:
             fields = _filled(entry["case"], row)
         except KeyError as missing:
-            source.add((*place, "case"), f"{file.name} has no column {missing.args[0]!r}")
-            return
+            source.add((*place, "case"), f"there is no column {missing.args[0]!r}", row=where)
+            continue
         fields.setdefault("name", f"{file.stem}-{number}")
-        yield (*place, "case"), fields
+        yield _Entry((*place, "case"), fields, where)
 
 
-def read_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV or JSON Lines file.
+def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """Yield the rows of a CSV or JSON Lines file with their lines, or what is wrong with them.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: A line is not a JSON object.
+        ValueError: It is not UTF-8.
     """
-    text = file.read_text(encoding="utf-8-sig")
+    # Only the line breaks of the format count: texts contain others, such as U+2028.
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        text = opened.read()
     if file.suffix == ".csv":
-        yield from csv.DictReader(text.splitlines())
+        yield from _csv_rows(text)
         return
-    for line in filter(str.strip, text.splitlines()):
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            yield number, _json_row(line)
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    last = 0
+    names: list[str] = []
+    try:
+        for values in reader:
+            first, last = last + 1, reader.line_num
+            if not names:
+                names = values
+            elif len(values) == len(names):
+                yield first, dict(zip(names, values, strict=True))
+            elif values:
+                yield first, f"the row has {len(values)} values for {len(names)} columns"
+    except csv.Error as error:
+        yield last + 1, f"is not CSV: {error}"
+
+
+def _json_row(line: str) -> dict[str, Any] | str:
+    try:
         row = json.loads(line)
-        if not isinstance(row, dict):
-            raise ValueError("a line is not an object")  # noqa: TRY004
-        yield cast("dict[str, Any]", row)
+    except json.JSONDecodeError as error:
+        return f"is not JSON: {error.msg}, column {error.colno}"
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else "is not an object"
 
 
 def _filled(value: Any, row: Mapping[str, Any]) -> Any:
@@ -229,11 +291,9 @@ def _filled(value: Any, row: Mapping[str, Any]) -> Any:
     return _PLACEHOLDER.sub(lambda found: str(row[found[1]]), value)
 
 
-def _case(
-    source: _Source, place: Path_, fields: Mapping[str, Any], content: Mapping[str, Any]
-) -> Iterator[Case]:
+def _cases(source: _Source, entry: _Entry, content: Mapping[str, Any]) -> Iterator[Case]:
     """Yield the cases of an entry: one, or one for each combination of the matrix."""
-    defaults, matrix = content["defaults"], content["matrix"]
+    defaults, matrix, fields = content["defaults"], content["matrix"], entry.fields
     combinations = product(*(cast("list[Any]", values) for values in matrix.values()))
     for values in combinations:
         chosen = dict(zip(matrix, values, strict=True))
@@ -245,7 +305,7 @@ def _case(
             merged["name"] = f"{merged.get('name')}[{suffix}]"
         faults = {**_faults(Case, merged), **_check_faults(merged)}
         for path, message in faults.items():
-            source.add((*place, *path), message)
+            source.add((*entry.place, *path), message, row=entry.row)
         if faults:
             return
         yield Case.model_validate(merged)
@@ -315,9 +375,10 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
-def _check_names(source: _Source, cases: list[Case]) -> None:
+def _check_names(source: _Source, cases: list[tuple[_Entry, Case]]) -> None:
     seen: set[str] = set()
-    for case in cases:
+    for entry, case in cases:
         if case.name in seen:
-            source.add(("cases",), f"two cases have the name {case.name!r}")
+            text = f"two cases have the name {case.name!r}"
+            source.add((*entry.place, "name"), text, row=entry.row)
         seen.add(case.name)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from plait.errors import ConfigError
 from plait.traces.file import read_trace
 from plait.traces.messages.message import messages_to_dicts
+from plait.verification.json_lines import append_lines, read_lines
 
 Outcome = Literal["passed", "failed", "error"]
 """An `error` is a failure of the infrastructure, which says nothing about the answer."""
@@ -142,26 +141,14 @@ class ResultFile:
 
     def append(self, result: CaseResult) -> None:
         """Write one result."""
-        line = json.dumps(asdict(result), ensure_ascii=False, default=str)
-        data = line.encode("utf-8", "replace") + b"\n"
-        with self.path.open("ab") as file:
-            if file.tell() and not self._ends_with_newline():
-                file.write(b"\n")  # the last writer was killed in the middle of a line
-            file.write(data)
-
-    def _ends_with_newline(self) -> bool:
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
+        append_lines(self.path, [asdict(result)])
 
     def read(self) -> dict[str, CaseResult]:
         """Return the results by key, the newest of each; a line that was cut off is left out."""
-        if not self.path.exists():
-            return {}
         found: dict[str, CaseResult] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        for line in read_lines(self.path):
             try:
-                result = CaseResult.from_dict(cast("dict[str, Any]", json.loads(line)))
+                result = CaseResult.from_dict(line)
             except (ValueError, TypeError, KeyError):
                 continue
             found[result.key] = result

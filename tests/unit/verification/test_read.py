@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from inline_snapshot import snapshot
 
 from plait.errors import ConfigError
 from plait.verification.read import read_suite, suite_schema
@@ -68,6 +69,74 @@ cases:
 """
     (case,) = read_suite(written(tmp_path, text)).cases
     assert (case.name, case.question, case.checks) == ("rows-1", "3?", [{"max_turns": 3}])
+
+
+def test_values_of_rows_may_contain_any_line_break(tmp_path: Path) -> None:
+    text = """\
+cases:
+  - rows: rows.csv
+    case: {name: "csv {{n}}", question: "{{q}}", checks: [{max_turns: 1}]}
+  - rows: rows.jsonl
+    case: {name: "json {{n}}", question: "{{q}}", checks: [{max_turns: 1}]}
+"""
+    (tmp_path / "rows.csv").write_text('n,q\n1,"two\nlines"\n\n2,one\u2028line\n')
+    (tmp_path / "rows.jsonl").write_text('{"n": 1, "q": "one\u2028line\x85"}\r\n')
+
+    cases = read_suite(written(tmp_path, text)).cases
+
+    assert [(case.name, case.question) for case in cases] == [
+        ("csv 1", "two\nlines"),
+        ("csv 2", "one\u2028line"),
+        ("json 1", "one\u2028line\x85"),
+    ]
+
+
+def test_problems_of_rows_are_reported_with_the_lines_of_their_file(tmp_path: Path) -> None:
+    case = '{name: "{{id}}", question: "{{q}}", checks: [{max_turns: "{{turns}}"}]}'
+    text = f"cases:\n  - {{rows: a.csv, case: {case}}}\n  - {{rows: b.jsonl, case: {case}}}\n"
+    (tmp_path / "a.csv").write_text('id,q,turns\na,"two\nlines",x\nb,q,y,z\nc,q\nd,q,many\n')
+    row = {"id": "e", "q": "?", "turns": 2}
+    lines = [row, "{", [1], {"id": "f", "turns": 2}, {**row, "q": 5}, row, {"id": "g"}]
+    (tmp_path / "b.jsonl").write_text(
+        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    )
+
+    with pytest.raises(ConfigError) as raised:
+        read_suite(written(tmp_path, text))
+
+    found = [
+        (Path(str(problem.file)).name, problem.path, problem.message)
+        for problem in raised.value.problems
+    ]
+    assert found == snapshot(
+        [
+            ("a.csv:2", "cases.0.case.checks.0", "max_turns takes a number, not 'x'"),
+            ("a.csv:4", "cases.0.rows", "the row has 4 values for 3 columns"),
+            ("a.csv:5", "cases.0.rows", "the row has 2 values for 3 columns"),
+            ("a.csv:6", "cases.0.case.checks.0", "max_turns takes a number, not 'many'"),
+            (
+                "b.jsonl:2",
+                "cases.1.rows",
+                "is not JSON: Expecting property name enclosed in double quotes, column 2",
+            ),
+            ("b.jsonl:3", "cases.1.rows", "is not an object"),
+            ("b.jsonl:4", "cases.1.case", "there is no column 'q' (and in another row)"),
+            ("b.jsonl:5", "cases.1.case.question", "Input should be a valid string"),
+            ("b.jsonl:6", "cases.1.case.name", "two cases have the name 'e'"),
+        ]
+    )
+
+
+def test_a_problem_of_all_rows_is_reported_once(tmp_path: Path) -> None:
+    text = "cases: [{rows: a.csv, case: {question: '{{q}}', checks: [{contain: x}]}}]"
+    (tmp_path / "a.csv").write_text("q\n" + "What?\n" * 50)
+
+    with pytest.raises(ConfigError) as raised:
+        read_suite(written(tmp_path, text))
+
+    (problem,) = raised.value.problems
+    assert str(problem.file).endswith("a.csv:2")
+    assert problem.message.endswith("(and in 49 more rows)")
 
 
 def test_all_problems_are_reported_with_their_lines(tmp_path: Path) -> None:
