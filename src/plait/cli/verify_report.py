@@ -109,10 +109,13 @@ def print_report(
     models = pass_rates(results, lambda result: [result.variant])
     tags = pass_rates(results, lambda result: result.tags)
     comparison = None if before is None else compare_runs(before, results, by_model=True)
+    reasons = _reasons_against(whole, threshold, comparison)
     if as_json:
         print_json(
             {
                 "suite": name,
+                "verified": not reasons,
+                "reasons": reasons,
                 "total": asdict(whole),
                 "models": [asdict(rate) for rate in models],
                 "tags": [asdict(rate) for rate in tags],
@@ -126,8 +129,27 @@ def print_report(
         for line in [] if comparison is None else comparison_lines(comparison):
             click.echo(visible(line))
         click.echo(f"report: {visible(str(folder))}")
-    regressed = comparison is not None and comparison.is_worse
-    return not whole.errors and (whole.rate or 0.0) >= threshold and not regressed
+        for reason in reasons:
+            print_aside("not verified", reason, colour="red")
+    return not reasons
+
+
+def _reasons_against(whole: PassRate, threshold: float, comparison: Comparison | None) -> list[str]:
+    """Return why a report does not pass."""
+    reasons: list[str] = []
+    if whole.errors:
+        what = "run" if whole.errors == 1 else "runs"
+        reasons.append(f"{whole.errors} {what} could not be decided")
+    if (whole.rate or 0.0) < threshold:
+        runs = f"{whole.passed} of {whole.passed + whole.failed} runs passed"
+        reasons.append(f"{runs}, and the threshold is {100 * threshold:g} %")
+    if comparison is not None and comparison.regressed:
+        names = ", ".join(comparison.regressed)
+        reasons.append(f"worse than the baseline, beyond chance: {names}")
+    elif comparison is not None and comparison.is_worse:
+        text = "all cases together are worse than the baseline, beyond chance"
+        reasons.append(f"{text} (p = {comparison.p_value:.3g})")
+    return reasons
 
 
 def _print_reasons(results: Sequence[CaseResult]) -> None:

@@ -228,17 +228,31 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
+_MOST_CHARACTERS = 60_000
+"""A comment of GitHub has at most 65,536."""
+
+
 def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
-    """Return a summary for a pull request."""
-    lines = [f"## {_cell(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.variant]))]
-    failed = [result for result in results if result.outcome != "passed"]
-    if failed:
-        lines += ["", "| Case | Model | Run | Outcome | Why |", "| --- | --- | --- | --- | --- |"]
-        lines += [
-            f"| {_cell(one.case)} | {_cell(one.variant)} | {one.repeat} | {one.outcome} "
-            f"| {_cell(one.failure)} |"
-            for one in failed
-        ]
+    """Return a summary for a pull request; runs that failed alike are one row."""
+    lines = [f"## {_code(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.variant]))]
+    runs: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
+    for one in results:
+        if one.outcome != "passed":
+            runs[one.case, one.variant, one.outcome, one.failure].append(one.repeat)
+    if runs:
+        lines += ["", "| Case | Model | Runs | Outcome | Why |", "| --- | --- | --- | --- | --- |"]
+    left = _MOST_CHARACTERS - sum(map(len, lines))
+    shown = 0
+    for (case, variant, outcome, why), repeats in runs.items():
+        numbers = _short(", ".join(map(str, sorted(repeats))))
+        row = f"| {_code(case)} | {_code(variant)} | {numbers} | {outcome} | {_code(why)} |"
+        left -= len(row) + 1
+        if left < 0:
+            break
+        shown += 1
+        lines.append(row)
+    if shown < len(runs):
+        lines += ["", f"{len(runs) - shown} more rows are in the report."]
     return "\n".join(lines) + "\n"
 
 
@@ -248,7 +262,7 @@ def _markdown_table(rates: Sequence[PassRate]) -> list[str]:
     for rate in rates:
         interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
         lines.append(
-            f"| {_cell(rate.name)} | {rate.passed} of {rate.passed + rate.failed} "
+            f"| {_code(rate.name)} | {rate.passed} of {rate.passed + rate.failed} "
             f"| {share(rate.rate)} ({interval}) | {share(rate.pass_at_k)} "
             f"| {share(rate.pass_hat_k)} | {rate.errors} | {rate.seconds:.1f} | {rate.tokens} |"
         )
@@ -260,7 +274,14 @@ def share(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-def _cell(text: str) -> str:
-    folded = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
-    safe = folded.replace("<", "&lt;").replace(">", "&gt;").replace("`", "'")
-    return safe if len(safe) <= 200 else safe[:199] + "…"
+def _code(text: str) -> str:
+    """Return a text as code, in which nothing is markup, a link or a mention."""
+    escaped = _short(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+    return f"`{escaped}`" if escaped else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
+
+
+_LONGEST_CELL = 200

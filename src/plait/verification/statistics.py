@@ -17,6 +17,9 @@ _NORMAL = NormalDist()
 _STEPS = 200
 """Steps of the continued fraction and of the bisection, which converge much earlier."""
 _TINY = 1e-300
+_ROUNDING = 1e-12
+"""Differences of scores that are smaller are rounding: 1 - 2/3 is not quite 2/3 - 1/3."""
+_BISECTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,40 @@ def paired_difference(
     mean = fmean(differences)
     error = stdev(differences) / math.sqrt(count)
     freedom = count - 1
-    if error == 0:
-        return PairedDifference(mean, Interval(mean, mean), 1.0 if mean == 0 else 0.0, 0.0)
+    if error < _ROUNDING:
+        return _equal_differences(mean, count, confidence)
     quantile = t_quantile((1 + confidence) / 2, freedom)
     interval = Interval(mean - quantile * error, mean + quantile * error)
     p_value = 2 * t_tail(abs(mean / error), freedom)
     detectable = (quantile + _NORMAL.inv_cdf(POWER)) * error
     return PairedDifference(mean, interval, p_value, detectable)
+
+
+def _equal_differences(mean: float, count: int, confidence: float) -> PairedDifference:
+    """Return what equal differences show: they have no spread, from which a t-test could infer.
+
+    The share of cases that differ otherwise is bounded by their number, and so is the mean.
+    """
+    others = wilson_interval(0, count, confidence).high
+    middle = mean * (1 - others)
+    interval = Interval(max(-1.0, middle - others), min(1.0, middle + others))
+    p_value = 1.0 if abs(mean) < _ROUNDING else mcnemar_p_value(count, 0)
+    return PairedDifference(mean, interval, p_value, _detectable_change(count, 1 - confidence))
+
+
+def _detectable_change(count: int, significance: float) -> float:
+    """Return the smallest chance of a change that McNemar's test would find in so many cases."""
+    needed = next(n for n in range(1, _STEPS) if mcnemar_p_value(n, 0) < significance)
+    if count < needed:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        fewer = sum(
+            math.comb(count, k) * middle**k * (1 - middle) ** (count - k) for k in range(needed)
+        )
+        low, high = (middle, high) if 1 - fewer < POWER else (low, middle)
+    return high
 
 
 def t_tail(value: float, freedom: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import stat
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -56,6 +57,10 @@ def test_checks_decide_which_cases_pass(tmp_path: Path) -> None:
 
     assert done.returncode == 13, done.stderr
     report = json.loads(done.stdout)
+    assert report["reasons"] == [
+        "1 run could not be decided",
+        "1 of 3 runs passed, and the threshold is 100 %",
+    ]
     assert report["total"]["passed"] == 1
     assert report["total"]["failed"] == 2
     assert report["total"]["errors"] == 1
@@ -144,19 +149,29 @@ def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
     assert keys == {result.key for result in read_results(tmp_path / "whole")}
 
 
-def test_two_reports_are_compared(tmp_path: Path) -> None:
-    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(3)]
+def test_a_report_is_compared_with_its_baseline(tmp_path: Path) -> None:
+    cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(6)]
     suite = suite_in(tmp_path, cases, [ADD, "It is 42."], scope="suite")
     verify(suite, "--report", "good", cwd=tmp_path)
     (tmp_path / "script.json").write_text(json.dumps([ADD, "No idea."]))
-    verify(suite, "--report", "bad", cwd=tmp_path)
+    against = ("--threshold", "0", "--baseline", "good")
+    bad = verify(suite, "--report", "bad", *against, cwd=tmp_path)
 
-    done = verify("compare", "good", "bad", "--json", cwd=tmp_path)
+    done = verify("compare", "good", "bad", "--html", "both.html", "--json", cwd=tmp_path)
 
+    assert bad.returncode == 13
+    assert "not verified: all cases together are worse than the baseline" in bad.stderr
+    assert "the threshold" not in bad.stderr
     found = json.loads(done.stdout)
-    assert found["worse"] == ["case-0", "case-1", "case-2"]
+    assert found["worse"] == [f"case-{n}" for n in range(6)]
     assert found["difference"]["mean"] == -1.0
-    assert found["p_value"] == 0.25
+    assert found["p_value"] == 0.03125
+    private = [tmp_path / "both.html", *(tmp_path / "bad").glob("re*")]
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in private} == {
+        "both.html": 0o600,
+        "report.html": 0o600,
+        "results.jsonl": 0o600,
+    }
 
 
 def test_the_starter_passes_offline(tmp_path: Path) -> None:

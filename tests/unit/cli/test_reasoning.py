@@ -126,6 +126,20 @@ def test_a_session_is_exported(run: Run, tmp_path: Path, kind: str, sign: str) -
         assert len(json.loads(shown)["thoughts"]) == 4
 
 
+def test_a_session_becomes_one_page_that_only_its_owner_may_read(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "session.html"
+    page.touch(0o644)
+
+    done = run("export", "rain-1", "--html", "--output", "session.html")
+
+    assert done.exit_code == 0, done.output
+    assert page.stat().st_mode & 0o777 == 0o600
+    text = page.read_text("utf-8")
+    assert text.strip() == run("export", "rain-1", "--html").stdout.strip()
+    assert text.count('<article id="t') == 4
+    assert len(text) < 300_000
+
+
 def test_a_session_is_deleted_only_when_that_is_confirmed(run: Run) -> None:
     asked = run("delete", "other", input="n\n")
     assert asked.exit_code == Exit.INTERRUPTED

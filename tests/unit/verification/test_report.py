@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from plait.errors import ConfigError
 from plait.verification import CaseResult, compare
 from plait.verification.agreement import judge_agreement, read_labels
+from plait.verification.report import detectable_text, markdown_summary
 
 
 def results(outcomes: dict[str, str], **fields: Any) -> list[CaseResult]:
@@ -46,6 +48,31 @@ def test_many_cases_that_fail_once_are_worse_together() -> None:
     names = [f"case-{n}" for n in range(8)]
     found = compare(results(dict.fromkeys(names, "p")), results(dict.fromkeys(names, "f")))
     assert (found.regressed, found.is_worse) == ((), True)
+
+
+def test_two_cases_that_fail_in_one_of_two_runs_may_be_chance() -> None:
+    found = compare(results({"a": "pp", "b": "pp"}), results({"a": "pf", "b": "pf"}))
+    assert (found.worse, found.is_worse) == (("a", "b"), False)
+
+
+def test_equal_reports_do_not_show_that_any_difference_would_be_seen() -> None:
+    cases = {f"case-{n}": "p" for n in range(10)}
+    found = compare(results(cases), results(cases)).difference
+    assert found is not None
+    assert detectable_text(found) == "this suite could show a difference of 67.3%"
+
+
+def test_a_summary_names_runs_that_failed_alike_once_and_fits_into_a_comment() -> None:
+    failed = [
+        replace(one, error=f"broken | ![a](http://x) @someone <b> `{'x' * 300}`")
+        for one in results({"a": "fff"} | {f"case-{n}": "f" for n in range(500)})
+    ]
+    text = markdown_summary("suite", failed)
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows[1].startswith("| `a` | `m` | 1, 2, 3 | failed | `broken \\| ![a](http://x) @")
+    assert text.count("`") % 2 == 0
+    assert len(text) < 65_536  # the longest comment of GitHub
+    assert text.endswith("more rows are in the report.\n")
 
 
 def test_errors_are_compared_with_nothing() -> None:

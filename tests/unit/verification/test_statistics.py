@@ -56,6 +56,20 @@ def test_without_changes_nothing_is_significant() -> None:
     assert wilson_interval(0, 0).high == 1.0
 
 
+def test_equal_differences_do_not_prove_more_than_their_number() -> None:
+    same = paired_difference([1.0] * 8, [1.0] * 8)
+    assert (same.mean, same.p_value) == (0.0, 1.0)
+    assert same.interval.high == -same.interval.low == pytest.approx(wilson_interval(0, 8).high)
+    # Five cases that turn one way are not beyond chance; of twenty, six must.
+    assert paired_difference([1.0] * 5, [1.0] * 5).detectable == 1.0
+    share = paired_difference([1.0] * 20, [1.0] * 20).detectable
+    assert stats.binom(20, share).sf(5) == pytest.approx(0.8)
+    # Equal but for the last bit: 2/3 - 1 and 1/3 - 2/3.
+    worse = paired_difference([1.0, 2 / 3], [2 / 3, 1 / 3])
+    assert worse.p_value == mcnemar_p_value(2, 0) == 0.5
+    assert worse.interval.low < -1 / 3 < worse.interval.high
+
+
 def test_the_smallest_effect_would_be_found_in_four_of_five_suites() -> None:
     chance = random.Random(3)
     found = 0
