@@ -10,7 +10,7 @@ import pytest
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 
-from plait import Message, ModelConfig, get_agent
+from plait import Message, ModelConfig, MultiServerMCPClient, get_agent
 from plait._support.sanitize import _SUSPECT_OR_ROW
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 
@@ -70,7 +70,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("engine", ["langchain", "claude_tool"])
-async def test_nothing_that_hides_or_acts_reaches_a_model(engine: str) -> None:
+async def test_nothing_that_hides_or_acts_reaches_a_model(
+    engine: str, caplog: pytest.LogCaptureFixture
+) -> None:
     calls = tuple(Call(name, {}) for name in ("work", "fail", "refuse", "structure"))
     turns = iter([Say("I begin.", calls=calls), Say("Done.")])
     hiding = Server(
@@ -92,4 +94,20 @@ async def test_nothing_that_hides_or_acts_reaches_a_model(engine: str) -> None:
     read = "\n".join(texts)
     words = ("text", "refused", "value", "file:///x", "na_me")
     assert [word for word in words if word not in read] == []
+    assert [text for text in texts if _SUSPECT_OR_ROW.search(text)] == []
+    logged = [record.getMessage() for record in caplog.records]
+    assert any(r"na\u200bme" in message for message in logged)
+    assert [message for message in logged if _SUSPECT_OR_ROW.search(message)] == []
+
+
+async def test_the_text_of_a_resource_that_a_model_reads_hides_nothing() -> None:
+    server = Server("hiding", on_list_tools=_list, on_call_tool=_call)
+    async with MultiServerMCPClient(
+        {"hiding": server}, output_handling={"resource": "content"}
+    ) as client:
+        work = (await client.get_tools())[0]
+        message = await work.ainvoke({"name": "work", "args": {}, "id": "1", "type": "tool_call"})
+
+    texts = list(_texts(message.content))
+    assert any(text.startswith("body") for text in texts)
     assert [text for text in texts if _SUSPECT_OR_ROW.search(text)] == []

@@ -13,6 +13,7 @@ from typing import Any
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
+from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
 from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter, patterns_in
@@ -503,7 +504,7 @@ class ToolCatalog:
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            logger.warning("%s", text)
+            logger.warning("%s", sanitize_for_terminal(" ".join(text.split())))
 
 
 def _collision_note(collision: tuple[str, tuple[Tool, ...]]) -> str:

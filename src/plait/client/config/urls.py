@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 from plait._support.redact import looks_secret
@@ -43,8 +44,14 @@ def _is_key(step: str) -> bool:
 def is_private(url: str) -> bool:
     """Return whether traffic to the URL is private: encrypted, or to this machine."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    return parts.scheme in {"https", "wss"} or host in LOOPBACK or host.startswith("127.")
+    return parts.scheme in {"https", "wss"} or _is_loopback(parts.hostname or "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host in LOOPBACK or ip_address(host).is_loopback
+    except ValueError:  # a name, such as 127.example.com
+        return False
 
 
 def secrets_in_url(url: str) -> frozenset[str]:

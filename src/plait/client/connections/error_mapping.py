@@ -360,7 +360,8 @@ def _kind_of(status: int) -> type[HttpError] | None:
 
 def _last_words(wire: Wire) -> str:
     line = wire.last_stderr_line()
-    return f"; its last words: {line}" if line else ""
+    noise = f"; it {wire.first_noise}" if wire.first_noise else ""
+    return f"; its last words: {line}{noise}" if line else noise
 
 
 def _described(error: BaseException, wire: Wire) -> str:

@@ -75,8 +75,7 @@ def _lost(wire: Wire, body: bytes, reason: str, *, noise: bool = False) -> Frame
     first, last = body[:_HEAD_BYTES], body[-_HEAD_BYTES:]
     if noise and not (_ID_FIRST.match(first) or _ID_LAST.search(last)):
         return Framed((), noise=True)
-    lost = lose_answer(wire, first, last, reason)
-    return Framed(tuple(one for line in lost for one in frames_of(line).messages), noise=noise)
+    return Framed(_messages_in(lose_answer(wire, first, last, reason)), noise=noise)
 
 
 def too_large(most_bytes: int) -> str:
@@ -114,8 +113,11 @@ def lose_misread(wire: Wire, line: bytes) -> tuple[JSONRPCMessage, ...]:
         return ()
     if not isinstance(message, dict) or "method" in message or not {"result", "error"} & {*message}:
         return ()
-    lost = _fail(wire, {coerced_id(message.get("id"))}, "it is not JSON-RPC")
-    return tuple(one for error in lost for one in frames_of(error).messages)
+    return _messages_in(_fail(wire, {coerced_id(message.get("id"))}, "it is not JSON-RPC"))
+
+
+def _messages_in(lines: Iterable[bytes]) -> tuple[JSONRPCMessage, ...]:
+    return tuple(one for line in lines for one in frames_of(line).messages)
 
 
 def _fail(wire: Wire, request_ids: Iterable[RequestId | None], reason: str) -> list[bytes]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from pydantic_core import from_json, to_json
 
 from plait._support.garbage import collection_paused
+from plait._support.sanitize import sanitize_for_terminal
 from plait.client.transports.nesting import NESTED_NOTE, shallow
 from plait.errors import ConnectError
 
@@ -337,6 +338,8 @@ class Wire:
         """Returns the id that an HTTP server gave to the session, before protocol 2026-07-28."""
         self.notes: deque[str] = deque(maxlen=_NOTES)
         self.noise_lines = 0
+        self.first_noise = ""
+        """A sentence that quotes what came first that is not MCP, with advice."""
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Our own requests without a response, beside those of the SDK in `pending`."""
         self.parse: Callable[[bytes], Any] = parse_json
@@ -464,7 +467,8 @@ class Wire:
         self.noise_lines += 1
         if self.noise_lines == 1:
             sample = self.redact.excerpt(data[:_LONGEST_READ].decode("utf-8", "replace"), 80)
-            logger.warning("%s sends what is not MCP (%s)%s", self.server, sample, advice)
+            self.first_noise = f"sends what is not MCP ({sanitize_for_terminal(sample)}){advice}"
+            logger.warning("%s %s", self.server, self.first_noise)
 
     def cancel(self, request: PendingRequest, reason: str = "caller cancelled") -> None:
         """Tell the server that the caller no longer waits."""

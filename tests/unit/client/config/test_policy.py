@@ -167,8 +167,15 @@ SCHEMA: dict[str, Any] = {
         "force": {"type": "boolean", "default": False},
         "mode": {"type": "string", "default": "delete"},
         "count": {"type": "integer"},
+        "parts": {"type": "array", "items": {"$ref": "#/$defs/Filter"}},
+        "option": {"anyOf": [{"$ref": "#/$defs/Filter"}, {"type": "null"}]},
+        "box": {"type": "object", "properties": {"path": {"type": "string"}}},
+        "level": {"allOf": [{"$ref": "#/$defs/Level"}]},
     },
-    "$defs": {"Filter": {"properties": {"path": {"type": "string", "default": "/etc/hosts"}}}},
+    "$defs": {
+        "Filter": {"properties": {"path": {"type": "string", "default": "/etc/hosts"}}},
+        "Level": {"type": "string", "default": "root"},
+    },
 }
 
 DENIED = [
@@ -177,10 +184,21 @@ DENIED = [
     PolicyRule("deny", tool="*", when={"force": "true"}),
     PolicyRule("deny", tool="*", when={"mode": "delete"}),
     PolicyRule("deny", tool="*", when={"count": "1000"}),
+    PolicyRule("deny", tool="*", when={"/parts/path": "/etc/*"}),
+    PolicyRule("deny", tool="*", when={"/parts/0/path": "/proc/*"}),
+    PolicyRule("deny", tool="*", when={"/option/path": "/etc/*"}),
+    PolicyRule("deny", tool="*", when={"/box/path": "/etc/*"}),
+    PolicyRule("deny", tool="*", when={"level": "root"}),
     PolicyRule("allow", tool="*"),
 ]
 
-SAFE: dict[str, Any] = {"mode": "read", "filter": {"path": "/data"}}
+SAFE: dict[str, Any] = {
+    "mode": "read",
+    "filter": {"path": "/data"},
+    "parts": [{"path": "/data"}],
+    "option": {"path": "/data"},
+    "level": "user",
+}
 
 
 @pytest.mark.parametrize(
@@ -198,22 +216,47 @@ SAFE: dict[str, Any] = {"mode": "read", "filter": {"path": "/data"}}
         {"path": "[" * 100_000},
         {"path": " /etc/passwd"},
         {"path": "%2fetc%2fpasswd"},
+        {"path": "%252fetc%252fpasswd"},
+        {"path": " %2fetc%2fpasswd"},
+        {"path": "%EF%BC%8Fetc%EF%BC%8Fpasswd"},
         {"path": "file:///etc/passwd"},
+        {"path": "FILE://localhost/etc/passwd"},
+        {"path": "file:/etc/passwd"},
+        {"path": "file:%2f%2f%2fetc/passwd"},
         {"path": "\uff0fetc\uff0fpasswd"},
         {"Path": "/etc/passwd"},
         {"PATH": '["/etc/passwd"]'},
         {"filter": '{"path": "/etc/passwd"}'},
         {"filter": [{"path": "/etc/passwd"}]},
+        {"box": json.dumps(json.dumps({"path": "/etc/passwd"}))},
+        {"box": ['{"path": "/etc/passwd"}']},
+        {"box": [[{"path": "/etc/passwd"}]]},
+        {"box": [{"PATH": "/etc/passwd"}]},
+        {"box": "[" * 100_000},
         {"filter": {}},
+        {"filter": {"path": None}},
+        {"parts": [{"path": "/data"}, {}]},
+        {"parts": {"path": "/proc/1/environ"}},
+        {"option": {}},
+        {"level": None},
         {"filter": {"Path": "/etc/passwd", "path": "/data"}},
         {"force": True},
         {"force": 1},
+        {"force": 1.0},
+        {"force": "1.0"},
         {"force": "yes"},
+        {"force": ' "yes"'},
         {"force": "True"},
         {"mode": None, "Mode": "delete"},
         {"count": 1000.0},
         {"count": "1000"},
         {"count": "1e3"},
+        {"count": "+1000"},
+        {"count": "01000"},
+        {"count": "1_000"},
+        {"count": "0x3e8"},
+        {"count": "1000."},
+        {"count": "\uff11\uff10\uff10\uff10"},
     ],
     ids=lambda arguments: repr(arguments)[:40],
 )
@@ -240,6 +283,8 @@ def test_an_argument_that_is_left_out_counts_as_its_default() -> None:
         '{"path": "/data/a"}',
         {"path": "/data/a"},
         "/data/%2e%2e/etc/x",
+        "/data/%252e%252e/etc/x",
+        "/data/%EF%BC%8E%EF%BC%8E/etc/x",
         "/data/\uff0e\uff0e/etc/x",
         "[" * 100_000,
     ],
@@ -262,10 +307,31 @@ def test_an_argument_that_is_not_listed_may_be_another_name_of_one_that_a_rule_i
 
     decision = policy.decide(one, {**SAFE, "p": "/etc/passwd"})
 
-    assert (decision.verdict, decision.number) == ("ask", 6)
+    assert (decision.verdict, decision.number) == ("ask", len(DENIED))
     assert decision.reason.endswith("and the tool does not list: p")
     assert "ask" in policy.verdicts(one)
     assert verdict([PolicyRule("allow", tool="*")], one, p="/etc/passwd") == "allow"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"filter": {"path": "/data", "p": "/etc/passwd"}},
+        {"parts": [{"path": "/data"}, {"path": "/data", "p": "/etc/passwd"}]},
+        {"option": '{"path": "/data", "p": "/etc/passwd"}'},
+    ],
+    ids=str,
+)
+def test_so_may_a_name_inside_an_object_that_a_rule_leads_into(arguments: dict[str, Any]) -> None:
+    one = replace(tool(), wire_schema=SCHEMA)
+    headers = [
+        PolicyRule("deny", tool="*", when={"/headers/Cookie": "*"}),
+        PolicyRule("allow", tool="*"),
+    ]
+    any_names = replace(tool(), wire_schema={"properties": {"headers": {"type": "object"}}})
+
+    assert verdict(DENIED, one, **{**SAFE, **arguments}) == "ask"
+    assert verdict(headers, any_names, headers={"Accept": "text/plain"}) == "allow"
 
 
 values = st.recursive(

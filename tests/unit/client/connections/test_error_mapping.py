@@ -680,6 +680,21 @@ def test_a_handshake_that_takes_too_long_tells_the_last_words() -> None:
     assert isinstance(error, TimeoutError)
 
 
+def test_a_handshake_that_takes_too_long_names_what_the_server_sent_in_place_of_mcp() -> None:
+    wire = _wire(stderr=("ready",))
+    wire.note_noise(b"\x1b[31mListening\xe2\x80\x8b on\n3000" + b"!" * 200, "; use stderr")
+    wire.note_noise(b"second", "; use stderr")
+
+    text = str(connect_timeout(3, wire, "shop"))
+
+    assert text.startswith(
+        r"shop: not ready within 3 s (connect_timeout); its last words: ready; "
+        r"it sends what is not MCP (\x1b[31mListening\u200b on 3000!!!"
+    )
+    assert text.endswith("…); use stderr")
+    assert len(text) < 250
+
+
 def test_a_handshake_that_never_began_has_no_last_words() -> None:
     assert (
         str(connect_timeout(0.5, None, "shop")) == "shop: not ready within 0.5 s (connect_timeout)"

@@ -28,8 +28,10 @@ _NEIGHBOURS: Final[dict[Reach, frozenset[Reach]]] = {
 }
 """Which addresses a server may name, by its own."""
 
-_NAT64 = IPv6Network("64:ff9b::/96")
-_BITS_OF_IPV4 = 0xFFFFFFFF
+_IPV4_AT_END: Final = tuple(map(IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""Compatible, translated and NAT64: the last 32 bits are an IPv4 address."""
+_OF_IPV6: Final = frozenset({IPv6Address("::"), IPv6Address("::1")})
+_BITS_OF_IPV4: Final = 0xFFFFFFFF
 
 
 class RefusedAddressError(OAuthFlowError):
@@ -77,6 +79,9 @@ def require_https(url: str) -> None:
 
 async def _reaches_of(host: str) -> set[Reach]:
     """Resolve a host; nothing for one that cannot be resolved, perhaps but by a proxy."""
+    name = host.rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return {"loopback"}  # https://www.rfc-editor.org/rfc/rfc6761#section-6.3
     try:
         found = await in_thread(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -87,7 +92,7 @@ async def _reaches_of(host: str) -> set[Reach]:
 def reach_of(address: IPv4Address | IPv6Address) -> Reach:
     """Classify an address; one that carries an IPv4 address counts as that."""
     if isinstance(address, IPv6Address):
-        if address in _NAT64:
+        if any(address in network for network in _IPV4_AT_END) and address not in _OF_IPV6:
             return reach_of(IPv4Address(int(address) & _BITS_OF_IPV4))
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address.teredo is not None:
@@ -98,4 +103,5 @@ def reach_of(address: IPv4Address | IPv6Address) -> Reach:
         return "loopback"
     if address.is_link_local:
         return "link-local"
-    return "public" if address.is_global and not address.is_multicast else "private"
+    is_public = address.is_global and not (address.is_multicast or address.is_reserved)
+    return "public" if is_public and not getattr(address, "is_site_local", False) else "private"

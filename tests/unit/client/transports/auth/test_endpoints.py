@@ -11,9 +11,15 @@ from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddress
 pytestmark = pytest.mark.anyio
 
 REACHES = {
-    "loopback": "127.0.0.1 127.8.8.8 0.0.0.0 ::1 :: ::ffff:127.0.0.1 2002:7f00:1::",
+    "loopback": (
+        "127.0.0.1 127.8.8.8 0.0.0.0 ::1 :: ::ffff:127.0.0.1 2002:7f00:1:: ::127.0.0.1 "
+        "::ffff:0:127.0.0.1"
+    ),
     "link-local": "169.254.169.254 fe80::1 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe",
-    "private": "10.0.0.1 172.16.3.4 192.168.1.1 100.64.0.1 fd00::1 224.0.0.1 255.255.255.255",
+    "private": (
+        "10.0.0.1 172.16.3.4 192.168.1.1 100.64.0.1 fd00::1 224.0.0.1 255.255.255.255 "
+        "fec0::1 64:ff9b:1::7f00:1"
+    ),
     "public": "93.184.216.34 2606:4700::1111",
 }
 
@@ -38,6 +44,10 @@ def test_an_address_is_where_its_network_is(reach: str, address: str) -> None:
         "https://169.254.169.254/latest/meta-data",
         "https://10.0.0.7/token",
         "http://93.184.216.34/token",
+        "https://localhost./x",
+        "https://idp.localhost/x",
+        "http://127.example.com/token",
+        "http://127.0.0.1.example.com/token",
     ],
 )
 async def test_a_public_server_names_public_addresses_with_https(address: str) -> None:
