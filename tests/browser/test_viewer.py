@@ -270,7 +270,7 @@ def test_a_killed_server_is_seen_to_return(browser: Chromium, served: Served) ->
 
 @pytest.mark.parametrize("single_file", [False, True], ids=["live", "single-file"])
 def test_a_session_is_gone_through_thought_by_thought(
-    browser: Chromium, served: Served, single_file: bool
+    browser: Chromium, served: Served, shots: Path, single_file: bool
 ) -> None:
     if single_file:
         page = browser.open((served.folder / "session.html").as_uri())
@@ -296,6 +296,7 @@ def test_a_session_is_gone_through_thought_by_thought(
         assert "p95 rose, p50 did not" in page.text(".details")
         page.click("[for=view-tree]")
         assert "Cache, payment client" in page.text(".tree")
+        page.looks(shots, f"view-tree-{single_file}", height=1000)
         page.click("[for=view-graph]")
         page.click("[data-zoom='1.25']")
 

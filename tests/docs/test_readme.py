@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import sys
 import tomllib
@@ -66,6 +67,25 @@ def test_readme_shows_an_agent_in_six_lines_that_run_as_they_are(tmp_path: Path)
     assert len([line for line in lines if line]) == 6
     assert (done.stdout, done.returncode) == ("It is 42.\n", 0), done.stderr
     assert "42" in str(api.bodies[1]["messages"][-1])  # what the tool returned
+
+
+def test_the_readme_of_a_package_index_has_no_link_that_leads_nowhere() -> None:
+    index_readme = runpy.run_path(str(ROOT / "scripts" / "index_readme.py"))["index_readme"]
+    readme = (ROOT / "README.md").read_text()
+    code = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+    links = re.compile(r"\]\(([^)\s]+)\)")
+
+    plain = index_readme(readme)
+    linked = index_readme(readme, "https://files.example/plait/")
+
+    assert {link for link in links.findall(plain) if not link.startswith("https://")} == set()
+    assert "![" not in plain
+    assert "Why plait has all features" in plain
+    assert code.findall(plain) == code.findall(readme) == code.findall(linked)
+    there = "https://files.example/plait/docs/why-plait.md#speed"
+    assert there in links.findall(linked)
+    assert {link for link in links.findall(linked) if not link.startswith("https://")} == set()
+    assert len(links.findall(linked)) == len(links.findall(readme))
 
 
 def test_every_make_target_that_is_named_exists() -> None:

@@ -57,7 +57,7 @@ def _rates(first: Side, second: Side) -> Html:
                 h("td", rate_plot(rate.rate, rate.interval), class_="plot-cell"),
                 h("td", share(rate.rate), class_="n"),
                 h("td", f"{rate.passed} of {rate.passed + rate.failed}", class_="n"),
-                h("td", count_label(rate.errors, "error"), class_="n"),
+                h("td", str(rate.errors or "–"), class_="n"),
                 h("td", seconds_label(rate.seconds), class_="n"),
             )
         )

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from plait._support.files import write_atomically
+
 
 def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
     """Append objects to a file, which only its owner may read if it is new."""
-    lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
-    data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    data = _encoded(values)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab+") as file:
         if file.tell():
@@ -20,6 +21,16 @@ def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
             if file.read(1) != b"\n":  # the last writer was killed in the middle of a line
                 data = b"\n" + data
         file.write(data)
+
+
+def replace_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Replace the objects of a file; its readers see those before, or the new ones."""
+    write_atomically(path, _encoded(values).decode(), mode=0o600)
+
+
+def _encoded(values: Iterable[Mapping[str, Any]]) -> bytes:
+    lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

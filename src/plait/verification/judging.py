@@ -10,6 +10,7 @@ from plait._support.gather import resolve
 from plait.errors import ConfigError
 from plait.traces.messages.message import Role
 from plait.verification import stages
+from plait.verification.results import ANSWER_STAGE
 from plait.verification.stages import CaseRun, Stage, StageError
 from plait.verification.suite import Trait
 from plait.verification.templates import template_schema, traits_schema
@@ -196,7 +197,7 @@ def _fenced(tag: str, text: str) -> str:
 
 STAGES: Final = (
     Stage("ValidateTemplate", lambda run: run.uses_template, stages.validate_template),
-    Stage("GenerateAnswer", lambda _: True, stages.generate_answer),
+    Stage(ANSWER_STAGE, lambda _: True, stages.generate_answer),
     Stage(
         "RecursionLimitAutoFail",
         lambda run: run.result is not None and run.result.status != "completed",

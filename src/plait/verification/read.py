@@ -301,7 +301,7 @@ def _cases(source: _Source, entry: _Entry, content: Mapping[str, Any]) -> Iterat
         if tags := [*_texts(defaults.get("tags")), *_texts(fields.get("tags"))]:
             merged["tags"] = list(dict.fromkeys(tags))
         if chosen:
-            suffix = ",".join(f"{key}={value}" for key, value in chosen.items())
+            suffix = ",".join(_label(key, value) for key, value in chosen.items())
             merged["name"] = f"{merged.get('name')}[{suffix}]"
         faults = {**_faults(Case, merged), **_check_faults(merged)}
         for path, message in faults.items():
@@ -309,6 +309,14 @@ def _cases(source: _Source, entry: _Entry, content: Mapping[str, Any]) -> Iterat
         if faults:
             return
         yield Case.model_validate(merged)
+
+
+def _label(key: str, value: Any) -> str:
+    """Return a value of the matrix for the name of a case: `engine=langchain`, `limits.turns=2`."""
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return ",".join(_label(f"{key}.{name}", inner) for name, inner in pairs)
+    return f"{key}={value}"
 
 
 def _check_settings(source: _Source, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from plait.errors import ConfigError
 from plait.traces.file import read_trace
 from plait.traces.messages.message import messages_to_dicts
-from plait.verification.json_lines import append_lines, read_lines
+from plait.verification.json_lines import append_lines, read_lines, replace_lines
 
 Outcome = Literal["passed", "failed", "error"]
 """An `error` is a failure of the infrastructure, which says nothing about the answer."""
@@ -19,6 +19,7 @@ StageOutcome = Literal["passed", "failed", "overruled", "error"]
 """A failure that a later stage takes back is `overruled`."""
 
 RESULTS_FILE = "results.jsonl"
+ANSWER_STAGE = "GenerateAnswer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,11 @@ class CaseResult:
         return "" if failed is None else f"{failed.name}: {failed.message}"
 
     @property
+    def has_answer(self) -> bool:
+        """Whether there is an answer that can be judged again."""
+        return not any(one.name == ANSWER_STAGE and one.outcome == "error" for one in self.stages)
+
+    @property
     def completed_without_errors(self) -> bool:
         """Whether the run could be decided; a limit that was reached is no error."""
         return self.outcome != "error"
@@ -142,6 +148,10 @@ class ResultFile:
     def append(self, result: CaseResult) -> None:
         """Write one result."""
         append_lines(self.path, [asdict(result)])
+
+    def replace(self, results: Iterable[CaseResult]) -> None:
+        """Write the file anew, with these results only."""
+        replace_lines(self.path, map(asdict, results))
 
     def read(self) -> dict[str, CaseResult]:
         """Return the results by key, the newest of each; a line that was cut off is left out."""

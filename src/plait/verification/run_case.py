@@ -26,7 +26,7 @@ from plait.agents.parser import ParsePortResult, ParserPort, get_parser
 from plait.agents.port import AgentResult, result_from_trace
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
-from plait.traces.events import Healed, ModelRetried, Retried, TraceEvent
+from plait.traces.events import Healed, ModelRetried, Retried, ToolReturned, TraceEvent
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.metrics import extract_agent_metrics
@@ -37,7 +37,7 @@ from plait.verification.caps import AdaptiveCap, RunCaps
 from plait.verification.checks import Evidence
 from plait.verification.judging import STAGES
 from plait.verification.plan import PlannedRun, RunOptions, located_model
-from plait.verification.results import CaseResult, Outcome
+from plait.verification.results import ANSWER_STAGE, CaseResult, Outcome
 from plait.verification.stages import CaseRun, Judge, JudgeReply, StageError, run_stages
 from plait.verification.suite import Suite
 from plait.verification.world import (
@@ -250,10 +250,7 @@ class CaseRunner:
             case.messages, mcp_servers=servers if servers.servers else None, config=settings
         )
         trace = await asyncio.to_thread(read_trace, path)
-        if trace.started is not None:
-            for name, why in trace.started.unreached.items():
-                if servers.servers[name].required:
-                    raise StageError(f"the server {name} could not be used: {why}")
+        _check_servers(opened, trace)
         return result, trace
 
     def _spend(self, usage: UsageMetadata | None) -> None:
@@ -308,6 +305,28 @@ class CaseRunner:
         cap.succeeded()
         self._spend(result.usage)
         return result
+
+
+def _check_servers(opened: Open, trace: Trace) -> None:
+    """Check that required servers were there: without them, an answer says nothing.
+
+    Raises:
+        StageError: One was not reached, or was lost and did not return.
+    """
+    servers = opened.servers.servers
+    gone = {} if trace.started is None else dict(trace.started.unreached)
+    if opened.toolbox is not None:
+        status = opened.toolbox.status()
+        returned = [event for event in trace.events if isinstance(event, ToolReturned)]
+        last = {event.server: event for event in returned if event.server in servers}
+        gone |= {
+            name: event.content
+            for name, event in last.items()
+            if name is not None and event.is_error and status[name].state != "ready"
+        }
+    for name, why in gone.items():
+        if servers[name].required:
+            raise StageError(f"the server {name} could not be used: {why}")
 
 
 def _is_refusal(event: TraceEvent) -> bool:
@@ -425,9 +444,7 @@ def _finalized(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: flo
         error=None if broken is None else f"{broken.name}: {broken.message}",
         turns=0 if result is None else result.turns,
         tokens=0 if trace is None else trace.usage.total_tokens,
-        judge_tokens=sum(
-            one.total_tokens for name, one in usage.items() if name != "GenerateAnswer"
-        ),
+        judge_tokens=sum(one.total_tokens for name, one in usage.items() if name != ANSWER_STAGE),
         cost_usd=_cost(usage.values()),
         usage_metadata=_usage(usage, total),
         seconds=seconds,

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from plait.verification.plan import PlannedRun, RunOptions, groups_by_answer, plan_runs
@@ -95,29 +96,44 @@ class SuiteRunner:
             await self._run_groups(groups)
         finally:
             await self.cases.aclose()
-        planned = {run.key for run in self._planned}
-        self.missing = len(planned - self._finished.keys())
         results = [self._finished[run.key] for run in self._planned if run.key in self._finished]
-        return results + self._kept(known, planned)
+        self.missing = len(self._planned) - len(results)
+        kept = self._kept(known, results)
+        if known:
+            self._file.replace([*results, *kept])
+        if self._options.shard != (1, 1):
+            return results
+        cases = {run.case.name for run in self._planned}
+        return results + [result for result in kept if result.case in cases]
 
     def _prepare(self) -> dict[str, CaseResult]:
         self.cases.answers.folder.mkdir(parents=True, exist_ok=True)
         if self._options.resume:
-            return self._file.read()
+            known = self._file.read()
+            for result in known.values():
+                if result.trace is not None and not result.has_answer:
+                    self.cases.answers.forget(Path(result.trace).stem)
+            return known
         self._file.path.unlink(missing_ok=True)
         self.cases.answers.clear()
         self.cases.judgments.clear()
         return {}
 
-    def _kept(self, known: dict[str, CaseResult], planned: set[str]) -> list[CaseResult]:
-        """Return earlier results of the same cases by other models, judges and repeats."""
-        if self._options.shard != (1, 1):
-            return []
-        unchanged = {run.case.name: run.case_key for run in self._planned}
+    def _kept(
+        self, known: dict[str, CaseResult], results: Sequence[CaseResult]
+    ) -> list[CaseResult]:
+        """Return earlier results that no run of now replaces, of cases that have not changed."""
+        whole = replace(self._options, cases=(), tags=(), shard=(1, 1))
+        unchanged = {run.case.name: run.case_key for run in plan_runs(self._suite, whole)}
+        planned = {run.key for run in self._planned}
+        made = {_identity(result) for result in results}
         return [
             result
             for key, result in known.items()
-            if key not in planned and unchanged.get(result.case) == result.case_key
+            if key not in planned
+            and result.outcome != "error"
+            and unchanged.get(result.case) == result.case_key
+            and _identity(result) not in made
         ]
 
     async def _run_groups(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
@@ -185,3 +201,8 @@ class SuiteRunner:
         if self._made:
             left = (time.monotonic() - self._began) / self._made * (total - done)
         return Progress(done=done, total=total, seconds_left=left, cost_usd=self.cases.spent_usd)
+
+
+def _identity(result: CaseResult) -> tuple[str, str, str, int]:
+    """Return what a reader takes for the same run, also where the file of its model changed."""
+    return result.case, result.variant, result.engine, result.repeat

@@ -14,7 +14,7 @@ from plait.agents.port import AgentResult
 from plait.traces.messages.message import Role, UsageMetadata
 from plait.traces.trace import Trace
 from plait.verification.checks import CheckResult, Evidence, run_check
-from plait.verification.results import StageOutcome, StageResult
+from plait.verification.results import ANSWER_STAGE, StageOutcome, StageResult
 from plait.verification.suite import Case
 from plait.verification.templates import has_type, is_expected
 
@@ -151,7 +151,7 @@ async def validate_template(run: CaseRun) -> str | None:
 async def generate_answer(run: CaseRun) -> str | None:
     """Run the agent, with the servers of the case."""
     run.result, run.trace = await run.generate()
-    run.usage["GenerateAnswer"] = run.trace.usage
+    run.usage[ANSWER_STAGE] = run.trace.usage
     return None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from plait.testing import OpenAIServer
 from plait.testing.llm.turns import Refuse
-from plait.verification import CaseResult, RunOptions, read_suite
+from plait.verification import CaseResult, RunOptions, read_results, read_suite
 from plait.verification.plan import plan_runs
 from tests.integration.verification.suites import (
     ADD,
@@ -32,6 +32,8 @@ SUM = [ADD, "It is 42."]
     [
         ({"concurrency": 3}, {}, 3),
         ({"per_model": 2}, {"total": 6}, 2),
+        ({"per_server": 2}, {"per_server": 3}, 2),
+        ({"per_model": 3}, {"models": {"scripted:script.json": 2}}, 2),
         ({}, {"servers": {"sums": 1}}, 1),
     ],
 )
@@ -137,8 +139,12 @@ async def test_judges_models_and_repeats_are_added_without_asking_again(tmp_path
         (tmp_path / f"{name}.json").write_text(json.dumps([json.dumps({"polite": polite})]))
     (tmp_path / "other.json").write_text(json.dumps(["It is 42, sir."]))
     cases = [{"name": "adds", "rubric": [{"name": "polite"}]}]
-    suite = suite_in(tmp_path, cases, SUM, judge="scripted:kind.json")
+    prices = {"scripted": {"input": 1, "output": 1}}
+    suite = suite_in(tmp_path, cases, SUM, judge="scripted:kind.json", prices=prices)
     first = await Watched(suite).run()
+    usage = first.results[0].usage_metadata
+    assert usage["total"]["cost_usd"] > usage["GenerateAnswer"]["cost_usd"] > 0
+    assert first.progress[-1].cost_usd == pytest.approx(usage["total"]["cost_usd"])
     assert [(one.judge, one.outcome) for one in first.results] == [("scripted:kind.json", "passed")]
 
     judged = await Watched(suite, resume=True, judges=["scripted:strict.json"]).run()
@@ -155,11 +161,36 @@ async def test_judges_models_and_repeats_are_added_without_asking_again(tmp_path
     assert len(modelled.results) == 4
     assert len(await _again(suite)) == 4
 
+    # Without its results, a report still has what models and judges answered.
+    (tmp_path / "plait-report" / "results.jsonl").unlink()
+    judges = ["scripted:kind.json", "scripted:strict.json"]
+    free = await Watched(suite, resume=True, judges=judges).run()
+    assert free.asked == []
+    assert [(one.outcome, one.judge_tokens) for one in free.results] == [
+        ("passed", 0),
+        ("failed", 0),
+    ]
+    assert first.results[0].judge_tokens > 0
+
 
 async def _again(suite: Path) -> list[CaseResult]:
     watched = await Watched(suite, resume=True).run()
     assert watched.asked == []
     return watched.results
+
+
+async def test_a_part_of_a_suite_leaves_the_results_of_the_others(tmp_path: Path) -> None:
+    suite = suite_in(tmp_path, some_cases(3), ["It is 42."], servers={})
+    await Watched(suite).run()
+    (tmp_path / "script.json").write_text(json.dumps(["It is 42, again."]))
+    part = await Watched(suite, resume=True, cases=["case-1"]).run()
+    assert [result.answer for result in part.results] == ["It is 42, again."]
+    found = {one.case: one.answer for one in read_results(tmp_path / "plait-report")}
+    assert found == {
+        "case-0": "It is 42.",
+        "case-1": "It is 42, again.",
+        "case-2": "It is 42.",
+    }
 
 
 async def test_a_changed_check_is_free_and_a_changed_question_is_not(tmp_path: Path) -> None:
@@ -168,6 +199,9 @@ async def test_a_changed_check_is_free_and_a_changed_question_is_not(tmp_path: P
     other: list[dict[str, Any]] = [{"name": "case-0", "checks": [{"contains": "43"}]}]
     changed = await Watched(suite_in(tmp_path, other, SUM), resume=True).run()
     assert (changed.asked, changed.outcomes) == ([], {"case-0": "failed"})
+    # The result of the check before says nothing about this suite.
+    (now,) = read_results(tmp_path / "plait-report")
+    assert now.outcome == "failed"
     other[0]["question"] = "What is 22 + 20?"
     asked = await Watched(suite_in(tmp_path, other, SUM), resume=True).run()
     assert asked.asked == ["case-0"]
@@ -261,12 +295,25 @@ async def test_stopped_runs_fail_and_keep_trace_and_usage(
     assert full["trace_messages"][0]["tool_calls"][0]["name"] == "add_numbers"
 
 
-async def test_a_required_server_that_is_gone_is_no_wrong_answer(tmp_path: Path) -> None:
-    servers = {"gone": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 1}}
-    suite = suite_in(tmp_path, some_cases(1), ["No idea."], servers=servers)
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"servers": {"gone": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 1}}}, "gone"),
+        ({"servers": {}, "model": "scripted:missing.json"}, "missing.json"),
+        ({"servers": {}, "model": "scripted:short.json"}, "ScriptEndError"),
+    ],
+)
+async def test_what_cannot_be_used_is_no_wrong_answer(
+    settings: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "short.json").write_text("[]")
+    suite = suite_in(tmp_path, some_cases(1), ["No idea."], **settings)
     (result,) = (await Watched(suite).run()).results
     assert result.outcome == "error"
-    assert "gone" in result.failure
+    assert named in result.failure
+    (tmp_path / "missing.json").write_text(json.dumps(["It is 42."]))
+    again = await Watched(suite, resume=True).run()
+    assert again.outcomes == {"case-0": "passed" if named == "missing.json" else "error"}
 
 
 def test_shards_share_nothing_and_lose_nothing(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from langgraph.graph.state import StateGraph
 
 from plait.errors import ConfigError
+from plait.testing import running_server
 from plait.verification import read_suite
-from tests.integration.verification.suites import NOTES, Watched, suite_in
+from tests.integration.verification.suites import ADD, NOTES, Watched, suite_in
 from tests.nursery import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -72,6 +73,21 @@ async def test_a_shared_server_that_was_healed_is_an_event(tmp_path: Path) -> No
     suite = shared(tmp_path, ["one", "two"], DIE)
     watched = await Watched(suite, concurrency=1).run()
     assert [(one.outcome, one.heals) for one in watched.results] == [("passed", 1), ("passed", 0)]
+
+
+async def test_a_shared_server_that_is_gone_is_no_wrong_answer(tmp_path: Path) -> None:
+    with running_server() as server:
+        servers = {"faults": {"url": server.url, "connect_timeout": 0.5}}
+        cases = [{"name": name, "checks": [{"no_tool_errors": True}]} for name in ("one", "two")]
+        suite = suite_in(tmp_path, cases, [ADD, "No idea."], servers=servers, scope="suite")
+        watched = Watched(suite, concurrency=1)
+        watched.on_result = lambda result: server.kill()
+        await watched.run()
+        assert watched.outcomes == {"one": "passed", "two": "error"}
+        assert "the server faults could not be used" in watched.results[1].failure
+        server.restart()
+        again = await Watched(suite, resume=True).run()
+    assert (again.asked, set(again.outcomes.values())) == (["two"], {"passed"})
 
 
 def test_files_need_a_folder_of_their_own(tmp_path: Path) -> None:

@@ -71,6 +71,15 @@ cases:
     assert (case.name, case.question, case.checks) == ("rows-1", "3?", [{"max_turns": 3}])
 
 
+def test_objects_of_the_matrix_are_named_by_their_values(tmp_path: Path) -> None:
+    text = """\
+matrix: {limits: [{turns: 2, seconds: 9}, {turns: 5}]}
+cases: [{name: a, question: b, checks: [{equals: c}]}]
+"""
+    names = [case.name for case in read_suite(written(tmp_path, text)).cases]
+    assert names == ["a[limits.turns=2,limits.seconds=9]", "a[limits.turns=5]"]
+
+
 def test_values_of_rows_may_contain_any_line_break(tmp_path: Path) -> None:
     text = """\
 cases:

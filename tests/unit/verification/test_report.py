@@ -11,7 +11,7 @@ import pytest
 from plait.errors import ConfigError
 from plait.verification import CaseResult, compare
 from plait.verification.agreement import judge_agreement, read_labels
-from plait.verification.report import detectable_text, markdown_summary
+from plait.verification.report import detectable_text, markdown_summary, pass_rate
 
 
 def results(outcomes: dict[str, str], **fields: Any) -> list[CaseResult]:
@@ -73,6 +73,13 @@ def test_a_summary_names_runs_that_failed_alike_once_and_fits_into_a_comment() -
     assert text.count("`") % 2 == 0
     assert len(text) < 65_536  # the longest comment of GitHub
     assert text.endswith("more rows are in the report.\n")
+
+
+def test_errors_count_neither_as_passed_nor_as_failed() -> None:
+    found = pass_rate("all", results({"a": "ppfe", "b": "eeee"}))
+    assert (found.passed, found.failed, found.errors, found.k) == (2, 1, 5, 3)
+    assert found.rate == pytest.approx(2 / 3)
+    assert found.pass_hat_k == 0.0
 
 
 def test_errors_are_compared_with_nothing() -> None:
