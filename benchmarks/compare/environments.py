@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.compare.contenders import Contender
@@ -16,7 +17,8 @@ BENCH = ROOT / ".bench"
 PINS = Path(__file__).with_name("pins")
 NODE_WORKER = Path(__file__).parent / "workers" / "node.mjs"
 
-INSTALL_SECONDS = 600
+INSTALL_SECONDS = 300
+"""Without it, npm would resolve peer dependencies that exclude each other for ever."""
 
 RUNTIME = {
     # The same allocator behaviour for everybody, and no growth of thresholds at run time.
@@ -37,7 +39,7 @@ class EnvironmentFailedError(Exception):
     """The environment of a contender cannot be made."""
 
 
-def make(contender: Contender) -> None:
+def make(contender: Contender, report: Callable[[str], None]) -> None:
     """Install what a contender needs, unless it is there already.
 
     Raises:
@@ -45,10 +47,20 @@ def make(contender: Contender) -> None:
     """
     if contender.environment is None:
         return
+    folder = BENCH / contender.environment
+    folder.mkdir(parents=True, exist_ok=True)
     if contender.is_node:
-        _make_node(BENCH / contender.environment)
+        shutil.copy(NODE_WORKER, folder / "worker.mjs")
+    pins = PINS / ("package.json" if contender.is_node else f"{contender.environment}.txt")
+    stamp, digest = folder / ".installed", hashlib.sha256(pins.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text("ascii") == digest:
+        return
+    report(f"installing {contender.title}")
+    if contender.is_node:
+        _install_node(folder, pins)
     else:
-        _make_python(BENCH / contender.environment, PINS / f"{contender.environment}.txt")
+        _install_python(folder, pins)
+    stamp.write_text(digest, "ascii")
 
 
 def command(contender: Contender) -> list[str]:
@@ -68,28 +80,17 @@ def directory(contender: Contender) -> Path:
     return BENCH / "node" if contender.is_node else ROOT
 
 
-def _make_python(folder: Path, pins: Path) -> None:
-    stamp = folder / ".installed"
-    if _is_current(stamp, pins):
-        return
+def _install_python(folder: Path, pins: Path) -> None:
     uv = _tool("uv")
     python = str(folder / "bin" / "python")
     _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)])
     _run([uv, "pip", "install", "--quiet", "--python", python, "-r", str(pins)])
-    stamp.write_text(_digest(pins), "ascii")
 
 
-def _make_node(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(NODE_WORKER, folder / "worker.mjs")
-    pins = PINS / "package.json"
-    stamp = folder / ".installed"
-    if _is_current(stamp, pins):
-        return
+def _install_node(folder: Path, pins: Path) -> None:
     shutil.copy(pins, folder / "package.json")
     flags = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
     _run([_tool("npm"), "install", "--prefix", str(folder), *flags])
-    stamp.write_text(_digest(pins), "ascii")
 
 
 def _tool(name: str) -> str:
@@ -108,16 +109,11 @@ def _run(arguments: list[str]) -> None:
         done = subprocess.run(
             arguments, env=env, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        what = f"{Path(arguments[0]).name} {arguments[1]} did not end within {INSTALL_SECONDS} s"
+        raise EnvironmentFailedError(what) from error
+    except OSError as error:
         raise EnvironmentFailedError(str(error)) from error
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise EnvironmentFailedError("\n".join(lines[-8:]))
-
-
-def _is_current(stamp: Path, pins: Path) -> bool:
-    return stamp.exists() and stamp.read_text("ascii") == _digest(pins)
-
-
-def _digest(pins: Path) -> str:
-    return hashlib.sha256(pins.read_bytes()).hexdigest()

@@ -67,7 +67,7 @@ class Run:
         """Make every environment; who has none is left out, and named loudly."""
         for contender in list(self._contenders):
             try:
-                environments.make(contender)
+                environments.make(contender, self._say)
             except EnvironmentFailedError as error:
                 self._say(f"FAILED: no environment for {contender.title}:\n{error}")
                 self.results.missing[contender.id] = str(error).splitlines()[-1]
