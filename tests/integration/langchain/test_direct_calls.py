@@ -20,12 +20,13 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 import plait
-from plait import MultiServerMCPClient, Toolbox
+from plait import MultiServerMCPClient, Toolbox, testing
 from plait.client import run_budget, run_deadline
 from plait.client.calls.direct import DirectTool
 from plait.client.calls.executor import ToolExecutor
 from plait.errors import PlaitError
-from plait.testing import StateDir, eventually, fault_server, stdio_config
+from plait.testing import StateDir, eventually
+from tests.nursery import fault_server, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -187,7 +188,10 @@ async def test_a_callback_hears_of_the_call(long_way: list[str]) -> None:
 async def test_a_killed_server_is_healed_and_a_call_that_was_not_read_is_made_again(
     long_way: list[str],
 ) -> None:
-    async with opened("pid", "echo") as (client, tools):
+    async with opened("pid", "echo", options={"server": testing.stdio_config()}) as (
+        client,
+        tools,
+    ):
         for _ in range(3):
             long_way.clear()
             pid = int(await tools["pid"].ainvoke({}))

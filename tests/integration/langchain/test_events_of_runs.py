@@ -17,7 +17,7 @@ from plait import MultiServerMCPClient
 from plait.client.calls.executor import ToolExecutor
 from plait.errors import PlaitError
 from plait.langchain.tools.tool import MCPTool
-from plait.testing import stdio_config
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
