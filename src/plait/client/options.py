@@ -11,12 +11,12 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from urllib.parse import unquote
 
-import mcp_types as types
 from pydantic import FileUrl
 
+from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait._version import __version__
@@ -57,12 +57,12 @@ ToolPatterns = ToolPattern | Iterable[ToolPattern]
 Seconds = float | timedelta
 """A duration."""
 
-RootLike = str | os.PathLike[str] | types.Root
+RootLike: TypeAlias = "str | os.PathLike[str] | types.Root"
 """A folder's path, a URI, or a root."""
 
-Roots = (
-    RootLike | Iterable[RootLike] | Callable[[], Iterable[RootLike] | Awaitable[Iterable[RootLike]]]
-)
+_RootList: TypeAlias = "Iterable[RootLike]"
+
+Roots: TypeAlias = "RootLike | _RootList | Callable[[], _RootList | Awaitable[_RootList]]"
 """The roots, or a function that returns them whenever a server asks."""
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-import mcp_types as types
 from pydantic import ValidationError
 
+from plait._support import mcp_types as types
 from plait._support.logs import show_debug_log
 from plait.client.call_pipeline import without_run
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults

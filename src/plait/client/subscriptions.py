@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait.client.connections.change_listener import cancelled_when
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import is_modern
@@ -257,7 +256,7 @@ async def _set_subscribed(client: Client, uri: str, *, subscribed: bool) -> None
 Follow = Callable[[Subscription], Awaitable[None]]
 """Starts a subscription, and returns when the server has accepted it."""
 
-ReadResource = Callable[[str, str], Awaitable[types.ReadResourceResult]]
+ReadResource = Callable[[str, str], Awaitable["types.ReadResourceResult"]]
 """Reads a resource of a server."""
 
 

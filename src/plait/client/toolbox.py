@@ -10,8 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
 from plait._support.gather import resolve
 from plait.client.call_pipeline import CallPipeline, Run, run_identity_of

@@ -21,21 +21,12 @@ from collections.abc import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
-from mcp_types import (
-    CallToolResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitRequestParams,
-    ElicitResult,
-    ErrorData,
-    InputResponse,
-)
-from mcp_types import LoggingMessageNotificationParams as LogMessage
 
+from plait._support import mcp_types as types
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.connections.connection import Answer, ServerConnection
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
@@ -52,9 +43,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.client.calls")
 
-T = TypeVar("T", ElicitResult, ElicitResult | ErrorData)
+T = TypeVar("T", "types.ElicitResult", "types.ElicitResult | types.ErrorData")
 
-Sample = Callable[[str, SamplingRequest], Coroutine[Any, Any, SamplingResult | ErrorData]]
+Sample: TypeAlias = (
+    "Callable[[str, SamplingRequest], Coroutine[Any, Any, SamplingResult | types.ErrorData]]"
+)
 """Sends a server's sampling request to the model."""
 
 ANSWER_TIMEOUT_SECONDS = 600.0
@@ -80,7 +73,7 @@ class ActiveCall:
 
     server: str
     tool: str
-    on_log: Callable[[LogMessage], None] | None = None
+    on_log: Callable[[types.LoggingMessageNotificationParams], None] | None = None
     on_elicitation: ElicitationFnT | None = None
     sample: Sample | None = None
     on_progress: Sequence[Callable[[float, float | None, str | None], None]] = ()
@@ -148,7 +141,9 @@ class CallRouter:
             self._active.remove(call)
             self._ended(call)
 
-    def dispatch_log(self, server: str, source: object, message: LogMessage) -> bool:
+    def dispatch_log(
+        self, server: str, source: object, message: types.LoggingMessageNotificationParams
+    ) -> bool:
         """Pass a log message to its call; return whether there is one that takes it.
 
         `source` is the connection that it came from, as `ActiveCall.source` has it.
@@ -163,8 +158,11 @@ class CallRouter:
         return True
 
     async def answer_elicitation(
-        self, context: ClientRequestContext, params: ElicitRequestParams, default: ElicitationFnT
-    ) -> ElicitResult | ErrorData:
+        self,
+        context: ClientRequestContext,
+        params: types.ElicitRequestParams,
+        default: ElicitationFnT,
+    ) -> types.ElicitResult | types.ErrorData:
         """Answer an elicitation request by the callback of its call, or by `default`."""
         call = _current.get() or await self._eliciting_call(context.session)
         if call is None or call.on_elicitation is None:
@@ -178,7 +176,7 @@ class CallRouter:
                     return await call.on_elicitation(context, params)
         except TimeoutError:
             logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
-            return ElicitResult(action="cancel")
+            return types.ElicitResult(action="cancel")
 
     async def _eliciting_call(self, session: ClientSession) -> ActiveCall | None:
         """Find the call that a handshake-era request belongs to, which the request does not name.
@@ -252,11 +250,11 @@ class CallRouter:
                 result.cancel()
 
 
-def with_schema_defaults(request: ElicitRequestParams, answer: T) -> T:
+def with_schema_defaults(request: types.ElicitRequestParams, answer: T) -> T:
     """Fill in the fields of an accepted form that are missing and have a default."""
-    if not isinstance(answer, ElicitResult) or answer.action != "accept":
+    if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
         return answer
-    if not isinstance(request, ElicitRequestFormParams):
+    if not isinstance(request, types.ElicitRequestFormParams):
         return answer
     fields: Mapping[str, Any] = request.requested_schema.get("properties") or {}
     content = dict(answer.content or {})
@@ -266,7 +264,7 @@ def with_schema_defaults(request: ElicitRequestParams, answer: T) -> T:
     return answer.model_copy(update={"content": content})
 
 
-Send = Callable[["PausedCall"], Awaitable[Answer[CallToolResult]]]
+Send: TypeAlias = "Callable[[PausedCall], Awaitable[Answer[types.CallToolResult]]]"
 """Sends the request of a call that may be paused."""
 
 
@@ -277,14 +275,16 @@ class PausedCall:
     those that are answered are not put to the user again.
     """
 
-    def __init__(self, connection: ServerConnection, known: Sequence[ElicitResult] = ()) -> None:
+    def __init__(
+        self, connection: ServerConnection, known: Sequence[types.ElicitResult] = ()
+    ) -> None:
         self.connection = connection
         self.expired = False
         """Whether a request was cancelled because it was not answered in time."""
         self._known = dict(enumerate(known))
-        self._requests: list[ElicitRequest] = []
-        self._answers: list[asyncio.Future[ElicitResult]] = []
-        self._result: asyncio.Future[Answer[CallToolResult]] = asyncio.Future()
+        self._requests: list[types.ElicitRequest] = []
+        self._answers: list[asyncio.Future[types.ElicitResult]] = []
+        self._result: asyncio.Future[Answer[types.CallToolResult]] = asyncio.Future()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
         self._turn: asyncio.Lock | None = None
@@ -295,7 +295,7 @@ class PausedCall:
         return bool(self._requests)
 
     @property
-    def answers(self) -> list[ElicitResult]:
+    def answers(self) -> list[types.ElicitResult]:
         """The user's answers so far."""
         done = (answer for answer in self._answers if answer.done() and not answer.cancelled())
         return [answer.result() for answer in done]
@@ -323,14 +323,16 @@ class PausedCall:
             self._release_turn()
             self.connection.keeper.release(self)
 
-    async def ask(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    async def ask(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
         """Pass an elicitation request to the caller, and wait for the answer."""
         self.connection.keeper.reserve(context.session, self)
         self._release_turn()
-        answer: asyncio.Future[ElicitResult] = asyncio.Future()
+        answer: asyncio.Future[types.ElicitResult] = asyncio.Future()
         if (known := self._known.get(len(self._requests))) is not None:
             answer.set_result(known)
-        self._requests.append(ElicitRequest(params=params))
+        self._requests.append(types.ElicitRequest(params=params))
         self._answers.append(answer)
         self._notify()
         try:
@@ -340,9 +342,9 @@ class PausedCall:
         except TimeoutError:
             self.expired = True
             self._fail(ClientClosedError("the elicitation was not answered in time"))
-            return ElicitResult(action="cancel")
+            return types.ElicitResult(action="cancel")
 
-    async def outcome(self, responses: InputAnswers | None) -> Answer[CallToolResult]:
+    async def outcome(self, responses: InputAnswers | None) -> Answer[types.CallToolResult]:
         """Wait for the result, or raise `InputNeededError` for the next elicitation request."""
         number = 0
         if responses is not None:
@@ -360,8 +362,8 @@ class PausedCall:
         if self._task is not None:
             self._task.cancel()
 
-    def _answer(self, number: int, responses: Mapping[str, InputResponse]) -> None:
-        answer = cast("ElicitResult", responses[_KEY])
+    def _answer(self, number: int, responses: Mapping[str, types.InputResponse]) -> None:
+        answer = cast("types.ElicitResult", responses[_KEY])
         if number >= len(self._answers):
             self._known[number] = answer
         elif not self._answers[number].done():
@@ -455,7 +457,7 @@ class PausedCalls:
         self._pool = pool
         self._elicitation_turns = turns
         self._calls: dict[object, PausedCall] = {}
-        self._answers: LRUCache[object, list[ElicitResult]] = LRUCache(_MOST_REMEMBERED)
+        self._answers: LRUCache[object, list[types.ElicitResult]] = LRUCache(_MOST_REMEMBERED)
         """Answers of failed calls, for another attempt at the same call."""
 
     def has(self, call: ToolCall) -> bool:
@@ -463,7 +465,9 @@ class PausedCalls:
         paused = self._calls.get(_key(call))
         return paused is not None and not paused.expired
 
-    async def run(self, call: ToolCall, send: Send, *, idempotent: bool) -> Answer[CallToolResult]:
+    async def run(
+        self, call: ToolCall, send: Send, *, idempotent: bool
+    ) -> Answer[types.CallToolResult]:
         """Make the call, or continue it where it was paused."""
         key, responses = _key(call), call.input_answers
         if self.has(call):

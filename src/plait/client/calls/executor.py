@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mcp_types import LOG_LEVEL_META_KEY, CallToolResult, LoggingLevel, RequestParamsMeta
-
+from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
@@ -107,7 +106,7 @@ class CallSettings:
 class _ReportedFailure(ToolFailedError):  # noqa: N818
     """Ends the observation of a call that its tool reports as failed."""
 
-    def __init__(self, answer: Answer[CallToolResult]) -> None:
+    def __init__(self, answer: Answer[types.CallToolResult]) -> None:
         super().__init__("the tool reported a failure")
         self.answer = answer
 
@@ -134,7 +133,7 @@ class ToolExecutor:
         self.results = None if caching is None else ResultCache(caching)
         self._uncached: set[str] = set()
         """Servers whose results are not cached, which was logged."""
-        self.log_levels: dict[str, LoggingLevel] = {}
+        self.log_levels: dict[str, types.LoggingLevel] = {}
         """The lowest level of log messages that a server sends during calls, where it was set."""
         self.router = router or CallRouter()
         self._sample = sample
@@ -314,7 +313,7 @@ class ToolExecutor:
         tool: Tool | None,
         active: ActiveCall,
         first: FirstAttempt | None = None,
-    ) -> Answer[CallToolResult]:
+    ) -> Answer[types.CallToolResult]:
         """Make one attempt, in the loop that owns the connections; `first` is already made."""
         connection = self._pool.connection(call.server, call.access)
         deadline = self._deadline(call, connection)
@@ -334,7 +333,7 @@ class ToolExecutor:
             async with self._turns.taken(call, active, connection):
                 return await self._send(call, tool, connection, deadline, active)
 
-        async def send(paused: PausedCall) -> Answer[CallToolResult]:
+        async def send(paused: PausedCall) -> Answer[types.CallToolResult]:
             active.on_elicitation, active.pausing = paused.ask, True
             bare = replace(call, input_answers=None, pause=None)
             return await self._send(bare, tool, connection, deadline, active)
@@ -358,7 +357,7 @@ class ToolExecutor:
         deadline: Deadline,
         active: ActiveCall,
         first: FirstAttempt | None = None,
-    ) -> Answer[CallToolResult]:
+    ) -> Answer[types.CallToolResult]:
         approved = None
         if self._catalog.is_guarded:
             approved = await self._catalog.approve(call.server, call.tool, call.access)
@@ -373,13 +372,13 @@ class ToolExecutor:
             for callback in active.on_progress:
                 callback(progress, total, message)
 
-        async def operation(client: Client) -> CallToolResult:
+        async def operation(client: Client) -> types.CallToolResult:
             if approved not in (None, connection.keeper.generation):
                 # The approved tools are those of an earlier session: check again.
                 raise call.error(ConnectionLostError, "the server was restarted before the call")
-            meta: RequestParamsMeta | None = None
+            meta: types.RequestParamsMeta | None = None
             if is_modern(client) and (level := self.log_levels.get(call.server)) is not None:
-                meta = {LOG_LEVEL_META_KEY: level}
+                meta = {types.LOG_LEVEL_META_KEY: level}
             with self.router.active(active, client.session, deadline):
                 return await call_tool(
                     client,

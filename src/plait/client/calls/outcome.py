@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from math import inf
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
-import mcp_types as types
 from pydantic import BaseModel
 
+from plait._support import mcp_types as types
 from plait._support.sanitize import Care, sanitize_text
 from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
@@ -35,7 +35,7 @@ _MOST_PARTS = 1_000
 NOTHING = "The tool returned nothing."
 NO_DETAILS = "MCP tool returned an error with empty content."
 
-ResourceContents = types.TextResourceContents | types.BlobResourceContents
+ResourceContents: TypeAlias = "types.TextResourceContents | types.BlobResourceContents"
 
 StructuredRoute = Literal["auto", "content", "artifact"]
 """`auto` shows structured content to the model only if the tool wrote no text."""

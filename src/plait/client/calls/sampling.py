@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import resolve
 from plait.errors import ConfigError
@@ -23,16 +22,18 @@ if TYPE_CHECKING:
 
     from plait.client.calls.call_routing import ActiveCall, CallRouter
 
-SamplingRequest = types.CreateMessageRequestParams
+SamplingRequest: TypeAlias = "types.CreateMessageRequestParams"
 
-SamplingResult = types.CreateMessageResult | types.CreateMessageResultWithTools
+SamplingResult: TypeAlias = "types.CreateMessageResult | types.CreateMessageResultWithTools"
 
-Sampler = Callable[[str, SamplingRequest], Awaitable[SamplingResult | str] | SamplingResult | str]
+Sampler: TypeAlias = (
+    "Callable[[str, SamplingRequest], Awaitable[SamplingResult | str] | SamplingResult | str]"
+)
 """Gets the server's name and its request, and returns the reply of a model."""
 
-ApproveSampling = Callable[
-    [str, SamplingRequest], Awaitable[bool | SamplingRequest] | bool | SamplingRequest
-]
+ApproveSampling: TypeAlias = (
+    "Callable[[str, SamplingRequest], Awaitable[bool | SamplingRequest] | bool | SamplingRequest]"
+)
 """Gets the server's name and its request; returns whether it may, or a request to use instead."""
 
 logger = logging.getLogger("plait.client.calls")

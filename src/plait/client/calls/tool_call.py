@@ -10,8 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
-
+from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
@@ -30,13 +29,13 @@ if TYPE_CHECKING:
     from plait.client.connections.session import Session
     from plait.client.transports.wire import PendingRequest
 
-OnLog = Callable[[str, LoggingMessageNotificationParams], Awaitable[None] | None]
+OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Gets progress, total and message of each progress notification."""
 
-OnCallLog = Callable[[LoggingMessageNotificationParams], Awaitable[None] | None]
+OnCallLog = Callable[["types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets each log message that the server sends during the call."""
 
 E = TypeVar("E", bound=PlaitError)
@@ -101,10 +100,12 @@ NOTIFICATION_CALLBACKS = tuple(field.name for field in fields(ServerCallbacks))
 """The names of all callbacks of the form `(params, context)`."""
 
 
-async def decline(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+async def decline(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult:
     """Decline an elicitation, in a client that only a paused run answers."""
     del context, params
-    return ElicitResult(action="decline")
+    return types.ElicitResult(action="decline")
 
 
 def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:
@@ -121,7 +122,9 @@ def _message_callback(
     if on_log is None:
         return on_message
 
-    async def notify(params: LoggingMessageNotificationParams, context: CallbackContext) -> None:
+    async def notify(
+        params: types.LoggingMessageNotificationParams, context: CallbackContext
+    ) -> None:
         await resolve(on_log(context.server_name, params))
         if on_message is not None:
             await resolve(on_message(params, context))

@@ -10,17 +10,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    REQUEST_TIMEOUT,
-    UnsupportedProtocolVersionErrorData,
-)
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.http import seconds_from_retry_after
@@ -62,8 +54,9 @@ _RESOURCE_NOT_FOUND = -32002
 _RETRYABLE_CODES = frozenset({-32700, -32600, -32601, -32602, -32603, -32000, -32001})
 """Codes after which another server may be tried; any other code is the server's answer."""
 _SESSION_GONE_STATUS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
-_SESSION_GONE_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
-"""How servers answer an unknown session id; the texts differ, the codes do not."""
+_SESSION_GONE_CODES = frozenset({-32000, -32001, -32600})
+"""How servers answer an unknown session id (connection closed, request timeout, invalid request);
+the texts differ, the codes do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +145,7 @@ def _mcp_version_error(wire: Wire) -> McpVersionError | None:
 def supported_versions(error: MCPError) -> list[str] | None:
     """Return the protocol versions that an error names; `None` if it is about something else."""
     try:
-        return UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
+        return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
     except ValidationError:
         return None
 
@@ -206,12 +199,12 @@ def _answered_with_error(
                 http_error(reply, wire, tool=tool, code=error.code),
                 session_lost="the login has ended" if signed_out else None,
             )
-    if error.code == CONNECTION_CLOSED and _was_never_answered(exchange, wire):
+    if error.code == types.CONNECTION_CLOSED and _was_never_answered(exchange, wire):
         known = wire.ended or wire.exit_code is not None
         reason = wire.ending() if known else wire.redact.excerpt(error.message)
         cut = exchange is not None and exchange.stream_ended and not wire.ended
         return _lost(exchange, wire, reason, tool=tool, only_here=cut)
-    if error.code == REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
+    if error.code == types.REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
         return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
     version = None if exchange is None else exchange.version
     failure = _protocol_error(error, reply, wire, method=method, tool=tool, version=version)
@@ -231,14 +224,14 @@ def _protocol_error(
         return NotRecordedError(error.message, server=wire.server)
     message = wire.redact.excerpt(error.message) or "an error without a text"
     if error.code == _RESOURCE_NOT_FOUND or (
-        method == "resources/read" and error.code == INVALID_PARAMS
+        method == "resources/read" and error.code == types.INVALID_PARAMS
     ):
         return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
     cannot_ask = lacks_back_channel(error.message)
-    if cannot_ask and version in MODERN_PROTOCOL_VERSIONS:
+    if cannot_ask and version in types.version.MODERN_PROTOCOL_VERSIONS:
         message += f' (not in protocol {version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
-    unreadable = error.code == PARSE_ERROR and reply is None
+    unreadable = error.code == types.PARSE_ERROR and reply is None
     return _error(
         ProtocolError,
         wire,

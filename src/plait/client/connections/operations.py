@@ -9,13 +9,12 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
-import mcp_types as types
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.client.connections")
 
-PageT = TypeVar("PageT", bound=types.PaginatedResult)
+PageT = TypeVar("PageT", bound="types.PaginatedResult")
 T = TypeVar("T")
 
-_CallResult = types.CallToolResult | types.InputRequiredResult
+_CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
 
 @cache
@@ -52,7 +51,7 @@ _LONGEST_PAUSE_SECONDS = 0.25
 
 def is_modern(client: Client) -> bool:
     """Return whether the session is of the modern era: no handshake and no state."""
-    return client.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return client.protocol_version in types.version.MODERN_PROTOCOL_VERSIONS
 
 
 _listed: WeakSet[ClientSession] = WeakSet()
@@ -159,7 +158,7 @@ def _result_of(request: PendingRequest) -> _CallResult:
 
     collect(request)
     result = result_of(request)
-    if request.version not in MODERN_PROTOCOL_VERSIONS:
+    if request.version not in types.version.MODERN_PROTOCOL_VERSIONS:
         result = {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
     return _call_result().validate_python(result, by_name=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcp_types import SamplingCapability, SamplingToolsCapability
+from plait._support import mcp_types as types
 
 if TYPE_CHECKING:
     from mcp.client.session import (
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from plait.client.config.servers import ServerConfig
     from plait.client.transports.tape import Tape
-
-_SAMPLING_WITH_TOOLS = SamplingCapability(tools=SamplingToolsCapability())
 
 
 @dataclass(slots=True)
@@ -78,7 +76,7 @@ class SessionOptions:
             "logging_callback": self.on_log,
             "elicitation_callback": self.on_elicitation,
             "sampling_callback": self.on_sampling,
-            "sampling_capabilities": _SAMPLING_WITH_TOOLS if self.sampling_tools else None,
+            "sampling_capabilities": _sampling_with_tools() if self.sampling_tools else None,
             "list_roots_callback": self.on_roots,
             # The catalog caches for all sessions; a second cache below it could only be stale.
             "cache": None,
@@ -97,3 +95,7 @@ def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandler
         await second(message)
 
     return handle
+
+
+def _sampling_with_tools() -> types.SamplingCapability:
+    return types.SamplingCapability(tools=types.SamplingToolsCapability())

@@ -15,9 +15,9 @@ from types import NoneType
 from typing import Any, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS, OLDEST_SUPPORTED_VERSION
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from plait._support import mcp_types as types
 from plait._support.exception_groups import one_line
 from plait.client.transports.tool_rows import (
     checked_row,
@@ -86,12 +86,16 @@ def is_unfinished(result: Json, version: str) -> bool:
     kind = result.get("resultType")
     if kind == "input_required":
         return True
-    return version in MODERN_PROTOCOL_VERSIONS and isinstance(kind, str) and kind != "complete"
+    return (
+        version in types.version.MODERN_PROTOCOL_VERSIONS
+        and isinstance(kind, str)
+        and kind != "complete"
+    )
 
 
 def is_plain_text(result: Mapping[str, Any], version: str) -> bool:
     """Recognize the most common result without validating it twice."""
-    if version in MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
+    if version in types.version.MODERN_PROTOCOL_VERSIONS and result.get("resultType") != "complete":
         return False
     content = result.get("content")
     return (
@@ -147,7 +151,7 @@ class _Repairer:
     def __init__(self, method: str, version: str, *, may_mirror: bool) -> None:
         self.method = method
         self.version = version
-        self.modern = version in MODERN_PROTOCOL_VERSIONS
+        self.modern = version in types.version.MODERN_PROTOCOL_VERSIONS
         self.checks_headers = self.modern and may_mirror
         self.notes: list[str] = []
 
@@ -392,7 +396,7 @@ def _repair_initialize(repairer: _Repairer, result: Json) -> Json:
     if not isinstance(result.get("instructions", ""), str):
         del result["instructions"]
     if not isinstance(result.get("protocolVersion"), str):
-        result["protocolVersion"] = OLDEST_SUPPORTED_VERSION
+        result["protocolVersion"] = types.version.OLDEST_SUPPORTED_VERSION
     result |= {"serverInfo": named, "capabilities": {}}
 
     def accepts(**change: Json) -> bool:

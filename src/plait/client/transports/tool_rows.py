@@ -9,14 +9,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard
 
-import mcp_types as types
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import DecodeError, Meta, Raw, Struct, convert
 from msgspec import ValidationError as InvalidError
 from msgspec import field as renamed
 from msgspec.json import Decoder
 from pydantic_core import from_json, to_json
 
+from plait._support import mcp_types as types
 from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
 from plait.client.config.budgets import DEFAULT_LIMITS
@@ -93,7 +92,7 @@ _names = Decoder(_Named)
 
 def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
     """Recognize a list of tools that is valid for the protocol version; `False` means perhaps."""
-    modern = version in MODERN_PROTOCOL_VERSIONS
+    modern = version in types.version.MODERN_PROTOCOL_VERSIONS
     if modern and not result.keys() >= _ENVELOPE:
         return False
     envelope = {key: value for key, value in result.items() if key != "tools"}

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from mcp_types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams
-
+from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait.client.calls.tool_call import (
     NOTIFICATION_CALLBACKS,
@@ -32,7 +31,7 @@ class LoggingMessageCallback(Protocol):
     """Receives each log message of a server."""
 
     async def __call__(
-        self, params: LoggingMessageNotificationParams, context: CallbackContext
+        self, params: types.LoggingMessageNotificationParams, context: CallbackContext
     ) -> None:
         """Handle a log message."""
         ...
@@ -56,9 +55,9 @@ class ElicitationCallback(Protocol):
     async def __call__(
         self,
         mcp_context: ClientRequestContext,
-        params: ElicitRequestParams,
+        params: types.ElicitRequestParams,
         context: CallbackContext,
-    ) -> ElicitResult:
+    ) -> types.ElicitResult:
         """Answer an elicitation request."""
         ...
 
@@ -127,10 +126,10 @@ class Callbacks(ServerCallbacks):
     async def _elicit(
         self,
         context: ClientRequestContext,
-        params: ElicitRequestParams,
+        params: types.ElicitRequestParams,
         *,
         callback_context: CallbackContext,
-    ) -> ElicitResult:
+    ) -> types.ElicitResult:
         if self.on_elicitation is None:
             return await decline(context, params)
         return await self.on_elicitation(context, params, callback_context)
@@ -140,7 +139,7 @@ class Callbacks(ServerCallbacks):
         return self.on_logging_message is not None or self.on_message is not None
 
     async def _log(
-        self, params: LoggingMessageNotificationParams, context: CallbackContext
+        self, params: types.LoggingMessageNotificationParams, context: CallbackContext
     ) -> None:
         if self.on_logging_message is not None:
             await resolve(self.on_logging_message(params, context))

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.sizes import size_label
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, cast
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait.client.calls.outcome import ToolResult, data_of, is_same, json_text
 from plait.client.calls.result_budget.cut_json import (
     CUT,

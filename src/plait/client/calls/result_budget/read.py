@@ -9,10 +9,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut_json import (
     CutNote,
@@ -177,7 +176,7 @@ class ReadRequest:
         return start, total if self.length is None else min(total, start + self.length)
 
 
-Blocks = list[types.ContentBlock]
+Blocks: TypeAlias = "list[types.ContentBlock]"
 
 
 def read_part(
