@@ -19,7 +19,6 @@ from pydantic import FileUrl
 from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
-from plait._version import __version__
 from plait.client.calls.approval import OnApproval, PolicyCheck
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
@@ -177,11 +176,9 @@ CLIENT_OPTIONS = frozenset(ClientOptions.__annotations__)
 def identity_from(options: Mapping[str, Any], *, receives_logs: bool) -> SessionOptions:
     """Read what the client declares to every server."""
     info: types.Implementation | Mapping[str, str] | None = options.get("client_info")
-    if info is None:
-        info = types.Implementation(name="plait", version=__version__)
     roots: Roots | None = options.get("roots")
     return SessionOptions(
-        client_info=types.Implementation.model_validate(info),
+        client_info=None if info is None else types.Implementation.model_validate(info),
         # Modern servers send no log messages unless a level is set.
         log_level=options.get("log_level") or ("debug" if receives_logs else None),
         on_roots=None if roots is None else roots_callback(roots),

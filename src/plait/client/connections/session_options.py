@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait._support import mcp_types as types
+from plait._version import __version__
 
 if TYPE_CHECKING:
     from mcp.client.session import (
@@ -44,6 +45,7 @@ class SessionOptions:
     """Client info, log level and callbacks of a session."""
 
     client_info: Implementation | None = None
+    """What the client declares itself to be; by default plait."""
     log_level: LoggingLevel | None = None
     on_message: MessageHandlerFnT | None = None
     on_notification: Callable[[str, object], None] | None = None
@@ -70,7 +72,7 @@ class SessionOptions:
     def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of the SDK's client; the server's `own` options win."""
         options = {
-            "client_info": self.client_info,
+            "client_info": self.client_info or _plait(),
             "log_level": self.log_level,
             "message_handler": self.on_message,
             "logging_callback": self.on_log,
@@ -95,6 +97,10 @@ def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandler
         await second(message)
 
     return handle
+
+
+def _plait() -> types.Implementation:
+    return types.Implementation(name="plait", version=__version__)
 
 
 def _sampling_with_tools() -> types.SamplingCapability:
