@@ -51,9 +51,22 @@ def entry(*arguments: str, **more: object) -> dict[str, object]:
 def fault_server(transport: Transport = "http", **options: Unpack[FaultOptions]) -> ServerProcess:
     """Return a fault server on a port, like the function of this name in `plait.testing`."""
     server = testing.fault_server(transport, **options)
-    return ServerProcess(
+    return _NursedServer(
         [*python(), *server.command[1:]], port=server.port, state_dir=options.get("state_dir")
     )
+
+
+class _NursedServer(ServerProcess):
+    """A server that a nursery runs."""
+
+    def kill(self) -> None:
+        """Kill the server and wait for its end, not only for that of its stand-in.
+
+        Its output is closed a moment before its port, which the next server may want.
+        """
+        super().kill()
+        while self._process is not None and _sent(self._process.pid, 0):
+            time.sleep(0.001)
 
 
 def stdio_config(**options: Unpack[FaultOptions]) -> dict[str, object]:
@@ -68,17 +81,22 @@ def send_signal(process: int, number: signal.Signals) -> None:
 
     After a kill the process itself has ended too: what is sent next is sent to nobody.
     """
-    asked = marshal.dumps((process, int(number)))
-    with socket.socket(socket.AF_UNIX) as nursery:
-        nursery.connect(_address(()))
-        nursery.sendall(len(asked).to_bytes(4, "big") + asked)
-        if not nursery.recv(4):
-            raise ProcessLookupError(process)
+    if not _sent(process, number):
+        raise ProcessLookupError(process)
     if number == signal.SIGKILL:
         with contextlib.suppress(psutil.NoSuchProcess):
             stand_in = psutil.Process(process)
             while stand_in.status() != psutil.STATUS_ZOMBIE:
                 time.sleep(0.001)
+
+
+def _sent(process: int, number: int) -> bool:
+    """Send a signal, or nothing with 0; return whether the program was still there."""
+    request = marshal.dumps((process, int(number)))
+    with socket.socket(socket.AF_UNIX) as nursery:
+        nursery.connect(_address(()))
+        nursery.sendall(len(request).to_bytes(4, "big") + request)
+        return bool(nursery.recv(4))
 
 
 @functools.cache

@@ -146,8 +146,10 @@ class Nursery:
         if not streams:
             with sender:
                 stand_in, number = body
-                os.kill(self._programs[stand_in], number)
-                sender.sendall(b"sent")
+                child = self._programs.get(stand_in)
+                if child in self._stand_ins:
+                    os.kill(child, number)
+                    sender.sendall(b"sent")
             return None
         program = Program._make((*body, streams))
         if (child := os.fork()) == 0:

@@ -81,7 +81,7 @@ def _common_options() -> list[click.Parameter]:
     option = partial(click.Option, expose_value=False)
     config_help = "The mcp.json to use."
     quiet_help = "Print only results: no progress, no notes."
-    trust_help = "Approve the mcp.json of this folder."
+    trust_help = "Approve the mcp.json, or manifest, found in this folder."
     verbose_help = "Log to stderr; -vv includes messages and libraries."
     wire_help = "Show each message to and from the servers; --wire=full does not cut them."
     return [

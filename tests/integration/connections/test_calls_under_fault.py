@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -233,8 +234,31 @@ async def test_an_error_of_a_server_in_this_process_is_its_answer_and_no_lost_co
     assert runs == [3, 3]
 
 
+COUNTER = """
+import json, sys
+INFO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+    "serverInfo": {"name": "counter", "version": "1"}}
+count = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message["method"], message.get("id")
+    result = {"tools": [{"name": "counter", "inputSchema": {"type": "object"}}]}
+    if method == "tools/call":
+        count += 1
+        result = {"content": [{"type": "text", "text": str(count)}]}
+    reply = {"jsonrpc": "2.0", "id": number, "result": INFO if method == "initialize" else result}
+    if method == "server/discover":
+        del reply["result"]
+        reply["error"] = {"code": -32601, "message": "unknown"}
+    if number is not None:
+        print(json.dumps(reply), flush=True)
+"""
+"""Starts in a moment: a test that starts it often does not depend on the load of the machine."""
+
+
 async def test_a_call_right_behind_a_kill_is_never_in_doubt() -> None:
-    async with Toolbox({"server": testing.stdio_config()}) as box:
+    config = {"command": sys.executable, "args": ["-I", "-S", "-c", COUNTER]}
+    async with Toolbox({"server": config}) as box:
         await box.tools()
         for _ in range(8):
             pid = box.status()["server"].pid
