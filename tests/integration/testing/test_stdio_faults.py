@@ -14,8 +14,9 @@ from typing import Any, Unpack, cast
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, types
 
-from plait.testing import FaultOptions, StateDir, eventually, stdio_config
+from plait.testing import FaultOptions, StateDir, eventually
 from plait.testing.faults.serve import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
+from tests.nursery import stdio_config
 
 pytestmark = pytest.mark.anyio
 
