@@ -47,6 +47,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry.sdk")])
 """
 
 
+@pytest.mark.usefixtures("lean_wire")
 async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
     recorded: Recorded, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def meta(ctx: Context) -> str:
 """
 
 
+@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("over", ["in-process", "stdio", "streamable-http"])
 async def test_servers_get_the_context_of_the_span(
     over: str, recorded: Recorded, tmp_path: Path
