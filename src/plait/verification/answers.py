@@ -30,12 +30,19 @@ class AnswerStore:
     def __init__(self, report: Path) -> None:
         self.folder = report / TRACES
 
+    def files(self) -> list[Path]:
+        """Return the files of all answers; links, which may lead out, are none."""
+        return [
+            path
+            for path in (self.folder.iterdir() if self.folder.is_dir() else ())
+            if _OURS.fullmatch(path.name) and path.is_file() and not path.is_symlink()
+        ]
+
     def clear(self) -> None:
         """Remove the answers of an earlier run; other files are left alone."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for path in self.folder.iterdir():
-            if _OURS.fullmatch(path.name):
-                path.unlink()
+        for path in self.files():
+            path.unlink()
 
     def trace_path(self, key: str) -> Path:
         """Return the path of the trace of an answer."""

@@ -37,7 +37,9 @@ class TraceReader:
         """Return the trace of a run, or why it is not shown."""
         if self._folder is None or not result.trace:
             return "no trace was recorded"
-        path = self._folder / result.trace
+        path = result.trace_in(self._folder)
+        if path is None:
+            return f"the trace is not in the report: {result.trace}"
         try:
             size = path.stat().st_size
             if size > min(_MOST_BYTES, self._left):

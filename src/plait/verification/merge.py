@@ -22,9 +22,9 @@ def merge_reports(reports: Sequence[Path], target: Path) -> list[CaseResult]:
     store = AnswerStore(target)
     store.folder.mkdir(parents=True, exist_ok=True)
     for report in reports:
-        folder = AnswerStore(report if report.is_dir() else report.parent).folder
-        if folder.resolve() != store.folder.resolve() and folder.is_dir():
-            for path in folder.iterdir():
+        part = AnswerStore(report if report.is_dir() else report.parent)
+        if part.folder.resolve() != store.folder.resolve():
+            for path in part.files():
                 shutil.copy2(path, store.folder / path.name)
     file = ResultFile(target)
     file.path.unlink(missing_ok=True)

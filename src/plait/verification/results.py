@@ -109,6 +109,13 @@ class CaseResult:
         """What answered and judged, by which results are grouped."""
         return f"{self.model}, judge {self.judge}" if self.judge else self.model
 
+    def trace_in(self, report: Path) -> Path | None:
+        """Return the file of the trace; `None` if there is none, or not in the report."""
+        if self.trace is None:
+            return None
+        path = (report / self.trace).resolve()
+        return path if path.is_relative_to(report.resolve()) else None
+
     def with_trace(self, report: str | Path) -> dict[str, Any]:
         """Return the result as plain data, with the texts and messages of its trace.
 
@@ -116,9 +123,10 @@ class CaseResult:
             OSError: The report has no such trace.
         """
         data = {**asdict(self), "completed_without_errors": self.completed_without_errors}
-        if self.trace is None:
+        path = self.trace_in(Path(report))
+        if path is None:
             return {**data, "raw_llm_response": "", "trace_messages": []}
-        trace = read_trace(Path(report) / self.trace)
+        trace = read_trace(path)
         messages = trace.messages
         return {
             **data,

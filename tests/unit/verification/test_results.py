@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from plait.traces.codec import line_from_event
 from plait.verification.answers import JudgmentStore
+from plait.verification.html_report import report_page
+from plait.verification.merge import merge_reports
 from plait.verification.results import CaseResult, ResultFile, read_results
+from tests.unit.traces.html.sample_runs import full_run
 
 BREAKS = "one\u2028two\u2029three\x85four\x0bfive\r\nsix\x1cseven"
 """Everything that Python takes for the end of a line."""
@@ -57,3 +62,29 @@ def test_only_the_owner_may_read_answers_and_judgments(tmp_path: Path) -> None:
     JudgmentStore(tmp_path).keep("judge", "question", {})
 
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("trace", ["../outside.jsonl", "traces/link.jsonl", "{outside}"])
+def test_a_report_shows_no_trace_from_elsewhere(trace: str, tmp_path: Path) -> None:
+    outside, report = tmp_path / "outside.jsonl", tmp_path / "report"
+    outside.write_bytes(b"".join(map(line_from_event, full_run().events)))
+    (report / "traces").mkdir(parents=True)
+    (report / "traces" / "link.jsonl").symlink_to(outside)
+    hostile = replace(result("a"), outcome="failed", trace=trace.format(outside=outside))
+
+    assert "Köln" not in report_page("suite", [hostile], folder=report)
+    assert hostile.with_trace(report)["trace_messages"] == []
+
+
+def test_merged_reports_have_the_traces_of_their_parts_and_no_other_files(tmp_path: Path) -> None:
+    part, names = tmp_path / "part", ("0" * 20 + ".jsonl", "1" * 20 + ".jsonl")
+    (part / "traces" / "folder").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (part / "traces" / names[0]).write_text("a trace")
+    (part / "traces" / names[1]).symlink_to(tmp_path / "secret")
+    (part / "traces" / "other.txt").write_text("x")
+    ResultFile(part).append(result("a"))
+
+    merge_reports([part], tmp_path / "whole")
+
+    assert [path.name for path in (tmp_path / "whole" / "traces").iterdir()] == [names[0]]
