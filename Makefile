@@ -50,8 +50,8 @@ types: setup ## Check types
 tests: setup ## Run the tests
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile || $(ALONE)
 
-test-browser: setup ## Open every page in headless Chromium, which is installed if the machine allows it
-	@if scripts/chromium.sh; then PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
+test-browser: setup ## Open every page, and the site of the docs, in headless Chromium, which is installed if the machine allows it
+	@if scripts/chromium.sh; then $(MAKE) --no-print-directory docs && PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
 
 test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.13 that is to be had (TESTS=…)
 	.extra-dist/venv/bin/python scripts/try_wheel.py $(TESTS)

@@ -163,8 +163,18 @@ def test_a_run_is_followed_while_it_is_written(browser: Chromium, served: Served
     path.write_bytes(b"".join(lines[:3]))
     with served.open(browser, served.run_address("live.jsonl", "live")) as page:
         page.wait_for("document.querySelector('.run-head').innerText.includes('unfinished')")
+        page.evaluate(
+            "window.waits = []; const wait = setTimeout;"
+            "window.setTimeout = (...call) => { waits.push(call[1]); return wait(...call) }"
+        )
+        page.wait_for("waits.length")
         path.write_bytes(b"".join(lines))
+        before = page.evaluate("waits.length")
         page.wait_for("document.querySelector('.run-head').innerText.includes('completed')")
+        # It looks every half second, and the first look after the change shows it.
+        waits = page.evaluate("waits")
+        assert max(waits) <= 500
+        assert len(waits) - before <= 2
         assert "Köln is warmer." in page.text("main")
         shown = page.evaluate("document.querySelectorAll('.step').length")
         page.goto(served.run_address("live.jsonl", "live"))

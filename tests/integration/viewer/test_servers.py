@@ -47,7 +47,7 @@ def _shop(paid: list[int]) -> MCPServer:
 
     @server.tool()
     async def slow(ctx: Context) -> str:
-        await ctx.report_progress(1, 3, "one of three")
+        await ctx.report_progress(1, 3, f"one of three, password={SECRET}")
         return "<script>alert(1)</script>"
 
     @server.tool()
@@ -108,6 +108,7 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
     assert "&lt;script&gt;" in slow
     assert '<img src="data:image/png;base64,iVBORw==' in logo
     assert "slow: 1 of 3 one of three" in feed
+    assert SECRET not in feed
     assert unknown.status_code == garbage.status_code == 404
 
 

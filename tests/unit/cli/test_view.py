@@ -18,6 +18,8 @@ def test_reports_are_found_described_and_rendered(tmp_path: Path) -> None:
     results = write_report(tmp_path / "shown" / "nightly")
     write_report(tmp_path / "other")
     (tmp_path / "shown" / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "shown" / "linked").mkdir()
+    (tmp_path / "shown" / "linked" / RESULTS_FILE).symlink_to(tmp_path / "other" / RESULTS_FILE)
     reports = _Reports()
 
     (found,) = reports.find(tmp_path / "shown")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from plait.cli.commands.view import view
 from plait.viewer.app import ViewerOptions, guarded_app
 from plait.viewer.guard import Guard
 
@@ -14,6 +16,17 @@ pytestmark = pytest.mark.anyio
 
 HOME = "http://127.0.0.1:7411"
 SIGNED = {"X-Plait-View": "1"}
+PROTECTION = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
 @pytest.fixture
@@ -39,6 +52,11 @@ async def test_without_the_token_there_is_only_the_way_to_sign_in(guard: Guard) 
         assert (await client.get("/runs")).status_code == 401
         assert (await sign_in(client, "guessed")).status_code == 403
         assert (await client.get("/assets/viewer.js")).status_code == 200
+
+
+async def test_only_this_machine_is_served_by_default() -> None:
+    options = {option.name: option.default for option in view.params}
+    assert options["host"] == ViewerOptions().host == "127.0.0.1"
 
 
 async def test_the_token_opens_the_pages_and_its_cookie_is_for_this_site_only(guard: Guard) -> None:
@@ -95,6 +113,12 @@ async def test_what_changes_something_needs_a_header_of_its_own(guard: Guard) ->
         large = await client.post("/servers/check", content=b"x" * 1_000_001, headers=SIGNED)
         assert large.status_code == 413
 
+        async def endless() -> AsyncIterator[bytes]:
+            yield b"x"
+
+        unknown = await client.post("/servers/check", content=endless(), headers=SIGNED)
+        assert unknown.status_code == 413  # its length is not known
+
 
 async def test_every_answer_forbids_foreign_code_and_frames(guard: Guard) -> None:
     async with browser(guard) as client:
@@ -103,14 +127,7 @@ async def test_every_answer_forbids_foreign_code_and_frames(guard: Guard) -> Non
         answers += [await client.get("/runs"), await client.get("/nowhere")]
 
     for reply in answers:
-        policy = reply.headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "script-src 'self';" in policy
-        assert "unsafe" not in policy
-        assert "frame-ancestors 'none'" in policy
-        assert reply.headers["x-content-type-options"] == "nosniff"
-        assert reply.headers["referrer-policy"] == "no-referrer"
-        assert reply.headers["cache-control"] == "no-store"
+        assert {name: reply.headers[name] for name in PROTECTION} == PROTECTION
 
 
 async def test_pages_contain_no_script_and_no_style_of_their_own(guard: Guard) -> None:
