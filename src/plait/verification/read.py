@@ -362,7 +362,7 @@ def _faults(kind: type[CaseSettings], values: Mapping[str, Any]) -> dict[Path_, 
         return {}
     faults = {one["loc"]: one["msg"].removeprefix("Value error, ") for one in found}
     wrong = {str(path[0]) for path in faults if path}
-    if wrong and not wrong & _CONTENT:
+    if wrong & values.keys() and not wrong & _CONTENT:
         # What concerns several fields is checked only where each of them is right.
         rest = {key: value for key, value in values.items() if key not in wrong}
         faults |= {path: text for path, text in _faults(kind, rest).items() if not path}

@@ -198,6 +198,7 @@ cases:
         ("cases: [{rows: no.csv, case: {}}]", "cannot be read"),
         ("matrix: {color: [a]}\ncases: [{name: a, question: b, checks: [{equals: c}]}]", "matrix"),
         ("cases: [{name: a, question: b}]", "checks, a template or a rubric"),
+        ("cases: [{question: b, checks: [{equals: c}]}]", "name: Field required"),
         ("cases: [{name: a, checks: [{equals: c}]}]", "a question, or a conversation"),
         (
             "cases: [&a {name: a, question: b, checks: [{equals: c}]}, *a]",
