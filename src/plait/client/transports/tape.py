@@ -239,7 +239,8 @@ def read_tape(path: str | os.PathLike[str]) -> list[Recorded]:
         ConfigError: It is not a tape.
     """
     path = Path(path)
-    lines = path.read_text(encoding="utf-8").splitlines()
+    # Not `splitlines`: texts contain what it takes for the end of a line, such as U+2028.
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     recorded: list[Recorded] = []
     last: dict[str, Recorded] = {}
     for number, text in enumerate(lines, start=1):
