@@ -1,4 +1,4 @@
-"""Joins the reports of several runners: results and traces."""
+"""Joins the reports of several runners: results, traces and judgments."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from plait.verification.answers import AnswerStore
+from plait.verification.answers import AnswerStore, JudgmentStore
 from plait.verification.results import CaseResult, ResultFile, merged, read_results
 
 
 def merge_reports(reports: Sequence[Path], target: Path) -> list[CaseResult]:
-    """Write the results and traces of several reports into one folder.
+    """Write the results, traces and judgments of several reports into one folder.
 
     Of equal keys the last counts. The target may be one of the reports.
 
@@ -22,10 +22,11 @@ def merge_reports(reports: Sequence[Path], target: Path) -> list[CaseResult]:
     store = AnswerStore(target)
     store.folder.mkdir(parents=True, exist_ok=True)
     for report in reports:
-        part = AnswerStore(report if report.is_dir() else report.parent)
-        if part.folder.resolve() != store.folder.resolve():
-            for path in part.files():
+        folder = report if report.is_dir() else report.parent
+        if folder.resolve() != target.resolve():
+            for path in AnswerStore(folder).files():
                 shutil.copy2(path, store.folder / path.name)
+            JudgmentStore(target).add(JudgmentStore(folder).known, store=True)
     file = ResultFile(target)
     file.path.unlink(missing_ok=True)
     for result in results:

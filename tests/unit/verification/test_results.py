@@ -84,7 +84,10 @@ def test_merged_reports_have_the_traces_of_their_parts_and_no_other_files(tmp_pa
     (part / "traces" / names[1]).symlink_to(tmp_path / "secret")
     (part / "traces" / "other.txt").write_text("x")
     ResultFile(part).append(result("a"))
+    JudgmentStore(part).keep("judge", "question", {"polite": True})
 
     merge_reports([part], tmp_path / "whole")
 
+    judged = JudgmentStore(tmp_path / "whole").find("judge", "question")
+    assert judged == {"polite": True}
     assert [path.name for path in (tmp_path / "whole" / "traces").iterdir()] == [names[0]]
