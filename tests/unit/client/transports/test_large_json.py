@@ -142,3 +142,13 @@ def test_what_has_no_place_to_cut_is_not_parsed(
 def test_a_message_that_takes_many_times_its_bytes_is_refused(body: bytes) -> None:
     with pytest.raises(LimitError, match="`message_bytes` in `limits`"):
         parse_large(body, _MANY, 1_000_000)
+
+
+def test_the_values_of_a_message_that_is_parsed_at_once_are_counted_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large_json, "_QUICK_BYTES", 1000)
+
+    assert parse_large(b"[1,2,3]", 3, _MANY) == [1, 2, 3]
+    with pytest.raises(LimitError, match="`values` in `limits`"):
+        parse_large(b"[1,2,3]", 2, _MANY)
