@@ -168,6 +168,18 @@ async def test_a_policy_that_allows_the_arguments_is_no_obstacle(long_way: list[
         assert long_way == ["echo"]
 
 
+async def test_rules_about_large_arguments_take_the_long_way(long_way: list[str]) -> None:
+    policy: Any = {"rules": [{"tool": "echo", "when": {"text": ["*"]}, "do": "allow"}]}
+    server: Any = stdio_config()
+    async with MultiServerMCPClient({"server": server}, policy=policy) as client:
+        (echo,) = await client.get_tools(include="echo")
+        for size in (1, 1, 200_000):
+            long_way.clear()
+            assert await echo.ainvoke({"text": "x" * size}) == "x" * size
+            if size > 1:
+                assert long_way == ["echo"]
+
+
 async def test_a_callback_hears_of_the_call(long_way: list[str]) -> None:
     class Listener(AsyncCallbackHandler):
         ended: list[object]

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from plait._support.gather import resolve
+from plait._support.threads import in_thread
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
+from plait.client.config.argument_readings import is_large
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import ConfigError, PermissionDeniedError
@@ -130,18 +132,21 @@ class PolicyCheck:
         """Return the call as it may be made, perhaps edited, or raise `PermissionDeniedError`."""
         if self.policy is None:
             return call
-        decision = self.check(call, tool)
+        decision = await self.check(call, tool)
         hints = hints_of(tool)
         if decision.verdict == "allow":
             return replace(call, decided_hints=hints) if self.uses_hints else call
         approved = await self._approved(call, tool, decision)
         # Edited arguments need no second approval, but a rule may still deny them.
-        self.check(approved, tool)
+        await self.check(approved, tool)
         return replace(approved, decided_hints=hints)
 
-    def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
+    async def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
         """Return the decision about a call, or raise `PermissionDeniedError` if it is denied."""
-        decision = self.decide(call, tool)
+        if self.policy is not None and is_large(call.arguments):
+            decision = await in_thread(self.decide, call, tool)
+        else:
+            decision = self.decide(call, tool)
         if decision.verdict == "deny":
             self._report(call, decision.reason, None)
             text = f"this call is denied by {decision.reason}. {_NOT_SENT} Do without it."

@@ -33,6 +33,7 @@ from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
 from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
+from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
 from plait.client.transports.lean import closed, result_of
@@ -188,7 +189,7 @@ class DirectTool:
             return None  # the server may ask in the middle of the call
         if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
             return None
-        if plan.policy is not None and plan.policy.decide(plan.tool, arguments).verdict != "allow":
+        if plan.policy is not None and not _surely_allows(plan.policy, plan.tool, arguments):
             return None
         try:
             encoded = to_json(arguments, inf_nan_mode="null")
@@ -377,3 +378,7 @@ def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> 
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         wire.requests.pop(request.request_id, None)
         request.fail(closed())
+
+
+def _surely_allows(policy: Policy, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    return not is_large(arguments) and policy.decide(tool, arguments).verdict == "allow"

@@ -428,7 +428,7 @@ class ToolExecutor:
             return permitted
         # The repair of arguments that a person edited must not lead to a call that is denied.
         repaired = await self._with_valid_arguments(permitted, tool)
-        self.settings.policy_check.check(repaired, tool)
+        await self.settings.policy_check.check(repaired, tool)
         return repaired
 
     async def _with_valid_arguments(self, call: ToolCall, tool: Tool | None) -> ToolCall:

@@ -30,10 +30,29 @@ _MOST_SCHEMAS = 200
 """How many parts of a schema are searched for defaults."""
 _MOST_DECODINGS = 3
 _LONGEST_NUMBER = 64
+_QUICK_VALUES = 1_000
+_QUICK_CHARACTERS = 100_000
 _TOO_DEEP: object = object()
 """A value that is not read: it fits every rule that denies or asks."""
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
 _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
+
+
+def is_large(arguments: Mapping[str, Any]) -> bool:
+    """Return whether reading arguments takes so long that an event loop should not do it."""
+    waiting: list[object] = [arguments]
+    values, characters = _QUICK_VALUES, _QUICK_CHARACTERS
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            characters -= len(value)
+        inner = as_mapping(value)
+        items = as_list(value) if inner is None else inner.values()
+        values -= len(items or ())
+        if values < 0 or characters < 0:
+            return True
+        waiting += items or ()
+    return False
 
 
 def values_at(
