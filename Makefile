@@ -25,7 +25,11 @@ help: ## Print this list
 
 setup: $(SETUP) ## Install everything: .venv, the Node servers, an environment with MCP SDK 1.x
 
+# Where the weights of a model are, what runs it is installed too: that takes another 130 MB.
 demo: .demo/.installed ## Start real servers, kill one, and watch it heal
+	@if .demo/venv/bin/plait model path qwen2.5-coder-1.5b > /dev/null 2>&1; then \
+		.demo/venv/bin/uv pip install --quiet --python .demo/venv/bin/python -e '.[langchain,local,reasoning]' -c constraints.txt; \
+	fi
 	.demo/venv/bin/python scripts/demo.py
 
 docs: .extra-docs/.installed ## Build the documentation as a site, in build/site

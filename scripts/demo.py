@@ -32,7 +32,7 @@ from plait._support.logs import configure_logging, silence_other_logs
 from plait.cli.commands.servers import status_table
 from plait.cli.terminal import console_for, seconds_label
 from plait.client import Status
-from plait.models.weights import usable_weights
+from plait.models.weights import models_folder, usable_weights
 from plait.testing import (
     ScriptedChatModel,
     ServerProcess,
@@ -130,10 +130,14 @@ async def let_a_model_think(stage: Stage, folder: Path) -> None:
     scene(stage, "8. A model on this machine thinks", f"{weights.name}, without any network.")
     command = ["-m", "plait.cli", "reasoning", "serve", "--backend", "local"]
     database = str(folder / "reasoning.db")
-    servers = {"reasoning": {"command": sys.executable, "args": [*command, "--db", database]}}
+    server: dict[str, Any] = {
+        "command": sys.executable,
+        "args": [*command, "--db", database],
+        "env": {"PLAIT_MODELS": str(models_folder())},
+    }
     question = {"content": "Why may a retry of a payment be worse than a failure?"}
     with waiting(stage, "thinking"):
-        async with Toolbox(servers, default_tool_timeout=180) as box:
+        async with Toolbox({"reasoning": server}, default_tool_timeout=180) as box:
             step = await box.call("reasoning", "reasoning_linear", question)
     say(stage, json.loads(step.text)["content"] if not step.is_error else step.text)
 
