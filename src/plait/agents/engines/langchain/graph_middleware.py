@@ -156,7 +156,8 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _request(self, request: ModelRequest[Any]) -> Generator[Callable[[_Reply], _Reply]]:
         """Record the answer that the block passes on, or the failure that ends the block."""
         name, run = self._run_of(request.state)
-        run.begin(_messages_of(request), _facts_of(request))
+        messages = [] if run.recording.has_begun else _messages_of(request)
+        run.begin(messages, _facts_of(request))
         recording = run.recording
         with self._ending(request.state, name, run):
             began = recording.request()
@@ -176,7 +177,8 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _call(self, request: ToolCallRequest) -> Generator[Callable[[_ToolReply], _ToolReply]]:
         """Record a call, and the result that the block passes on, or the failure of the block."""
         name, run = self._run_of(request.state)
-        run.begin(messages_in(request.state))
+        if not run.recording.has_begun:
+            run.begin(messages_in(request.state))
         recording, call = run.recording, request.tool_call
         call_id = call["id"] or ""
         node = node_of(get_config().get("metadata"))

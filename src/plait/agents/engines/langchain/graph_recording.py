@@ -131,7 +131,9 @@ class GraphRecording:
         self._open: set[str] = set()
         """The calls without a result."""
         self._lock = Lock()
-        self._has_begun = False
+        self._offered: set[str] = set()
+        """The names of the tools that are recorded."""
+        self.has_begun = False
         self._is_ended = False
 
     def begin(
@@ -142,22 +144,28 @@ class GraphRecording:
         parent: str | None = None,
     ) -> None:
         """Record the start of the run, once; tools of later requests are added to it."""
-        definitions = {} if request is None else dict(map(_definition, request.tools))
-        with self._lock:
-            is_first, self._has_begun = not self._has_begun, True
-        if not is_first:
-            self.recorder.tools_offered(definitions.values())
-            return
-        self.recorder.run_started(
-            messages,
-            interface=INTERFACE,
-            model=None if request is None else request.model,
-            tools=definitions,
-            max_turns=self._limits.turns,
-            parent_run=parent,
-            settings={} if request is None else request.settings,
-            definitions=definitions,
-        )
+        with self._lock:  # of parallel branches, none records anything before the start
+            definitions = self._new_definitions(() if request is None else request.tools)
+            if self.has_begun:
+                self.recorder.tools_offered(definitions.values())
+                return
+            self.has_begun = True
+            self.recorder.run_started(
+                messages,
+                interface=INTERFACE,
+                model=None if request is None else request.model,
+                tools=definitions,
+                max_turns=self._limits.turns,
+                parent_run=parent,
+                settings={} if request is None else request.settings,
+                definitions=definitions,
+            )
+
+    def _new_definitions(self, tools: Sequence[Any]) -> dict[str, ToolDefinition]:
+        """Describe the tools that no request of the run has offered before."""
+        new = [tool for tool in tools if _name_of(tool) not in self._offered]
+        self._offered.update(map(_name_of, new))
+        return dict(map(_definition, new))
 
     def request(self) -> float:
         """Begin a request to a model, and return the time.
@@ -300,13 +308,19 @@ def settings_of(
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _name_of(tool: BaseTool | Mapping[str, Any]) -> str:
+    if not isinstance(tool, Mapping):
+        return tool.name
+    function: Mapping[str, Any] = tool.get("function") or tool
+    return str(function.get("name") or function.get("type"))
+
+
 def _definition(tool: BaseTool | Mapping[str, Any]) -> tuple[str, ToolDefinition]:
+    name = _name_of(tool)
     if isinstance(tool, Mapping) and "function" not in tool:  # in the form of its provider
-        name = str(tool.get("name") or tool.get("type"))
         schema = tool.get("input_schema") or tool.get("parameters") or tool
         return name, (name, str(tool.get("description") or ""), schema)
     data: dict[str, Any] = convert_to_openai_tool(cast("Any", tool))["function"]
-    name = str(data["name"])
     return name, (name, data.get("description") or "", data.get("parameters") or {})
 
 

@@ -51,11 +51,14 @@ class _Run:
     interrupt: GraphInterrupt | None = None
 
     def begin(
-        self, request_messages: Sequence[Message] = (), request: ModelRequestFacts | None = None
+        self, sent: Sequence[BaseMessage | str] = (), request: ModelRequestFacts | None = None
     ) -> None:
         """Record the start of the run; the first request has the system prompt, too."""
-        prompt = [one for one in request_messages if one.role == "system"]
-        others = [one for one in request_messages if one.role != "system"]
+        if self.recording.has_begun and request is None:
+            return
+        messages = [] if self.recording.has_begun else messages_in({"messages": list(sent)})
+        prompt = [one for one in messages if one.role == "system"]
+        others = [one for one in messages if one.role != "system"]
         is_input = not self.input or others == self.input
         self.recording.begin([*prompt, *others] if is_input else self.input, request)
 
@@ -134,19 +137,19 @@ class GraphTracer(BaseCallbackHandler):
         run_id: UUID,
         **kwargs: Any,
     ) -> None:
-        self._request(run_id, serialized, messages_in({"messages": messages[0]}), kwargs)
+        self._request(run_id, serialized, messages[0], kwargs)
 
     @override
     def on_llm_start(
         self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any
     ) -> None:
-        self._request(run_id, serialized, [Message.user(prompts[0])], kwargs)
+        self._request(run_id, serialized, prompts[:1], kwargs)
 
     def _request(
         self,
         run_id: UUID,
         serialized: Mapping[str, Any] | None,
-        messages: Sequence[Message],
+        messages: Sequence[BaseMessage | str],
         facts: Mapping[str, Any],
     ) -> None:
         run = self._run_of(facts.get("parent_run_id"))
