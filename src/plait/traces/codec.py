@@ -14,6 +14,7 @@ from cachetools import LRUCache
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, ResultImage, TraceEvent, Turn
 from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.shapes import misfits
 
 Redact = Callable[[str], str]
 """Removes the secrets from a text."""
@@ -49,20 +50,26 @@ def event_from_line(line: bytes) -> TraceEvent | None:
     Raises:
         ValueError: It is not an event, or has a later version of the format.
     """
-    value: object = json.loads(line)
+    try:
+        value: object = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("not an event: nested too deeply") from error
     if not isinstance(value, dict) or "event" not in value or "v" not in value:
         raise ValueError("not an event")
     data = cast("dict[str, Any]", value)
     if not isinstance(data["v"], int) or data["v"] > VERSION:
         raise LaterVersionError(f"version {data['v']} of the format is not supported")
-    kind = KINDS.get(data["event"])
+    kind = KINDS.get(str(data["event"]))
     if kind is None:
         return None
     names = [field.name for field in fields(kind) if field.name in data]
     try:
-        return kind(**{name: _decoded(kind, name, data[name]) for name in names})
-    except (TypeError, AttributeError) as error:
+        event = kind(**{name: _decoded(kind, name, data[name]) for name in names})
+    except (TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"not an event: {error}") from error
+    if wrong := misfits(event):
+        raise ValueError(f"not an event: unexpected {', '.join(wrong)}")
+    return event
 
 
 class LaterVersionError(ValueError):
@@ -70,9 +77,6 @@ class LaterVersionError(ValueError):
 
 
 _DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    "run": str,
-    "id": int,
-    "at": float,
     "messages": lambda value: tuple(map(Message.from_dict, value)),
     "usage": UsageMetadata.from_dict,
     "servers": tuple,
@@ -80,7 +84,7 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "notes": tuple,
     "images": lambda value: tuple(_image_from_dict(image) for image in value),
 }
-"""How the values of fields are read that are not plain JSON, or that must have a type."""
+"""How the values of fields are read that are not plain JSON."""
 
 
 def _decoded(kind: type[TraceEvent], name: str, value: Any) -> Any:

@@ -41,6 +41,8 @@ class TraceReader:
         if path is None:
             return f"the trace is not in the report: {result.trace}"
         try:
+            if not path.is_file():  # opening a FIFO would wait
+                return f"the trace is not there: {result.trace}"
             size = path.stat().st_size
             if size > min(_MOST_BYTES, self._left):
                 return f"the trace is too long for this page: {result.trace}"

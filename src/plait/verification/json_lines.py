@@ -35,13 +35,13 @@ def _encoded(values: Iterable[Mapping[str, Any]]) -> bytes:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file, if it is there; lines that were cut off are left out."""
-    if not path.exists():
+    if not path.is_file():
         return
     # Not `splitlines`: texts contain what it takes for the end of a line, such as U+2028.
     for line in path.read_bytes().split(b"\n"):
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             yield cast("dict[str, Any]", value)

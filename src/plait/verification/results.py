@@ -10,6 +10,7 @@ from typing import Any, Literal
 from plait.errors import ConfigError
 from plait.traces.file import read_trace
 from plait.traces.messages.message import messages_to_dicts
+from plait.traces.shapes import misfits
 from plait.verification.json_lines import append_lines, read_lines, replace_lines
 
 Outcome = Literal["passed", "failed", "error"]
@@ -169,7 +170,8 @@ class ResultFile:
                 result = CaseResult.from_dict(line)
             except (ValueError, TypeError, KeyError):
                 continue
-            found[result.key] = result
+            if not misfits(result):
+                found[result.key] = result
         return found
 
 

@@ -61,9 +61,14 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the pages."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (await self._answer_to(scope, receive))(scope, receive, _with_headers(send))
 
     async def _answer_to(self, scope: Scope, receive: Receive) -> ASGIApp:
@@ -77,10 +82,11 @@ class Guard:
         return Response(sign_in_page(), 401, media_type="text/html")
 
     def _refusal(self, headers: Headers, method: str) -> Response | None:
-        host = headers.get("host", "").lower()
-        if host not in self._hosts:
+        hosts = {one.lower() for one in headers.getlist("host")}
+        if len(hosts) != 1 or not hosts <= self._hosts:
             return PlainTextResponse("This host name is not served here.", 421)
-        if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
+        own = {f"http://{host}" for host in hosts}
+        if not {one.lower() for one in headers.getlist("origin")} <= own:
             return PlainTextResponse("Requests of other sites are refused.", 403)
         if method in {"GET", "HEAD"}:
             return None

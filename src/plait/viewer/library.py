@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +20,9 @@ from plait.traces.file import read_traces
 from plait.traces.html.runs import RunRow, run_row
 from plait.traces.trace import Trace
 from plait.viewer.wire import is_tape, wire_of
+
+MOST_BYTES = 256_000_000
+"""The size of the largest file that is read; its events need several times that in memory."""
 
 _KEPT_FILES = 4
 """Files whose events are kept in memory."""
@@ -38,17 +43,18 @@ class TracePath:
     @classmethod
     def of(cls, path: Path) -> TracePath:
         """Describe a file."""
-        key = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+        # Not `path.resolve()`, which refuses a link to itself.
+        key = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
         return cls(path, key, str(path))
 
     @property
     def stamp(self) -> Stamp | None:
-        """The state of the file; `None` if it is gone."""
+        """The state of the file; `None` if it is gone, or no file: opening a FIFO would wait."""
         try:
             found = self.path.stat()
         except OSError:
             return None
-        return found.st_size, found.st_mtime_ns
+        return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 _PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
@@ -87,6 +93,10 @@ class TraceLibrary:
         rows = [row for file in self.files() for row in self._rows_of(file)]
         return sorted(rows, key=lambda row: row.began, reverse=True)
 
+    def too_large(self) -> list[str]:
+        """Return the names of files that are not read because of their size."""
+        return [file.name for file in self.files() if _is_too_large(file.stamp)]
+
     def _rows_of(self, file: TracePath) -> list[RunRow]:
         stamp = file.stamp
         if stamp is None:
@@ -116,7 +126,8 @@ class TraceLibrary:
         """Return the recorded messages of the calls of a run, from tapes beside its file."""
         files = self.files()
         folder = next((one.path.parent for one in files if one.key == key), None)
-        tapes = [one.path for one in files if one.path.parent == folder and is_tape(one.path)]
+        beside = [one for one in files if one.path.parent == folder]
+        tapes = [one.path for one in beside if _is_read(one.stamp) and is_tape(one.path)]
         recorded: list[Recorded] = []
         for path in tapes:
             with suppress(ConfigError, OSError):  # damaged, or gone
@@ -130,13 +141,21 @@ class TraceLibrary:
                 self._traces.move_to_end(file.key)
                 return known[1]
             try:
-                traces = read_traces(file.path)
+                traces = [] if _is_too_large(stamp) else read_traces(file.path)
             except (TraceFormatError, OSError):  # not a trace, or gone
                 traces = []
             self._traces[file.key] = (stamp, traces)
             while len(self._traces) > _KEPT_FILES:
                 self._traces.popitem(last=False)
             return traces
+
+
+def _is_too_large(stamp: Stamp | None) -> bool:
+    return stamp is not None and stamp[0] > MOST_BYTES
+
+
+def _is_read(stamp: Stamp | None) -> bool:
+    return stamp is not None and not _is_too_large(stamp)
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,11 +25,13 @@ from plait.traces.html.runs import runs_section
 from plait.traces.html.steps import steps_of
 from plait.traces.html.waterfall import total_seconds
 from plait.traces.trace import Trace
-from plait.viewer.library import TraceLibrary
+from plait.viewer.library import MOST_BYTES, TraceLibrary
 from plait.viewer.pages import SITE, Live, command, not_found
 
 _PIECE = 600
 """Steps in one answer; a browser shows the first ones while it requests the others."""
+
+_NUMBER = re.compile("-?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,10 @@ class RunPages:
         def build(mark: Html) -> str:
             rows = self.library.rows()
             body = runs_section(rows, compare="/compare") if rows else _no_runs(self.library)
-            return page("Runs", h("h1", "Runs"), body, mark, site=SITE)
+            notes = [
+                h("p", _too_large(name), class_="warning") for name in self.library.too_large()
+            ]
+            return page("Runs", h("h1", "Runs"), notes, body, mark, site=SITE)
 
         return Live(self.library.version()).answer(request, build)
 
@@ -73,7 +79,7 @@ class RunPages:
         """Answer with the steps after an event, for a page that follows a run or is long."""
         trace = self._trace(request)
         after = request.query_params.get("after", "-1")
-        if trace is None or not after.removeprefix("-").isdecimal():
+        if trace is None or not _NUMBER.fullmatch(after):
             return JSONResponse({"error": "there is no such run"}, 404)
         last = trace.events[-1].id if trace.events else -1
         if int(after) >= last:
@@ -131,6 +137,10 @@ class RunPages:
 def _last_of(articles: Sequence[tuple[str, Html]]) -> int:
     """Return the number of the event of the last step: `e12` is 12."""
     return int(articles[-1][0].removeprefix("e")) if articles[-1][0] != "partial" else -1
+
+
+def _too_large(name: str) -> str:
+    return f"{name} is not shown: it has more than {MOST_BYTES // 1_000_000} MB."
 
 
 def _no_runs(library: TraceLibrary) -> Html:

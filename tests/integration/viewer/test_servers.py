@@ -16,6 +16,7 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from pydantic import BaseModel
 
 from plait.client.config.read import read_config
+from plait.errors import ProtocolError
 from plait.testing import eventually
 from plait.viewer.app import ViewerOptions
 from plait.viewer.connected import CheckFinding, ConnectedServers
@@ -174,6 +175,20 @@ async def test_without_permission_nothing_is_called_or_restarted() -> None:
     assert "Restart" not in page
     assert called.status_code == restarted.status_code == 403
     assert paid == []
+
+
+async def test_without_permission_servers_cannot_ask_the_person_anything() -> None:
+    servers = _connected([], allow_calls=False)
+    async with servers.running():
+        await _listed(servers)
+        call = asyncio.ensure_future(servers.box.call("shop", "order", {}))
+        await eventually(lambda: call.done() or bool(servers.questions.of("shop")))
+        waiting = servers.questions.of("shop")
+        call.cancel()
+        (outcome,) = await asyncio.gather(call, return_exceptions=True)
+
+    assert waiting == []
+    assert isinstance(outcome, ProtocolError)
 
 
 async def test_calls_follow_the_policy_and_an_approval_is_for_these_arguments_only() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from plait.cli.commands.view import view
 from plait.viewer.app import ViewerOptions, guarded_app
@@ -86,6 +87,37 @@ async def test_a_request_under_another_name_is_refused(guard: Guard, host: str) 
         assert (await client.get("/runs", headers={"Host": host})).status_code == 421
 
 
+async def test_of_two_hosts_or_origins_none_counts(guard: Guard) -> None:
+    async with browser(guard) as client:
+        await sign_in(client, guard.token)
+        own, other = ("Host", "127.0.0.1:7411"), ("Host", "evil.example:7411")
+        for headers in ([own, other], [other, own]):
+            assert (await client.get("/runs", headers=headers)).status_code == 421
+        mine, foreign = ("Origin", HOME), ("Origin", "http://evil.example")
+        for headers in ([mine, foreign], [foreign, mine]):
+            assert (await client.get("/runs", headers=headers)).status_code == 403
+
+
+async def test_a_web_socket_is_refused_before_the_pages_see_it() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append(scope["type"])
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await Guard(app, hosts=["127.0.0.1"], port=7411)({"type": "websocket"}, receive, send)
+
+    assert seen == []
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
 async def test_a_name_that_was_allowed_is_served(guard: Guard) -> None:
     async with browser(guard, "http://viewer.test:7411") as client:
         await sign_in(client, guard.token)
@@ -109,7 +141,6 @@ async def test_what_changes_something_needs_a_header_of_its_own(guard: Guard) ->
 
         assert (await client.post("/servers/check", content="{}")).status_code == 403
         assert (await client.post("/sign-in", content=guard.token)).status_code == 403
-        assert (await client.put("/runs", headers=SIGNED)).status_code == 405
         large = await client.post("/servers/check", content=b"x" * 1_000_001, headers=SIGNED)
         assert large.status_code == 413
 
@@ -118,6 +149,17 @@ async def test_what_changes_something_needs_a_header_of_its_own(guard: Guard) ->
 
         unknown = await client.post("/servers/check", content=endless(), headers=SIGNED)
         assert unknown.status_code == 413  # its length is not known
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+async def test_other_methods_are_refused_before_anything_else_is_read(
+    guard: Guard, method: str
+) -> None:
+    async with browser(guard) as client:
+        reply = await client.request(method, "/sign-in", content=guard.token)
+
+    assert reply.status_code == 405
+    assert "set-cookie" not in reply.headers
 
 
 async def test_every_answer_forbids_foreign_code_and_frames(guard: Guard) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from plait.traces.codec import line_from_event
 from plait.traces.trace import Trace
-from plait.viewer.library import TraceLibrary
+from plait.viewer.library import MOST_BYTES, TraceLibrary, run_key
 from tests.unit.traces.html.sample_runs import full_run
 
 
@@ -53,14 +54,51 @@ def test_a_link_that_leads_out_of_a_folder_is_not_followed(tmp_path: Path) -> No
     assert TraceLibrary([shown]).rows() == []
 
 
+def test_what_is_no_file_or_too_large_is_not_opened(tmp_path: Path) -> None:
+    named, folder = tmp_path / "named.jsonl", tmp_path / "shown"
+    folder.mkdir()
+    (folder / "run.jsonl").write_bytes(lines_of(full_run()))
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    (folder / "folder.jsonl").mkdir()
+    os.mkfifo(folder / "fifo.jsonl")
+    library = TraceLibrary([named, folder])
+    (row,) = library.rows()
+    _, _, file, key = row.href.split("/")
+
+    os.mkfifo(named)  # would wait for a writer
+    assert library.rows() == [row]
+    named.unlink()
+    named.symlink_to(named)
+    assert library.rows() == [row]
+    named.unlink()
+    (folder / "large.jsonl").write_bytes(lines_of(full_run(run="large")))
+    os.truncate(folder / "large.jsonl", MOST_BYTES + 1)
+    assert library.rows() == [row]
+    assert library.too_large() == [str(folder / "large.jsonl")]
+    trace = library.trace(file, key)
+    assert trace is not None
+    assert library.wire(file, trace) == {}
+
+
+def test_tapes_that_are_no_files_are_not_opened(tmp_path: Path) -> None:
+    run, tape = tmp_path / "run.jsonl", tmp_path / "tape.jsonl"
+    run.write_bytes(lines_of(full_run()))
+    os.mkfifo(tape)
+    library = TraceLibrary([run, tape])
+    _, _, file, key = library.rows()[0].href.split("/")
+
+    trace = library.trace(file, key)
+
+    assert trace is not None
+    assert library.wire(file, trace) == {}
+
+
 @pytest.mark.parametrize("run", ["../../etc/passwd", "a/b", "<script>", "x" * 200, "ü", "\ud800"])
 def test_the_address_of_a_run_with_a_strange_id_is_plain(tmp_path: Path, run: str) -> None:
     trace = full_run(run="plain")
     (tmp_path / "run.jsonl").write_bytes(lines_of(trace))
     library = TraceLibrary([tmp_path])
     strange = Trace(run=run, events=trace.events)
-    from plait.viewer.library import run_key
-
     assert run_key(strange).isascii()
     assert run_key(strange).isalnum()
     assert len(run_key(strange)) < 65

@@ -81,7 +81,7 @@ def view(
         sessions=store,
         database=name,
         servers=_servers(ctx, allow_calls=allow_calls),
-        reports=_Reports(),
+        reports=ReportFiles(),
         host=host,
         port=port,
         names=names,
@@ -158,18 +158,20 @@ async def _check(config: ClientConfig) -> Sequence[CheckFinding]:
     ]
 
 
-class _Reports:
+class ReportFiles:
     """Renders the reports of verification for the viewer, which does not import it."""
 
     def find(self, path: Path) -> Sequence[Path]:
-        """Return the folders with results at a path."""
+        """Return the folders with results at a path, without those too large to be read."""
         from plait.verification.results import RESULTS_FILE
+        from plait.viewer.library import MOST_BYTES
 
         if path.is_file():
             return [path.parent] if path.name == RESULTS_FILE else []
         root = path.resolve()
         found = sorted(path.rglob(RESULTS_FILE))
-        return [file.parent for file in found if file.resolve().is_relative_to(root)]
+        inside = (file for file in found if file.is_file() and file.resolve().is_relative_to(root))
+        return [file.parent for file in inside if file.stat().st_size <= MOST_BYTES]
 
     def version(self, report: Path) -> str:
         """Return the size and the time of the results."""

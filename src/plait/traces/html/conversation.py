@@ -427,7 +427,7 @@ def _incident(event: events.TraceEvent) -> Child:
             lost = None if event.seconds is None else f"lost for {seconds_label(event.seconds)}"
             return [_title(f"{event.server} healed"), " ", facts(event.reason, lost)]
         case events.ApprovalDecided():
-            what = f"{event.server}/{event.tool} {_DECISIONS[event.decision]}"
+            what = f"{event.server}/{event.tool} {_DECISIONS.get(event.decision, event.decision)}"
             return [_title(what), " ", facts(f"by the {event.by}", event.reason, event.message)]
         case events.Elicited():
             answer = event.action or "no answer"
