@@ -2,13 +2,16 @@
 
 The file is a JSON object: `tools` is the list, `version` that of the server, `instructions` what
 it says about its use, and `results` are answers of tools by name. It is read again for every
-request. The tool `poke` announces that the tools changed. Calls are written to `FILE.calls`.
+request. The tool `poke` announces that the tools changed, and `wait` does so when `FILE.go` is
+there. With `then` in it, the file becomes that after the next list, and the change is announced in
+the same write. Calls are written to `FILE.calls`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 Json = dict[str, Any]
 
 FILE = Path(sys.argv[1])
+CHANGED = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
 
 def result_of(message: Json) -> Json | None:
@@ -55,10 +59,17 @@ def serve_stdio() -> None:
         message = json.loads(line)
         if "id" not in message:
             continue
-        if message.get("params", {}).get("name") == "poke":
-            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            print(json.dumps(changed), flush=True)
-        print(json.dumps(reply_to(message)), flush=True)
+        name = message.get("params", {}).get("name")
+        while name == "wait" and not Path(f"{FILE}.go").exists():
+            time.sleep(0.01)
+        if name in {"poke", "wait"}:
+            print(CHANGED, flush=True)
+        lines = [json.dumps(reply_to(message))]
+        then = json.loads(FILE.read_text()).get("then")
+        if message["method"] == "tools/list" and then is not None:
+            FILE.write_text(json.dumps(then))
+            lines.append(CHANGED)
+        print("\n".join(lines), flush=True)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -13,16 +14,22 @@ import pytest
 from plait import PermissionDeniedError, Policy, Toolbox
 from plait.client import ApprovalRequest, PolicyRule
 from plait.testing import eventually
-from tests.integration.lock.shops import Shop, tools_with
+from tests.integration.lock.shops import TOOLS, Shop, tools_with
 from tests.integration.lock.shops import shop as running_shop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 READ_ONLY = Policy(
-    rules=[PolicyRule("allow", annotation="read-only"), PolicyRule("allow", tool="poke")],
+    rules=[
+        PolicyRule("allow", annotation="read-only"),
+        PolicyRule("allow", tool="poke"),
+        PolicyRule("allow", tool="wait"),
+    ],
     default="deny",
 )
 HARMFUL = tools_with(find={"annotations": {"destructiveHint": True}})
+WAIT = {"name": "wait", "inputSchema": {"type": "object"}}
+MANY = [{"name": f"more_{number}", "inputSchema": {"type": "object"}} for number in range(500)]
 FIND = ("shop", "find", {"query": "tea"})
 
 
@@ -77,3 +84,46 @@ async def test_an_approval_of_a_harmless_tool_is_not_one_of_a_harmful_tool(
         {"read_only_hint": True},
         {"destructive_hint": True},
     ]
+
+
+@pytest.mark.parametrize("guard", ["policy", "lockfile"])
+async def test_a_change_that_is_announced_behind_the_list_is_not_missed(
+    tmp_path: Path, guard: str
+) -> None:
+    """Many tools are converted in slices, and the announcement is read between two of them."""
+    with running_shop(tmp_path, "stdio") as shop:
+        shop.write([*TOOLS, *MANY])
+        await shop.lock()
+        shop.write([*TOOLS, *MANY], then={"version": "1", "tools": [*HARMFUL, *MANY]})
+        async with Toolbox({"shop": shop.config}, **guarded_by(guard, shop)) as box:
+            with pytest.raises(PermissionDeniedError):
+                await box.call(*FIND)
+
+        assert shop.calls() == []
+
+
+@pytest.mark.parametrize("guard", ["policy", "lockfile"])
+async def test_a_change_is_not_missed_by_a_call_that_waits_for_its_turn(
+    tmp_path: Path, guard: str
+) -> None:
+    with running_shop(tmp_path, "stdio") as shop:
+        shop.write([*TOOLS, WAIT])
+        await shop.lock()
+        servers = {"shop": {**shop.config, "max_concurrency": 1}}
+        async with Toolbox(servers, **guarded_by(guard, shop)) as box:
+            await box.call(*FIND)
+            first = asyncio.ensure_future(box.call("shop", "wait"))
+            await eventually(lambda: box.status().servers["shop"].in_flight == 1)
+            second = asyncio.ensure_future(box.call(*FIND))
+            await eventually(lambda: box.status().servers["shop"].in_flight == 2)
+            shop.write([*HARMFUL, WAIT])
+            Path(f"{shop.file}.go").touch()
+            await first
+            with pytest.raises(PermissionDeniedError):
+                await second
+
+        assert shop.calls() == ["find", "wait"]
+
+
+def guarded_by(guard: str, shop: Shop) -> dict[str, Any]:
+    return {"policy": READ_ONLY} if guard == "policy" else {"lockfile": shop.lockfile}

@@ -362,7 +362,8 @@ class ToolExecutor:
         if self._catalog.is_guarded:
             approved = await self._catalog.approve(call.server, call.tool, call.access)
         if call.decided_hints is not None and first is None:
-            listed, approved = await self._catalog.current(call.server, call.tool, call.access)
+            listed, version = await self._catalog.current(call.server, call.tool, call.access)
+            approved = approved or version
             if hints_of(listed) != call.decided_hints:
                 text = "its annotations changed after the call was permitted. It was not sent."
                 raise call.error(_HintsChangedError, text)
@@ -373,9 +374,10 @@ class ToolExecutor:
                 callback(progress, total, message)
 
         async def operation(client: Client) -> types.CallToolResult:
-            if approved not in (None, connection.keeper.generation):
-                # The approved tools are those of an earlier session: check again.
-                raise call.error(ConnectionLostError, "the server was restarted before the call")
+            if approved not in (None, self._catalog.version(call.server, call.access)):
+                # It waited for its turn, and the tools may be others than those that were checked.
+                text = "the server was restarted, or changed its tools, before the call was sent"
+                raise call.error(ConnectionLostError, text)
             meta: types.RequestParamsMeta | None = None
             if is_modern(client) and (level := self.log_levels.get(call.server)) is not None:
                 meta = {types.LOG_LEVEL_META_KEY: level}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -45,6 +46,9 @@ _Access = CallerCredentials | None
 
 _Key = tuple[str, str]
 """A server, and the key of the credentials used to list its tools."""
+
+ListVersion = tuple[int, int]
+"""The session in which tools are listed, and how often a change was announced before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,8 @@ class ToolCatalog:
         """Lists from before a server announced a change; good enough for annotations."""
         self.lists = (self._listings, self._outdated)
         """The cached lists by server and credentials; current ones first."""
+        self._announced: Counter[str] = Counter()
+        """How often each server announced a change."""
         self._sources: dict[_Key, ServerConnection] = {}
         """The connection of each list, which is valid as long as its session."""
         self._locks: dict[_Key, asyncio.Lock] = {}
@@ -329,35 +335,37 @@ class ToolCatalog:
         """Whether every call is checked against the lockfile."""
         return self.options.lock is not None and self.options.lock.mode == "block"
 
-    async def approve(self, server: str, wire_name: str, access: _Access = None) -> int:
+    def version(self, server: str, access: _Access = None) -> ListVersion:
+        """Return a value that is another one when the tools of a server may have changed."""
+        return self._pool.connection(server, access).keeper.generation, self._announced[server]
+
+    async def approve(self, server: str, wire_name: str, access: _Access = None) -> ListVersion:
         """Check a tool against the lockfile, as listed in the session of the call.
 
-        Returns the generation of that session; another session may run another program.
+        Returns the version of that list; another session may run another program.
         """
-        connection = self._pool.connection(server, access)
-        await connection.keeper.wait_for_session(PATIENT)
-        generation = connection.keeper.generation
+        await self._pool.connection(server, access).keeper.wait_for_session(PATIENT)
+        version = self.version(server, access)
         listing = await self._listing(server, access)
         if (refusal := listing.lock_check.refusal(wire_name)) is not None:
             raise not_offered(server, wire_name, refusal)
-        return generation
+        return version
 
     async def current(
         self, server: str, wire_name: str, access: _Access = None
-    ) -> tuple[Tool | None, int]:
-        """Return a tool as listed in the session of the call, and the generation of that session.
+    ) -> tuple[Tool | None, ListVersion]:
+        """Return a tool as listed in the session of the call, and the version of that list.
 
         A server that cannot list its tools has none: nothing is known of them.
         """
-        connection = self._pool.connection(server, access)
-        await connection.keeper.wait_for_session()
-        generation = connection.keeper.generation
+        await self._pool.connection(server, access).keeper.wait_for_session()
+        version = self.version(server, access)
         try:
             listing = await self._listing(server, access, live=True)
         except (ProtocolError, ListTimeoutError) as error:
             logger.warning("cannot list the tools of %s: %s", server, error)
-            return None, generation
-        return listing.tools.get(wire_name), generation
+            return None, version
+        return listing.tools.get(wire_name), version
 
     def lock_report(self) -> LockReport:
         """Compare the cached tools with the lockfile, from any thread."""
@@ -380,7 +388,8 @@ class ToolCatalog:
         )
 
     def forget(self, server: str) -> None:
-        """Invalidate the cached tools of a server."""
+        """Invalidate the cached tools of a server, and the list that is under way."""
+        self._announced[server] += 1
         for key in [key for key in self._listings if key[0] == server]:
             self._outdated[key] = self._listings.pop(key)
 
@@ -431,8 +440,12 @@ class ToolCatalog:
             stored = None
             if storable and not refresh and not live and connection.keeper.generation == 0:
                 stored = await self._lister.load(connection)
+            announced = self._announced[server]
             listing = stored or await self._lister.fetch(connection, store=storable)
-            self._listings[key] = listing
+            if self._announced[server] == announced:
+                self._listings[key] = listing
+            else:  # it may be from before the change
+                self._outdated[key] = listing
             self._sources[key] = connection
             self._forget_oldest()
             connection.tool_count = len(listing.tools)

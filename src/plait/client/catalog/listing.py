@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait._support.exception_groups import one_line
@@ -23,6 +22,8 @@ from plait.client.connections.operations import ToolList, list_tools
 from plait.client.transports.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
 
 if TYPE_CHECKING:
+    from mcp import Client
+
     from plait._support.clock import Clock
     from plait.client.catalog.catalog import CatalogOptions
     from plait.client.config.budgets import IncomingLimits
@@ -119,17 +120,25 @@ class ToolLister:
         if stored is None:
             return None
         # Other processes may write a newer one, so it is read again from time to time.
-        return await self._listing_from(connection, stored, OWN_TTL_SECONDS, is_stored=True)
+        generation = connection.keeper.generation
+        ttl = OWN_TTL_SECONDS
+        return await self._listing_from(connection, stored, ttl, generation, is_stored=True)
 
     async def fetch(self, connection: ServerConnection, *, store: bool) -> Listing:
         """Request the list from the server, and optionally store it on disk."""
         await self._changes.listen(connection)
         deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
-        list_some = partial(list_tools, most=connection.server.incoming.tools)
+        generation = 0
+
+        async def list_some(client: Client) -> ToolList:
+            nonlocal generation
+            generation = connection.keeper.generation
+            return await list_tools(client, most=connection.server.incoming.tools)
+
         answer = await connection.read(list_some, deadline, method="tools/list")
         ttl = self._ttl_seconds_of(connection, answer.value)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
-        listing = await self._listing_from(connection, stored_list, ttl)
+        listing = await self._listing_from(connection, stored_list, ttl, generation)
         if store:
             await self._lists.save(connection.name, connection.server, stored_list)
         return listing
@@ -145,6 +154,7 @@ class ToolLister:
         connection: ServerConnection,
         source: StoredList,
         ttl_seconds: float,
+        generation: int,
         *,
         is_stored: bool = False,
     ) -> Listing:
@@ -177,7 +187,7 @@ class ToolLister:
         return Listing(
             original,
             tools,
-            connection.keeper.generation,
+            generation,
             self._clock.monotonic() + ttl_seconds,
             listed.public,
             (*(note for note in source.notes if note.startswith("tool ")), *rejected),
