@@ -233,3 +233,22 @@ async def test_a_backup_gets_none_of_the_credentials_of_the_run(
     assert result.server == "spare"
     assert any(secret in one for one in here.heard)
     assert not any(secret in one for one in elsewhere.heard)
+
+
+@pytest.mark.parametrize(
+    ("tool", "reaches_backup"), [("shop/fetch", False), ("*/fetch", True)], ids=["one", "both"]
+)
+async def test_a_backup_gets_only_the_hidden_values_that_it_would_get_by_itself(
+    here: Mirror, elsewhere: Mirror, tool: str, reaches_backup: bool
+) -> None:
+    secret = canary()
+    overrides = {tool: {"arguments": {"note": {"value": secret}}}}
+    servers = {"shop": {"url": here.url}, "spare": {"url": elsewhere.url}}
+    async with Toolbox(servers, fallbacks={"shop": "spare"}, tool_overrides=overrides) as box:
+        await box.call("shop", "fetch", {"count": 1})
+        here.mode = "status"
+        result = await box.call("shop", "fetch", {"count": 1})
+
+    assert result.server == "spare"
+    assert any(secret in one for one in here.heard)
+    assert any(secret in one for one in elsewhere.heard) is reaches_backup

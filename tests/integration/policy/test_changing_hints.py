@@ -127,3 +127,22 @@ async def test_a_change_is_not_missed_by_a_call_that_waits_for_its_turn(
 
 def guarded_by(guard: str, shop: Shop) -> dict[str, Any]:
     return {"policy": READ_ONLY} if guard == "policy" else {"lockfile": shop.lockfile}
+
+
+async def test_the_hints_of_a_server_do_not_count_for_its_backup(tmp_path: Path) -> None:
+    policy = Policy(rules=[PolicyRule("ask", server="east")], default="allow")
+    (tmp_path / "west").mkdir()
+
+    async def approve(_: ApprovalRequest) -> bool:
+        east.file.unlink()  # it ends, and cannot be started again
+        return True
+
+    with running_shop(tmp_path, "stdio") as east, running_shop(tmp_path / "west", "stdio") as west:
+        west.write(HARMFUL)
+        servers = {"east": east.config, "west": west.config}
+        options: dict[str, Any] = {"policy": policy, "on_approval": approve}
+        async with Toolbox(servers, fallbacks={"east": "west"}, **options) as box:
+            result = await box.call("east", *FIND[1:])
+
+        assert result.server == "west"
+        assert (east.calls(), west.calls()) == ([], ["find"])

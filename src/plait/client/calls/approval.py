@@ -156,7 +156,8 @@ class PolicyCheck:
     async def _approved(
         self, call: ToolCall, tool: Tool | None, decision: PolicyDecision
     ) -> ToolCall:
-        hidden = _hidden_arguments(call, tool)
+        names = hidden_names(tool)
+        hidden = {name: value for name, value in call.arguments.items() if name in names}
         request = ApprovalRequest(
             server=call.server,
             tool=call.tool,
@@ -205,9 +206,8 @@ def hints_of(tool: Tool | None) -> Mapping[str, Any]:
     return {} if tool is None else tool.annotations
 
 
-def _hidden_arguments(call: ToolCall, tool: Tool | None) -> Mapping[str, Any]:
-    """Return the arguments that overrides hide from the model; they may be secret."""
+def hidden_names(tool: Tool | None) -> frozenset[str]:
+    """Return the arguments that overrides hide from the model; their values may be secret."""
     if tool is None or tool.override is None:
-        return {}
-    hidden = {name for name, rule in tool.override.arguments.items() if rule.hidden}
-    return {name: value for name, value in call.arguments.items() if name in hidden}
+        return frozenset()
+    return frozenset(name for name, rule in tool.override.arguments.items() if rule.hidden)

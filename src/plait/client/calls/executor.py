@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
-from plait.client.calls.approval import PolicyCheck, hints_of
+from plait.client.calls.approval import PolicyCheck, hidden_names, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
 from plait.client.calls.call_routing import (
@@ -185,7 +185,7 @@ class ToolExecutor:
             fallback = await self._fallback_call(call, tool, error)
             if fallback is None:
                 raise
-            return await self._run_fallback(fallback, error)
+            return await self._run_fallback(fallback, tool, error)
         return result
 
     async def _run_cached(
@@ -470,10 +470,19 @@ class ToolExecutor:
         before_fallback = self.settings.before_fallback
         if before_fallback is not None and await resolve(before_fallback(error, call)) is False:
             return None
-        # The credentials are for the first server only.
-        return replace(call, server=server, access=None, instead_of=call.server, first=None)
+        # Credentials and decisions are for the first server only.
+        return replace(
+            call,
+            server=server,
+            access=None,
+            instead_of=call.server,
+            first=None,
+            decided_hints=None,
+        )
 
-    async def _run_fallback(self, call: ToolCall, error: PlaitError) -> ToolResult:
+    async def _run_fallback(
+        self, call: ToolCall, primary: Tool | None, error: PlaitError
+    ) -> ToolResult:
         """Make the call on the fallback server; if that fails too, raise the first error."""
         logger.warning("%s; calling %s instead", error, call.server)
         try:
@@ -483,7 +492,11 @@ class ToolExecutor:
                     f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
                 )
             self._check_offered(call)
-            return await self._run_on_server(await self._permitted(call, tool), tool)
+            # What overrides add for the first server may be secret.
+            foreign = hidden_names(primary) - hidden_names(tool)
+            arguments = {key: call.arguments[key] for key in call.arguments if key not in foreign}
+            call = await self._permitted(replace(call, arguments=arguments), tool)
+            return await self._run_on_server(call, tool)
         except PlaitError as second:
             if not has_not_run(second):
                 raise  # it may have run there, which the caller must know

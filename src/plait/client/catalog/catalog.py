@@ -344,7 +344,8 @@ class ToolCatalog:
 
         Returns the version of that list; another session may run another program.
         """
-        await self._pool.connection(server, access).keeper.wait_for_session(PATIENT)
+        patience = HASTY if server in self.options.fallbacks else PATIENT
+        await self._pool.connection(server, access).keeper.wait_for_session(patience)
         version = self.version(server, access)
         listing = await self._listing(server, access)
         if (refusal := listing.lock_check.refusal(wire_name)) is not None:
@@ -358,7 +359,8 @@ class ToolCatalog:
 
         A server that cannot list its tools has none: nothing is known of them.
         """
-        await self._pool.connection(server, access).keeper.wait_for_session()
+        patience = HASTY if server in self.options.fallbacks else None
+        await self._pool.connection(server, access).keeper.wait_for_session(patience)
         version = self.version(server, access)
         try:
             listing = await self._listing(server, access, live=True)
