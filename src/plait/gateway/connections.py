@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, count
 from typing import Any, cast
 
 import httpx2
@@ -143,9 +144,11 @@ class ToolConnections:
         with self._lock:
             key = (server.mcp_server_name, server.url)
             if key not in self._names:
-                taken = server.mcp_server_name in self._names.values()
-                suffix = hashlib.sha256(server.url.encode()).hexdigest()[:8]
-                self._names[key] = f"{key[0]}_{suffix}" if taken else key[0]
+                # Another server may have such a name by itself: credentials must not go there.
+                longer = f"{key[0]}_{hashlib.sha256(server.url.encode()).hexdigest()[:8]}"
+                names = chain([key[0], longer], (f"{longer}_{number}" for number in count(2)))
+                taken = set(self._names.values())
+                self._names[key] = next(name for name in names if name not in taken)
             return self._names[key]
 
     async def _list(self, name: str, auth: TurnAuth) -> list[Tool]:

@@ -160,16 +160,19 @@ def token_key(token: str) -> str:
     return _fingerprint(token)
 
 
-def user_key(turn: TurnContext, token: str) -> str:
+def user_key(turn: TurnContext, token: str, *, accepted: bool = True) -> str:
     """Return a hash that identifies the user of a turn on its channel.
 
     It differs between users: the owner of the token and the sender of the message are part of it.
+    A token that no gateway has `accepted` speaks for itself only: its claims may be forged.
     """
+    owner = owner_key(token) if accepted else token_key(token)
     sender: Any = getattr(turn.activity, "from_property", None)
     ids = (str(getattr(sender, name, None) or "") for name in ("id", "aad_object_id"))
-    return _fingerprint(owner_key(token), *ids, agent_of(turn, token), *channels_of(turn))
+    return _fingerprint(owner, *ids, agent_of(turn, token), *channels_of(turn))
 
 
 def _fingerprint(*parts: str) -> str:
-    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    # With lengths, so that no part can pretend to be two.
+    text = "".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=_SALT, digest_size=16).hexdigest()

@@ -159,7 +159,8 @@ class McpToolRegistrationService:
             for server in servers
             if (token := credentials.tokens.get(server.mcp_server_name)) is not None
         ]
-        listed = await self._connections.tools(user_key(turn_context, shared), ready, taken)
+        user = user_key(turn_context, shared, accepted=not settings.use_manifest)
+        listed = await self._connections.tools(user, ready, taken)
         for tool in listed.tools:
             tool.metadata = {**(tool.metadata or {}), FROM_GATEWAY: True}
         failures: dict[str, PlaitError] = {**credentials.failures, **listed.failures}

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from plait.errors import DiscoveryError
-from plait.gateway import McpToolServerConfigurationService
-from tests.integration.gateway.hosting import AGENT, jwt
+from plait.gateway import McpToolRegistrationService, McpToolServerConfigurationService
+from plait.gateway.connections import ToolConnections
+from plait.gateway.entries import GatewayServer
+from plait.testing import MockGateway
+from tests.integration.gateway.conftest import SEND
+from tests.integration.gateway.hosting import AGENT, jwt, turn
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -115,3 +122,61 @@ async def test_a_forged_token_with_the_claims_of_another_gets_nothing(
         with pytest.raises(DiscoveryError):
             await found.list_tool_servers(AGENT, forged)
         assert await key_of(found, TOKENS["ann"]) == "key of ann"
+
+
+async def test_no_name_of_a_server_leads_the_token_of_a_user_to_another_server(
+    tmp_path: Path,
+) -> None:
+    """A second server of one name gets another name, which somebody else may have taken."""
+    folders = [tmp_path / name for name in ("ann", "eve")]
+    for folder in folders:
+        folder.mkdir()
+    with MockGateway(folders[0]) as good, MockGateway(folders[1]) as evil:
+        good.add_server("mail", [SEND])
+        mail = server_at(good, "mail")
+        name = f"mail_{hashlib.sha256(mail.url.encode()).hexdigest()[:8]}"
+        theirs = [server_at(evil, each) for each in (name, "mail")]
+        for server in theirs:
+            evil.add_server(server.mcp_server_name, [SEND])
+        connections = ToolConnections({})
+        try:
+            await connections.tools("eve", theirs)
+            secret = {"Authorization": f"Bearer {TOKENS['ann']}"}
+            found = await connections.tools("ann", [replace(mail, headers=secret)])
+            await found.tools[0].ainvoke({"to": "bob"})
+        finally:
+            await connections.aclose()
+
+        heard = [one.headers.get("authorization", "") for one in evil.requests()]
+        assert not any(TOKENS["ann"] in one for one in heard)
+        assert [one.rpc_method for one in good.requests("mail")][-1] == "tools/call"
+
+
+def server_at(gateway: MockGateway, name: str) -> GatewayServer:
+    url = f"{gateway.url}/agents/servers/{name}"
+    return GatewayServer(mcp_server_name=name, mcp_server_unique_name=name, url=url)
+
+
+async def test_a_token_that_no_gateway_has_seen_does_not_speak_for_its_owner(
+    tmp_path: Path,
+) -> None:
+    """The servers of a manifest are listed without a gateway, so that claims may be forged."""
+    head, claims, _ = TOKENS["ann"].split(".")
+    forged = f"{head}.{claims}.forged"
+    mocks = tmp_path / "mocks"
+    mocks.mkdir()
+    with MockGateway(mocks) as gateway:
+        gateway.add_server("mail", [SEND])
+        manifest = tmp_path / "ToolingManifest.json"
+        entry = {"mcpServerName": "mail", "url": f"{gateway.url}/agents/servers/mail"}
+        manifest.write_text(json.dumps({"mcpServers": [entry]}))
+        options: dict[str, Any] = {"use_manifest": True, "manifest": manifest, "environ": {}}
+        async with McpToolRegistrationService(endpoint=gateway.url, **options) as service:
+            eve = await service.register(None, None, turn(), forged)
+            ann = await service.register(None, None, turn(), TOKENS["ann"])
+            gateway.clear()
+            await eve.tools[0].ainvoke({"to": "eve"})
+            await ann.tools[0].ainvoke({"to": "ann"})
+
+        sent = [one.headers["authorization"] for one in gateway.requests("mail")]
+        assert sent == [f"Bearer {forged}", f"Bearer {TOKENS['ann']}"]
