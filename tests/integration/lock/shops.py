@@ -60,6 +60,10 @@ class Shop:
         kept = {"version": "1", **state, "tools": TOOLS if tools is None else tools}
         self.file.write_text(json.dumps(kept))
 
+    def release(self) -> None:
+        """Let a call of `wait` end."""
+        Path(f"{self.file}.go").touch()
+
     def calls(self) -> list[str]:
         log = Path(f"{self.file}.calls")
         return log.read_text().split() if log.exists() else []

@@ -117,7 +117,7 @@ async def test_a_change_is_not_missed_by_a_call_that_waits_for_its_turn(
             second = asyncio.ensure_future(box.call(*FIND))
             await eventually(lambda: box.status().servers["shop"].in_flight == 2)
             shop.write([*HARMFUL, WAIT])
-            Path(f"{shop.file}.go").touch()
+            shop.release()
             await first
             with pytest.raises(PermissionDeniedError):
                 await second
