@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from plait.cli import main
-from plait.cli.commands.view import _Reports
+from plait.cli.commands.view import ReportFiles
 from plait.verification.results import RESULTS_FILE
 from tests.unit.verification.sample_reports import write_report
 
@@ -20,7 +20,7 @@ def test_reports_are_found_described_and_rendered(tmp_path: Path) -> None:
     (tmp_path / "shown" / "link").symlink_to(tmp_path / "other")
     (tmp_path / "shown" / "linked").mkdir()
     (tmp_path / "shown" / "linked" / RESULTS_FILE).symlink_to(tmp_path / "other" / RESULTS_FILE)
-    reports = _Reports()
+    reports = ReportFiles()
 
     (found,) = reports.find(tmp_path / "shown")
 
