@@ -153,6 +153,23 @@ async def test_a_child_that_forked_twice_ends_with_the_client(ledger: Path) -> N
     assert not alive
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is of Linux")
+async def test_a_child_that_forks_twice_at_once_ends_with_the_client(ledger: Path) -> None:
+    """Before anything can be done to the process that was started."""
+    daemon_program = "echo daemon $$ >> $0; exec sleep 600"
+    leave = f"(setsid sh -c '{daemon_program}' $0 </dev/null >/dev/null 2>&1 &); exec \"$@\""
+    server = config(ledger)
+    server["args"] = ["-c", leave, str(ledger), server["command"], *server["args"]]
+    server["command"] = "sh"
+    async with Toolbox({"server": server}) as box:
+        await box.call("server", "do")
+        await eventually(lambda: len(_daemons(ledger)) == 1)
+        (daemon,) = _daemons(ledger)
+
+    _, alive = psutil.wait_procs([daemon], timeout=5)
+    assert not alive
+
+
 PARENT = """
 import asyncio, json, sys
 from plait import Toolbox

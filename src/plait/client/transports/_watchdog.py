@@ -3,7 +3,8 @@
 Run as a script with `python -I -S`, so it imports nothing of this package. It reads lines
 `+<pgid> <mark>` and `-<pgid>` from its standard input. When that ends, or when its parent is gone,
 every process group still listed is stopped, with the descendants that left their group. Those that
-another process has adopted are found by the mark: a resource limit that descendants inherit.
+another process has adopted are found by the mark: a resource limit and a variable that descendants
+inherit.
 """
 
 import contextlib
@@ -15,6 +16,9 @@ import time
 
 _LOOK_AT_PARENT_SECONDS = 2.0
 _GRACE_SECONDS = 1.0
+
+MARK_VARIABLE = "PLAIT_CHILD"
+_VARIABLE = b"\0PLAIT_CHILD="
 
 
 def processes() -> dict[int, tuple[int, int]]:
@@ -37,17 +41,25 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def marked(marks: set[bytes]) -> set[int]:
-    """Find the processes whose limit of realtime CPU time is one of these numbers."""
+    """Find the processes whose limit of realtime CPU time, or variable, is one of these numbers."""
     found: set[int] = set()
     for pid in processes() if marks else ():
-        try:
-            with open(f"/proc/{pid}/limits", "rb") as file:  # noqa: PTH123
-                words = file.read().partition(b"Max realtime timeout")[2].split()
-        except OSError:
-            continue
+        words = _read(pid, "limits").partition(b"Max realtime timeout")[2].split()
         if words and words[0] in marks:
             found.add(pid)
+            continue
+        variable = (b"\0" + _read(pid, "environ")).partition(_VARIABLE)[2]
+        if variable.partition(b"\0")[0] in marks:
+            found.add(pid)
     return found
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return b""
 
 
 def members(groups: dict[int, bytes]) -> set[int]:

@@ -27,7 +27,7 @@ import anyio
 from plait._support.threads import in_thread
 from plait.client.config.environment import child_environment
 from plait.client.config.servers import StdioServer
-from plait.client.transports._watchdog import marked
+from plait.client.transports._watchdog import MARK_VARIABLE, marked
 from plait.client.transports.pipes import (
     LineProtocol,
     PipeReader,
@@ -166,17 +166,18 @@ async def running_child(
             stderr_read, stderr_write = _pipe(stack)
             child_ends.append(stderr_write)
             stderr = stderr_write.fileno()
+        mark = str(_SMALLEST_MARK + secrets.randbelow(_SMALLEST_MARK))
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=stdin_read.fileno(),
             stdout=stdout_write.fileno(),
             stderr=stderr,
-            env=dict(env),
+            env={**env, MARK_VARIABLE: mark},
             cwd=cwd,
             start_new_session=True,  # and so a process group of its own
         )
         # From here on every exit, also a cancellation, must end the process.
-        mark = _mark(process.pid)
+        _limit(process.pid, int(mark))
         stack.push_async_callback(_end, process, stdin_write, mark)
         stat_fd: int | None = None
         with anyio.CancelScope(shield=True):
@@ -233,31 +234,27 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO, mark: str)
 
 def _kill(descendants: set[int], mark: str) -> None:
     """Kill descendants, and those that were adopted by another process."""
-    for pid in descendants | marked({mark.encode()} if mark else set()):
+    for pid in descendants | marked({mark.encode()}):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _mark(pid: int) -> str:
-    """Mark a process and its future descendants; empty where the system has nothing for it.
+def _limit(pid: int, mark: int) -> None:
+    """Mark a process and its future descendants, where the system has something for it.
 
     Descendants that fork twice are adopted by the first process of the system, and their group and
     environment are theirs to change. The limit means nothing to a process without realtime
-    priority, and nothing at this size to others.
+    priority, and nothing at this size to others. Those that were started before are found by the
+    variable.
     """
     if not sys.platform.startswith("linux"):
-        return ""
+        return
     import resource  # noqa: PLC0415  # POSIX only
 
-    mark = _SMALLEST_MARK + secrets.randbelow(_SMALLEST_MARK)
-    try:
+    with contextlib.suppress(OSError):
         _, hard = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-        if hard != resource.RLIM_INFINITY:
-            return ""
-        resource.prlimit(pid, resource.RLIMIT_RTTIME, (mark, hard))
-    except OSError:
-        return ""
-    return str(mark)
+        if hard == resource.RLIM_INFINITY:
+            resource.prlimit(pid, resource.RLIMIT_RTTIME, (mark, hard))
 
 
 def _watch(pid: int, mark: str) -> int | None:
