@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport]  # a lock
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,7 +17,22 @@ from plait._support.garbage import collection_paused
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_import_lock = threading.Lock()
+
+def lock_across_forks() -> threading.RLock:
+    """Create a lock that no other thread holds when this process is forked.
+
+    In the new process, a lock that such a thread held would be held for ever. The module above
+    has a lock of that kind too, and must not be imported while a fork waits for this one.
+    """
+    lock = threading.RLock()
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+    return lock
+
+
+_import_lock = lock_across_forks()
 """Threads that import packages with circular imports at the same time could deadlock."""
 _imported: set[str] = set()
 

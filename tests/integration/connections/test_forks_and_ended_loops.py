@@ -14,10 +14,30 @@ from plait import ClientClosedError, Toolbox
 from tests.nursery import stdio_config
 
 FORKING = """
-import asyncio, json, multiprocessing, os, sys, time
+import asyncio, json, multiprocessing, os, sys, threading, time
 from plait import MultiServerMCPClient
+from plait._support import threads
+
+
+def is_importing():
+    if not threads._import_lock.acquire(blocking=False):
+        return True
+    threads._import_lock.release()
+    return False
+
 
 client = MultiServerMCPClient({"server": {**json.loads(sys.argv[1]), "timeout": 20}})
+first = threading.Thread(target=client.get_tools_blocking)
+first.start()
+while not is_importing():
+    assert first.is_alive()
+    time.sleep(0.001)
+early = os.fork()
+if early == 0:
+    echo = {tool.name: tool for tool in client.get_tools_blocking()}["echo"]
+    os._exit(7 if echo.invoke({"text": "early"}) == "early" else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(early, 0)[1]) == 7
+first.join()
 echo = {tool.name: tool for tool in client.get_tools_blocking()}["echo"]
 assert echo.invoke({"text": "parent"}) == "parent"
 

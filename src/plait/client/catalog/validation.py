@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any, TypeVar, cast
 from cachetools import LRUCache
 
 from plait._support.exception_groups import one_line
-from plait._support.threads import in_thread
+from plait._support.threads import in_thread, lock_across_forks
 from plait.client.catalog.allowance import (
     TooMuchWorkError,
     allowed_seconds,
@@ -142,7 +141,7 @@ class SchemaValidator:
         return SchemaValidator(schema=schema, _rules=rules)
 
 
-_lock = threading.Lock()
+_lock = lock_across_forks()
 _compiled: LRUCache[str, SchemaValidator] = LRUCache(_MAX_SCHEMAS)
 """By canonical JSON."""
 

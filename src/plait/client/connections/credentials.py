@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import json
 import secrets
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -14,6 +13,7 @@ from weakref import ref
 
 from cachetools import LRUCache
 
+from plait._support.threads import lock_across_forks
 from plait.client.config.servers import Headers, RemoteServer, ServerConfig, StdioServer
 from plait.errors import ConfigError
 
@@ -88,7 +88,7 @@ class _ObjectTokens:
 
     def __init__(self) -> None:
         # Reentrant, as a garbage collection in the midst of it may call `_forget`.
-        self._lock = threading.RLock()
+        self._lock = lock_across_forks()
         self._weak: dict[int, tuple[ref[object], str]] = {}
         self._strong: LRUCache[int, tuple[object, str]] = LRUCache(_MOST_KEPT_ALIVE)
         """Objects without weak references are kept alive, so that their id stays theirs."""

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from threading import RLock
 from typing import Any, Final, cast
 
 import httpx2
@@ -24,7 +23,7 @@ from mcp import MCPError
 from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.gather import resolve
-from plait._support.threads import in_thread
+from plait._support.threads import in_thread, lock_across_forks
 from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
@@ -83,7 +82,7 @@ _UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 @cached(
     TTLCache[Any, ssl.SSLContext](4, _TRUST_SECONDS),
     key=lambda: (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
-    lock=RLock(),
+    lock=lock_across_forks(),
 )
 def trusted_certificates() -> ssl.SSLContext:
     """Read the certificates that the machine trusts, which takes longer than a small session."""

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import TypeVar
 
 import anyio
 
-from plait._support.threads import in_thread
+from plait._support.threads import in_thread, lock_across_forks
 from plait.client.config.environment import child_environment
 from plait.client.config.servers import StdioServer
 from plait.client.transports._watchdog import MARK_VARIABLE, marked
@@ -58,7 +57,7 @@ class _Guardian:
     """Runs a watchdog while there are children, so that they end even if this process is killed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock_across_forks()
         self._groups: dict[int, str] = {}
         """The mark of each process group."""
         self._watchdog: subprocess.Popen[bytes] | None = None
