@@ -17,7 +17,7 @@ from plait import OutcomeUnknownError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.calls.direct import _write  # pyright: ignore[reportPrivateUsage]
 from plait.client.connections.operations import is_refused
-from plait.client.transports.lean import closed
+from plait.client.transports.requests import closed
 from plait.client.transports.sse import _SseSender  # pyright: ignore[reportPrivateUsage]
 from plait.client.transports.wire import PendingRequest, Wire
 

@@ -18,16 +18,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp.shared.inbound import (
-    MCP_METHOD_HEADER,
-    MCP_NAME_HEADER,
-    MCP_PROTOCOL_VERSION_HEADER,
-    encode_header_value,
-)
-from mcp_types import CallToolResult
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import PydanticSerializationError, to_json
 
+from plait._support import mcp_types as types
 from plait._support.loops import calls_into, running_loop
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
@@ -36,8 +29,8 @@ from plait.client.catalog.validation import SchemaValidator, validator_if_prepar
 from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
-from plait.client.transports.lean import closed, result_of
 from plait.client.transports.repair import is_unfinished
+from plait.client.transports.requests import PROTOCOL_VERSION_HEADER, closed, result_of
 from plait.client.transports.wire import (
     PendingRequest,
     RequestExpiredError,
@@ -185,7 +178,11 @@ class DirectTool:
             return None
         if run_ends_at.get() is not None or run_budgets.get() or is_traced():
             return None
-        if pausable and template.version not in MODERN_PROTOCOL_VERSIONS and runtime.elicits:
+        if (
+            pausable
+            and template.version not in types.version.MODERN_PROTOCOL_VERSIONS
+            and runtime.elicits
+        ):
             return None  # the server may ask in the middle of the call
         if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
             return None
@@ -335,7 +332,7 @@ async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult 
         return None
     attempt.session.wire.note_repairs(request)
     notes = request.notes
-    parsed = CallToolResult.model_validate(result, by_name=False)
+    parsed = types.CallToolResult.model_validate(result, by_name=False)
     if parsed.is_error and lacks_back_channel(error_text(parsed)):
         return None
     if attempt.tool.output_schema is not None:
@@ -356,12 +353,19 @@ def _head(name: str, template: RequestTemplate) -> _Head:
     start = b'{"jsonrpc":"2.0","id":'
     token = b',"method":"tools/call","params":{"_meta":{' + fields + b'"progressToken":'
     rest = b'},"name":' + to_json(name) + b',"arguments":'
-    headers: dict[str, str] = {}
-    if template.protocol_header is not None:
-        headers[MCP_PROTOCOL_VERSION_HEADER] = template.protocol_header
-    if template.version in MODERN_PROTOCOL_VERSIONS:
-        headers |= {MCP_METHOD_HEADER: METHOD, MCP_NAME_HEADER: encode_header_value(name)}
-    return _Head(template, (start, token, rest), headers)
+    return _Head(template, (start, token, rest), _headers(name, template))
+
+
+def _headers(name: str, template: RequestTemplate) -> dict[str, str]:
+    if template.protocol_header is None:
+        return {}
+    headers = {PROTOCOL_VERSION_HEADER: template.protocol_header}
+    if template.version in types.version.MODERN_PROTOCOL_VERSIONS:
+        from mcp.shared import inbound  # noqa: PLC0415  # imports the SDK
+
+        headers[inbound.MCP_METHOD_HEADER] = METHOD
+        headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
+    return headers
 
 
 def _seconds_left(request: PendingRequest) -> float:

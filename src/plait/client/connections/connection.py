@@ -22,6 +22,7 @@ from plait.client.config.servers import (
 )
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
+from plait.client.transports.requests import error_of
 from plait.client.transports.wire import (
     Exchanges,
     PendingRequest,
@@ -143,8 +144,6 @@ class ServerConnection:
         self, session: Session, request: PendingRequest, deadline: Deadline, tool: str
     ) -> PlaitError:
         """Explain why a direct call has no result, and end a session that is lost."""
-        from plait.client.transports.lean import error_of  # noqa: PLC0415  # imports the SDK
-
         cause = error_of(request) or AssertionError("it has a result")
         exchanges = Exchanges([request])
         if isinstance(cause, RequestExpiredError):

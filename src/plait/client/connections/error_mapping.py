@@ -6,6 +6,7 @@ Imports the libraries that raise them where a failure is mapped: they are slow t
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.http import seconds_from_retry_after
+from plait.client.transports.requests import RequestError, is_request_error
 from plait.client.transports.tape import NOT_RECORDED
 from plait.errors import (
     AuthRequiredError,
@@ -39,8 +41,6 @@ from plait.errors import (
 )
 
 if TYPE_CHECKING:
-    from mcp import MCPError
-
     from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
@@ -98,13 +98,11 @@ def _error(
 
 def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> PlaitError:
     """Explain why no session could be opened."""
-    from mcp import MCPError  # noqa: PLC0415
-
     error = first_cause(cause)
     last, reply = exchanges.last, wire.reply
     if isinstance(error, PlaitError) and reply is None:
         return error
-    answered = isinstance(error, MCPError) and reply is not None and reply.error_code is not None
+    answered = is_request_error(error) and reply is not None and reply.error_code is not None
     if reply is not None and (not answered or _kind_of(reply.status) is not None):
         return http_error(reply, wire, connecting=True)
     if last is not None and last.failure is not None:
@@ -113,7 +111,7 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
         if (other_version := _mcp_version_error(wire)) is not None:
             return other_version
         return _error(ConnectError, wire, f"{wire.ending()} before it was ready{_last_words(wire)}")
-    if not isinstance(error, MCPError):
+    if not is_request_error(error):
         return _error(ConnectError, wire, f"cannot connect: {_described(error, wire)}")
     if wire.tape is not None and error.code == NOT_RECORDED:
         return NotRecordedError(error.message, server=wire.server)
@@ -142,7 +140,7 @@ def _mcp_version_error(wire: Wire) -> McpVersionError | None:
     return error
 
 
-def supported_versions(error: MCPError) -> list[str] | None:
+def supported_versions(error: RequestError) -> list[str] | None:
     """Return the protocol versions that an error names; `None` if it is about something else."""
     try:
         return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
@@ -162,8 +160,6 @@ def request_failure(
     cause: BaseException, exchanges: Exchanges, wire: Wire, *, method: str, tool: str | None = None
 ) -> Failure:
     """Explain why a request on an open session failed."""
-    from mcp import MCPError  # noqa: PLC0415
-
     error = first_cause(cause)
     if isinstance(error, InputRefusedError):
         text = f"the call has ended: {error.message}"
@@ -171,7 +167,7 @@ def request_failure(
     if isinstance(error, PlaitError):
         return Failure(error)
     exchange = exchanges.last
-    if isinstance(error, MCPError):
+    if is_request_error(error):
         return _answered_with_error(error, exchange, wire, method=method, tool=tool)
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
@@ -182,7 +178,7 @@ def request_failure(
 
 
 def _answered_with_error(
-    error: MCPError, exchange: Exchange | None, wire: Wire, *, method: str, tool: str | None
+    error: RequestError, exchange: Exchange | None, wire: Wire, *, method: str, tool: str | None
 ) -> Failure:
     reply = exchange.reply if exchange is not None else None
     if exchange is not None and exchange.failure is not None:
@@ -212,7 +208,7 @@ def _answered_with_error(
 
 
 def _protocol_error(
-    error: MCPError,
+    error: RequestError,
     reply: HttpReply | None,
     wire: Wire,
     *,
@@ -359,10 +355,10 @@ def _last_words(wire: Wire) -> str:
 
 def _described(error: BaseException, wire: Wire) -> str:
     """Describe an exception of a library in a few words."""
-    from httpx2 import TransportError  # noqa: PLC0415
-
     text = wire.redact.excerpt(str(error))
     name = type(error).__name__
-    if isinstance(error, TransportError | OSError) and text:
+    # Unless the library is imported, there are no exceptions of it.
+    fault = getattr(sys.modules.get("httpx2"), "TransportError", OSError)
+    if isinstance(error, fault | OSError) and text:
         return f"{text} ({name})"
     return f"{name}: {text}" if text else name

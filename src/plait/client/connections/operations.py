@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
+from plait.client.transports.requests import RequestError, result_of
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
@@ -154,10 +155,13 @@ async def _send(
 
 
 def _result_of(request: PendingRequest) -> _CallResult:
-    from plait.client.transports.lean import result_of  # noqa: PLC0415  # imports the SDK
-
     collect(request)
-    result = result_of(request)
+    try:
+        result = result_of(request)
+    except RequestError as error:
+        from plait.client.transports.lean import mcp_error  # noqa: PLC0415  # imports the SDK
+
+        raise mcp_error(error) from None
     if request.version not in types.version.MODERN_PROTOCOL_VERSIONS:
         result = {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
     return _call_result().validate_python(result, by_name=False)

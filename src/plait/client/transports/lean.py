@@ -1,13 +1,12 @@
 """The lean wire: our own requests beside the SDK's, one parse and one future each.
 
-The SDK keeps the handshake, notifications, subscriptions and the requests of servers. With
-`PLAIT_WIRE=sdk` it keeps every request, which tests compare with.
+The SDK keeps notifications, subscriptions and the requests of servers. With `PLAIT_WIRE=sdk` it
+keeps every request, which tests compare with.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -19,38 +18,25 @@ from mcp import MCPError
 from mcp.client._transport import Transport
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY, REQUEST_TIMEOUT
-from pydantic_core import to_json
 
-from plait._support.causes import without_secrets
-from plait._support.redact import Redactor
-from plait._support.threads import in_thread
-from plait.client.transports.repair import repair_result
-from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
-from plait.client.transports.wire import (
-    PendingRequest,
-    RequestTemplate,
-    Sender,
-    Wire,
-    collect,
-    parse_json,
-    wake,
+from plait.client.transports.requests import (
+    RequestError,
+    closed,
+    exchange,
+    list_request,
+    result_of,
+    template_from,
+    timed_out_error,
 )
+from plait.client.transports.wire import PendingRequest, Wire, wake
 from plait.traces.spans import describe_request, is_traced, trace_context
 
-logger = logging.getLogger("plait.client.transports")
-
-HANDSHAKE_VERSION = "2025-11-25"
-"""The version the SDK validates handshake-era results against, whichever was negotiated."""
 OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 """Requests that change the SDK's own state, or have a stream of their own."""
-_LARGE_LIST_BYTES = 256 * 1024
-"""Larger lists of tools are checked and repaired in a thread."""
-_OPTIONSOF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
+_OPTIONS_OF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
 
 
 def is_lean() -> bool:
@@ -106,123 +92,76 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         _related_request_id: str | int | None = None,
     ) -> dict[str, Any]:
         """Send a request and return its result, or raise `MCPError`."""
-        sender, opts = self._wire.sender, opts or {}
-        if sender is None or method in OF_THE_SDK or not _OPTIONSOF_THE_SDK.isdisjoint(opts):
+        wire, opts = self._wire, opts or {}
+        if wire.handshake and wire.handshake[0].method == method:
+            return await self._repeated(wire.handshake.popleft(), opts.get("timeout"))
+        if wire.sender is None or method in OF_THE_SDK or not _OPTIONS_OF_THE_SDK.isdisjoint(opts):
             return await super().send_raw_request(
                 method, params, opts, _related_request_id=_related_request_id
             )
         fields = dict(params or {})
         request = self._request(method, fields, opts)
-        if not is_traced():
-            return await self._exchange(sender, request, fields, opts)
-        describe_request({"jsonrpc.request.id": str(request.request_id)})
-        context = trace_context()
-        request.headers = {**context, **(request.headers or {})}
-        fields["_meta"] = {**(fields.get("_meta") or {}), **context}
-        return await self._exchange(sender, request, fields, opts)
+        if is_traced():
+            describe_request({"jsonrpc.request.id": str(request.request_id)})
+            context = trace_context()
+            request.headers = {**context, **(request.headers or {})}
+            fields["_meta"] = {**(fields.get("_meta") or {}), **context}
+        try:
+            return await exchange(
+                wire,
+                wire.sender,
+                request,
+                fields,
+                timeout_seconds=opts.get("timeout"),
+                cancel=opts.get("cancel_on_abandon", True),
+            )
+        except RequestError as error:
+            raise mcp_error(error) from None
+
+    async def notify(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: str | int | None = None,
+    ) -> None:
+        """Send a notification, unless it is the end of a handshake that was made before."""
+        if method == "notifications/initialized" and self._wire.is_initialized:
+            return
+        await super().notify(method, params, opts, _related_request_id=_related_request_id)
+
+    async def _repeated(self, request: PendingRequest, timeout: float | None) -> dict[str, Any]:
+        """Return the outcome of a request of the handshake that was made before the SDK's."""
+        if request.message is None and request.fault is None:
+            woken = asyncio.get_running_loop().create_future()
+            request.wake = partial(wake, woken)
+            try:
+                async with asyncio.timeout(timeout):
+                    await woken
+            except TimeoutError:
+                raise mcp_error(timed_out_error(request)) from None
+            finally:
+                self._wire.requests.pop(request.request_id, None)
+        try:
+            result = result_of(request)
+        except RequestError as error:
+            raise mcp_error(error) from None
+        self._wire.note_repairs(request)
+        return result
 
     def _request(self, method: str, fields: dict[str, Any], opts: CallOptions) -> PendingRequest:
         template = template_from(fields, opts.get("headers"))
         if self._wire.template is None:
             self._wire.template = template
-        request = PendingRequest(method, self._wire.next_request_id(), template.version)
-        if method == "tools/list" and (rows := current_rows()) is not None:
-            request.wants_body, request.parse = True, partial(parse_list, most=rows.most)
+        request = list_request(method, self._wire.next_request_id(), template.version)
         request.headers = opts.get("headers")
         if (on_progress := opts.get("on_progress")) is not None:
             request.on_progress = on_progress
             fields["_meta"] = {**template.meta, "progressToken": request.request_id}
         return request
 
-    async def _exchange(
-        self, sender: Sender, request: PendingRequest, fields: Mapping[str, Any], opts: CallOptions
-    ) -> dict[str, Any]:
-        woken = asyncio.get_running_loop().create_future()
-        request.wake = partial(wake, woken)
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        collect(request)
-        limit = asyncio.timeout(opts.get("timeout"))
-        self._wire.requests[request.request_id] = request
-        self._wire.parse = request.parse
-        try:
-            sender.send(encoded(request, fields), request)
-            async with limit:
-                await woken
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise closed() from None
-        except (asyncio.CancelledError, TimeoutError) as ended:
-            timed_out = isinstance(ended, TimeoutError) and limit.expired()
-            if opts.get("cancel_on_abandon", True):
-                reason = (f"timed out after {opts.get('timeout')}s",) if timed_out else ()
-                self._wire.cancel(request, *reason)
-            if timed_out:
-                text = f"Request {request.method!r} timed out"
-                raise MCPError(code=REQUEST_TIMEOUT, message=text) from None
-            raise
-        finally:
-            self._wire.requests.pop(request.request_id, None)
-            self._wire.parse = parse_json
-        if request.body is not None and len(request.body) > _LARGE_LIST_BYTES:
-            result = await in_thread(_list_of, request)
-        else:
-            result = _list_of(request)
-        self._wire.note_repairs(request)
-        if not request.wants_body or (rows := current_rows()) is None:
-            return result
-        body, request.body, request.message = request.body, None, None  # they are large
-        return rows.take(result, body, mirror=request.may_mirror)
 
-
-def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
-    """Return what a request after the handshake has in common with all later ones."""
-    meta: dict[str, Any] = params.get("_meta") or {}
-    version = meta.get(PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
-    return RequestTemplate(version, meta, (headers or {}).get(MCP_PROTOCOL_VERSION_HEADER))
-
-
-def encoded(request: PendingRequest, params: Mapping[str, Any]) -> bytes:
-    """Write a request as JSON."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": request.request_id, "method": request.method}
-    if params:
-        message["params"] = params
-    return to_json(message, inf_nan_mode="null")
-
-
-def closed() -> MCPError:
-    """Return the error of a request whose connection has ended."""
-    return MCPError(code=CONNECTION_CLOSED, message="Connection closed")
-
-
-def error_of(request: PendingRequest) -> Exception | None:
-    """Return why an ended request has no result; `None` if it has one."""
-    if request.fault is not None:
-        return request.fault
-    error = (request.message or {}).get("error")
-    if error is None:
-        return None
-    return MCPError(code=error["code"], message=error["message"], data=error.get("data"))
-
-
-def _list_of(request: PendingRequest) -> dict[str, Any]:
-    """Return the result of an ended request, which may be a list of tools."""
-    if request.body is not None:
-        request.may_mirror = may_mirror(request.body)
-    return result_of(request)
-
-
-def result_of(request: PendingRequest) -> dict[str, Any]:
-    """Return the result of an ended request, repaired where needed, or raise its `MCPError`."""
-    if (error := error_of(request)) is not None:
-        raise error
-    message = request.message or {}
-    try:
-        repaired = repair_result(
-            request.method, message["result"], request.version, may_mirror=request.may_mirror
-        )
-    except Exception as error:  # boundary: no result, however odd, may end the session
-        request.wants_body = False  # the SDK has to check it
-        safe = without_secrets(error, Redactor(()))
-        logger.error("a result could not be repaired", exc_info=safe)
-        return message["result"]
-    request.notes += repaired.notes
-    return repaired.result
+def mcp_error(error: RequestError) -> MCPError:
+    """Return an error as the SDK raises it."""
+    return MCPError(code=error.code, message=error.message, data=error.data)

@@ -31,9 +31,9 @@ from plait.client.config.servers import (
     StdioServer,
     WebSocketServer,
 )
-from plait.client.transports.lean import HANDSHAKE_VERSION
 from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.repair import repair_result
+from plait.client.transports.requests import HANDSHAKE_VERSION
 from plait.client.transports.wire import (
     Exchange,
     RequestId,

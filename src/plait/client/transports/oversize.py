@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
-from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, JSONRPCMessage
 from pydantic_core import from_json, to_json
 
+from plait._support import mcp_types as types
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
+from plait.client.transports.requests import RequestError
 from plait.client.transports.streams import Framed, frames_from, frames_of
 from plait.client.transports.wire import PendingRequest, RequestId, Wire, coerced_id, parse_json
 
@@ -100,7 +100,7 @@ def lose_answer(wire: Wire, first: bytes, last: bytes, reason: str) -> list[byte
     return _fail(wire, known if found is None else known & {int(found[1])}, reason)
 
 
-def lose_misread(wire: Wire, line: bytes) -> tuple[JSONRPCMessage, ...]:
+def lose_misread(wire: Wire, line: bytes) -> tuple[types.JSONRPCMessage, ...]:
     """Fail the request whose answer does not follow JSON-RPC; else it would wait for its timeout.
 
     Return error responses for those of the SDK.
@@ -116,7 +116,7 @@ def lose_misread(wire: Wire, line: bytes) -> tuple[JSONRPCMessage, ...]:
     return _messages_in(_fail(wire, {coerced_id(message.get("id"))}, "it is not JSON-RPC"))
 
 
-def _messages_in(lines: Iterable[bytes]) -> tuple[JSONRPCMessage, ...]:
+def _messages_in(lines: Iterable[bytes]) -> tuple[types.JSONRPCMessage, ...]:
     return tuple(one for line in lines for one in frames_of(line).messages)
 
 
@@ -128,9 +128,9 @@ def _fail(wire: Wire, request_ids: Iterable[RequestId | None], reason: str) -> l
         if exchange is not None:
             exchange.stream_ended = True
         if isinstance(exchange, PendingRequest):
-            exchange.fail(MCPError(code=CONNECTION_CLOSED, message=reason))
+            exchange.fail(RequestError(types.CONNECTION_CLOSED, reason))
         elif exchange is not None:
-            error = {"code": CONNECTION_CLOSED, "message": reason}
+            error = {"code": types.CONNECTION_CLOSED, "message": reason}
             lost.append(to_json({"jsonrpc": "2.0", "id": request_id, "error": error}))
     wire.check_drained()
     return lost

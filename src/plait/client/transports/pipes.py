@@ -114,16 +114,20 @@ class LineProtocol(asyncio.Protocol):
         self._transport: asyncio.ReadTransport | None = None
         self._paused = False
 
-    async def next_line(self) -> bytes | None:
-        """Return the next line without its newline, or `None` at the end."""
-        while not self._lines:
-            if self._ended:
-                return None
+    async def next_arrival(self) -> bool:
+        """Wait until there is a line that was not taken; return `False` at the end."""
+        while not self._lines and not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+        return bool(self._lines)
+
+    async def next_line(self) -> bytes | None:
+        """Return the next line without its newline, or `None` at the end."""
+        if not await self.next_arrival():
+            return None
         line = self._lines.popleft()
         self._queued_bytes -= len(line)
         if self._paused and self._queued_bytes < _READ_AHEAD_BYTES and self._transport is not None:

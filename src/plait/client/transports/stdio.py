@@ -11,19 +11,22 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage
 
 from plait.client.config.servers import StdioServer
 from plait.client.transports.large_json import LARGE_BYTES
-from plait.client.transports.lean import closed
 from plait.client.transports.oversize import lose_answer, lose_misread, read_large, too_large
 from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
+from plait.client.transports.requests import closed
 from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import PendingRequest, Wire, current_exchange
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
 
 logger = logging.getLogger("plait.client.transports.stdio")
 
@@ -38,7 +41,7 @@ _ORPHAN_GRACE_SECONDS = 5.0
 
 
 @dataclass(eq=False)
-class _StdioWrite(BorrowedStream):
+class StdioWrite(BorrowedStream):
     """The child's standard input, one message per line."""
 
     _child: Child
@@ -81,20 +84,30 @@ class StdioSender:
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
         del request
+        self.notify(notification)
+
+    def notify(self, notification: bytes) -> None:
+        """Write a notification; one to a server that is gone is dropped."""
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._child.stdin.write(notification + b"\n")
 
 
 @dataclass(eq=False)
-class _StdioRead(BorrowedStream):
+class StdioRead(BorrowedStream):
     """The child's standard output, as messages."""
 
     _lines: LineProtocol
     _wire: Wire
     _server: StdioServer
-    _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
+    _messages: deque[JSONRPCMessage] = field(default_factory=deque["JSONRPCMessage"])
+
+    async def next_arrival(self) -> bool:
+        """Wait for what no request of our own takes; return whether it is more than the end."""
+        return await self._lines.next_arrival()
 
     async def __anext__(self) -> SessionMessage:
+        from mcp.shared.message import SessionMessage  # noqa: PLC0415  # imports the SDK
+
         while not self._messages:
             line = await self._lines.next_line()
             if line is None:
@@ -118,7 +131,7 @@ class _StdioRead(BorrowedStream):
 @asynccontextmanager
 async def open_stdio(
     server: StdioServer, wire: Wire
-) -> AsyncGenerator[tuple[_StdioRead, _StdioWrite]]:
+) -> AsyncGenerator[tuple[StdioRead, StdioWrite]]:
     """Start the server and yield its two streams, or raise `ConnectError`."""
     async with process_of(server, wire) as child, anyio.create_task_group() as tasks:
         wire.pid = child.pid
@@ -135,7 +148,7 @@ async def open_stdio(
         child.stdin.on_broken = partial(_fail_unwritten, wire)
         wire.use(StdioSender(child, wire))
         try:
-            yield _StdioRead(child.stdout, wire, server), _StdioWrite(child)
+            yield StdioRead(child.stdout, wire, server), StdioWrite(child)
         finally:
             tasks.cancel_scope.cancel()
 

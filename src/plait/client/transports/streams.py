@@ -13,18 +13,21 @@ import json
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import anyio
 from anyio.abc import AsyncResource
-from mcp.shared._stream_protocols import ReadStream
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from plait._support import mcp_types as types
 from plait.client.transports.nesting import shallow
 
-Item = SessionMessage | Exception | Callable[[], None]
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
+
+Item: TypeAlias = "SessionMessage | Exception | Callable[[], None]"
 
 _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
@@ -99,7 +102,7 @@ class MergedRead(AsyncResource):
         while True:
             while self.waiting:
                 context, item = self.waiting.popleft()
-                if isinstance(item, SessionMessage | Exception):
+                if not callable(item):
                     self.last_context = context
                     return item
                 item()
@@ -144,10 +147,10 @@ def frames_of(line: bytes, *, encoding: str = "utf-8", errors: str = "replace") 
         return Framed(())
     if encoding == "utf-8":
         with contextlib.suppress(ValidationError):
-            return Framed((jsonrpc_message_adapter.validate_json(line, by_name=False),))
+            return Framed((types.jsonrpc_message_adapter.validate_json(line, by_name=False),))
         if (cut := shallow(line)) is not line:
             with contextlib.suppress(ValidationError):
-                return Framed((jsonrpc_message_adapter.validate_json(cut, by_name=False),))
+                return Framed((types.jsonrpc_message_adapter.validate_json(cut, by_name=False),))
     try:
         return _search(line.decode(encoding, errors))
     except UnicodeError:
@@ -218,6 +221,6 @@ def _message(value: object) -> JSONRPCMessage | None:
     if isinstance(value, dict) and "result" in value and value["result"] is None:
         value = {**cast("dict[str, Any]", value), "result": {}}
     try:
-        return jsonrpc_message_adapter.validate_python(value, by_name=False)
+        return types.jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         return None

@@ -348,6 +348,10 @@ class Wire:
         """Writes our own requests; `None` if the transport leaves all requests to the SDK."""
         self.retired: Sender | None = None
         """An earlier sender, whose requests may still wait to be written."""
+        self.handshake: deque[PendingRequest] = deque()
+        """Requests of a handshake that was made before the SDK's client, which repeats it."""
+        self.is_initialized = False
+        """Whether that handshake has ended with a notification of the server."""
         self.template: RequestTemplate | None = None
         """Known after the first request that follows the handshake."""
         self.drained: asyncio.Event | None = None

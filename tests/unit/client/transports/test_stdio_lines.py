@@ -9,7 +9,7 @@ import pytest
 from plait._support.redact import Redactor
 from plait.client.config.servers import StdioServer
 from plait.client.transports.pipes import LineProtocol
-from plait.client.transports.stdio import _StdioRead
+from plait.client.transports.stdio import StdioRead
 from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ async def _read(data: bytes, *, secrets: tuple[str, ...] = ()) -> tuple[int, Wir
     lines = LineProtocol()
     lines.data_received(data)
     lines.connection_lost(None)
-    read = _StdioRead(lines, wire, StdioServer(command="x"))
+    read = StdioRead(lines, wire, StdioServer(command="x"))
     count = 0
     async for _ in read:
         count += 1

@@ -1,0 +1,174 @@
+"""Requests of our own: how they are written, sent and read, without the MCP SDK.
+
+The SDK is slow to import; a session that needs nothing of it does without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeGuard
+
+import anyio
+from pydantic_core import to_json
+
+from plait._support import mcp_types as types
+from plait._support.causes import without_secrets
+from plait._support.redact import Redactor
+from plait._support.threads import in_thread
+from plait.client.transports.repair import repair_result
+from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
+from plait.client.transports.wire import (
+    PendingRequest,
+    RequestTemplate,
+    Sender,
+    Wire,
+    collect,
+    parse_json,
+    wake,
+)
+
+logger = logging.getLogger("plait.client.transports")
+
+HANDSHAKE_VERSION = "2025-11-25"
+"""The version the SDK validates handshake-era results against, whichever was negotiated."""
+PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
+_LARGE_LIST_BYTES = 256 * 1024
+"""Larger lists of tools are checked and repaired in a thread."""
+
+
+class RequestError(Exception):
+    """A request was answered with an error, or not at all; as `MCPError` of the SDK."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code, self.message, self.data = code, message, data
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def is_request_error(error: BaseException) -> TypeGuard[RequestError]:
+    """Return whether an exception is a `RequestError`, or the SDK's error with the same fields."""
+    # Unless the SDK is imported, there are no exceptions of it.
+    kind = getattr(sys.modules.get("mcp"), "MCPError", RequestError)
+    return isinstance(error, RequestError | kind)
+
+
+def closed() -> RequestError:
+    """Return the error of a request whose connection has ended."""
+    return RequestError(types.CONNECTION_CLOSED, "Connection closed")
+
+
+def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
+    """Return what a request after the handshake has in common with all later ones."""
+    meta: dict[str, Any] = params.get("_meta") or {}
+    version = meta.get(types.PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
+    return RequestTemplate(version, meta, (headers or {}).get(PROTOCOL_VERSION_HEADER))
+
+
+def list_request(method: str, request_id: int, version: str) -> PendingRequest:
+    """Create a request, which reads a list of tools row by row where these are collected."""
+    request = PendingRequest(method, request_id, version)
+    if method == "tools/list" and (rows := current_rows()) is not None:
+        request.wants_body, request.parse = True, partial(parse_list, most=rows.most)
+    return request
+
+
+async def exchange(
+    wire: Wire,
+    sender: Sender,
+    request: PendingRequest,
+    params: Mapping[str, Any],
+    *,
+    timeout_seconds: float | None = None,
+    cancel: bool = True,
+) -> dict[str, Any]:
+    """Send a request and return its result, or raise `RequestError`.
+
+    With `cancel`, the server is told when nobody waits any more.
+    """
+    woken = asyncio.get_running_loop().create_future()
+    request.wake = partial(wake, woken)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    collect(request)
+    limit = asyncio.timeout(timeout_seconds)
+    wire.requests[request.request_id] = request
+    wire.parse = request.parse
+    try:
+        sender.send(encoded(request, params), request)
+        async with limit:
+            await woken
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        raise closed() from None
+    except (asyncio.CancelledError, TimeoutError) as ended:
+        timed_out = isinstance(ended, TimeoutError) and limit.expired()
+        if cancel:
+            reason = (f"timed out after {timeout_seconds}s",) if timed_out else ()
+            wire.cancel(request, *reason)
+        if timed_out:
+            raise timed_out_error(request) from None
+        raise
+    finally:
+        wire.requests.pop(request.request_id, None)
+        wire.parse = parse_json
+    if request.body is not None and len(request.body) > _LARGE_LIST_BYTES:
+        result = await in_thread(_list_of, request)
+    else:
+        result = _list_of(request)
+    wire.note_repairs(request)
+    if not request.wants_body or (rows := current_rows()) is None:
+        return result
+    body, request.body, request.message = request.body, None, None  # they are large
+    return rows.take(result, body, mirror=request.may_mirror)
+
+
+def timed_out_error(request: PendingRequest) -> RequestError:
+    """Return the error of a request whose time is over."""
+    return RequestError(types.REQUEST_TIMEOUT, f"Request {request.method!r} timed out")
+
+
+def encoded(request: PendingRequest, params: Mapping[str, Any]) -> bytes:
+    """Write a request as JSON."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "id": request.request_id, "method": request.method}
+    if params:
+        message["params"] = params
+    return to_json(message, inf_nan_mode="null")
+
+
+def error_of(request: PendingRequest) -> Exception | None:
+    """Return why an ended request has no result; `None` if it has one."""
+    if request.fault is not None:
+        return request.fault
+    error = (request.message or {}).get("error")
+    if error is None:
+        return None
+    return RequestError(error["code"], error["message"], error.get("data"))
+
+
+def _list_of(request: PendingRequest) -> dict[str, Any]:
+    """Return the result of an ended request, which may be a list of tools."""
+    if request.body is not None:
+        request.may_mirror = may_mirror(request.body)
+    return result_of(request)
+
+
+def result_of(request: PendingRequest) -> dict[str, Any]:
+    """Return the result of an ended request, repaired where needed, or raise its error."""
+    if (error := error_of(request)) is not None:
+        raise error
+    message = request.message or {}
+    try:
+        repaired = repair_result(
+            request.method, message["result"], request.version, may_mirror=request.may_mirror
+        )
+    except Exception as error:  # boundary: no result, however odd, may end the session
+        request.wants_body = False  # the SDK has to check it
+        safe = without_secrets(error, Redactor(()))
+        logger.error("a result could not be repaired", exc_info=safe)
+        return message["result"]
+    request.notes += repaired.notes
+    return repaired.result
