@@ -182,7 +182,7 @@ class Subscriptions:
                     if is_modern(session.client):
                         resource.session = None
                         async with cancelled_when(session.ended):
-                            await _listen(session.client, resource)
+                            await _listen(await session.sdk_client(), resource)
                     else:
                         await self._subscribe(connection, session, resource)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
@@ -214,7 +214,8 @@ class Subscriptions:
         seconds = self._pool[resource.server].server.timeouts.list_seconds
         try:
             async with asyncio.timeout(seconds):
-                with session as client:
+                client = await session.sdk_client()
+                with session:
                     await _set_subscribed(client, resource.uri, subscribed=False)
         except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.connection import ServerConnection
     from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.plain_client import PlainClient
 
 OWN_TTL_SECONDS = 300.0
 """The TTL of a list if the server declares none and does not announce changes."""
@@ -130,12 +131,12 @@ class ToolLister:
         deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
         generation = 0
 
-        async def list_some(client: Client) -> ToolList:
+        async def list_some(client: Client | PlainClient) -> ToolList:
             nonlocal generation
             generation = connection.keeper.generation
             return await list_tools(client, most=connection.server.incoming.tools)
 
-        answer = await connection.read(list_some, deadline, method="tools/list")
+        answer = await connection.read_plain(list_some, deadline, method="tools/list")
         ttl = self._ttl_seconds_of(connection, answer.value)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl, generation)

@@ -111,7 +111,8 @@ class ChangeListener:
         while endings < _MOST_ENDINGS:
             began = time.monotonic()
             try:
-                async with session.client.listen(
+                client = await session.sdk_client()
+                async with client.listen(
                     tools_list_changed="tools" in lists,
                     prompts_list_changed="prompts" in lists,
                     resources_list_changed="resources" in lists,

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from plait._support.causes import without_secrets
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from plait._support.clock import Clock
     from plait.client.connections.deadline import Deadline
+    from plait.client.connections.plain_client import PlainClient
     from plait.client.connections.pool import TaskSet
     from plait.client.connections.session import Session
     from plait.client.connections.session_keeper import SessionKeeper
@@ -110,12 +111,26 @@ class ServerConnection:
         tool: str | None = None,
     ) -> Answer[T]:
         """Run one operation on a session, opening a session first if there is none."""
+        return await self._request(operation, deadline, method=method, tool=tool)
+
+    async def _request(
+        self,
+        operation: Callable[[Any], Awaitable[T]],
+        deadline: Deadline,
+        *,
+        method: str,
+        tool: str | None = None,
+        plain: bool = False,
+    ) -> Answer[T]:
+        """Do what `request` does; with `plain`, the operation can do without the SDK's client."""
         # Outside the deadline: a call that was never sent must not look like one that may have run.
         keeper = self.keeper
         session = keeper.ready_session
         if session is None or (tool is not None and session.holders):
             session = await keeper.wait_for_session(deadline.patience, unreserved=tool is not None)
             add_event("plait.session.ready", {"plait.session.number": keeper.generation})
+        if not plain or is_traced():
+            await session.sdk_client()
         wire = session.wire
         if is_traced():
             describe_request(_attributes_of(self.server, session))
@@ -156,15 +171,39 @@ class ServerConnection:
         return with_cause(failure, cause, session.wire)
 
     async def read(
-        self, operation: Callable[[Client], Awaitable[T]], deadline: Deadline, *, method: str
+        self,
+        operation: Callable[[Client], Awaitable[T]],
+        deadline: Deadline,
+        *,
+        method: str,
     ) -> Answer[T]:
         """Run an operation that changes nothing, again if the session is lost under it."""
+        return await self._read(operation, deadline, method=method)
+
+    async def read_plain(
+        self,
+        operation: Callable[[Client | PlainClient], Awaitable[T]],
+        deadline: Deadline,
+        *,
+        method: str,
+    ) -> Answer[T]:
+        """Do what `read` does, for an operation that can do without the SDK's client."""
+        return await self._read(operation, deadline, method=method, plain=True)
+
+    async def _read(
+        self,
+        operation: Callable[[Any], Awaitable[T]],
+        deadline: Deadline,
+        *,
+        method: str,
+        plain: bool = False,
+    ) -> Answer[T]:
         observers = (*self._observers, SPANS) if is_traced() else self._observers
         for attempt in count(1):
             request = ReadRequest(server=self.name, method=method, attempt=attempt)
             try:
                 with observe(observers, request):
-                    return await self.request(operation, deadline, method=method)
+                    return await self._request(operation, deadline, method=method, plain=plain)
             except PlaitError as error:
                 pause = pause_before_retry(error, deadline.seconds)
                 if attempt >= ATTEMPTS or pause is None or not may_retry(error, idempotent=True):
@@ -212,7 +251,8 @@ class ServerConnection:
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(connect_seconds_of(self.server)):
-                with session as client:
+                client = await session.sdk_client()
+                with session:
                     await ping(client)
         except Exception as error:  # boundary: only whether anything arrived counts
             safe = without_secrets(error, session.wire.redact)

@@ -118,7 +118,7 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if wire.ended:
         return _error(ConnectError, wire, f"{wire.end_reason} during the handshake")
     text = f"the handshake failed: error {error.code}: {wire.redact.excerpt(error.message)}"
-    versions = supported_versions(error)
+    versions = supported_versions(error.data)
     if versions is not None:
         text += f" (the server speaks {wire.redact.excerpt(', '.join(versions))})"
     return _error(ConnectError, wire, text, code=error.code, status=reply and reply.status)
@@ -140,10 +140,10 @@ def _mcp_version_error(wire: Wire) -> McpVersionError | None:
     return error
 
 
-def supported_versions(error: RequestError) -> list[str] | None:
-    """Return the protocol versions that an error names; `None` if it is about something else."""
+def supported_versions(data: object) -> list[str] | None:
+    """Return the protocol versions in the data of an error; `None` if it names none."""
     try:
-        return types.UnsupportedProtocolVersionErrorData.model_validate(error.data).supported
+        return types.UnsupportedProtocolVersionErrorData.model_validate(data).supported
     except ValidationError:
         return None
 

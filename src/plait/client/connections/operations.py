@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
+from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
 from plait.client.transports.requests import RequestError, result_of
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
@@ -40,8 +41,6 @@ def _call_result() -> TypeAdapter[_CallResult]:
     return TypeAdapter(_CallResult)
 
 
-_MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope", "inputRequests", "requestState"})
-"""Fields of results that the handshake era does not know."""
 _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
 _MOST_ROUNDS = 10
@@ -50,7 +49,7 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
-def is_modern(client: Client) -> bool:
+def is_modern(client: Client | PlainClient) -> bool:
     """Return whether the session is of the modern era: no handshake and no state."""
     return client.protocol_version in types.version.MODERN_PROTOCOL_VERSIONS
 
@@ -163,7 +162,7 @@ def _result_of(request: PendingRequest) -> _CallResult:
 
         raise mcp_error(error) from None
     if request.version not in types.version.MODERN_PROTOCOL_VERSIONS:
-        result = {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
+        result = {key: value for key, value in result.items() if key not in MODERN_FIELDS}
     return _call_result().validate_python(result, by_name=False)
 
 
@@ -245,7 +244,7 @@ class ToolList:
     """Whether the server has more tools."""
 
 
-async def list_tools(client: Client, most: int = DEFAULT_LIMITS.tools) -> ToolList:
+async def list_tools(client: Client | PlainClient, most: int = DEFAULT_LIMITS.tools) -> ToolList:
     """List the tools of every page, up to a number."""
     with collected_rows(most) as collected:
 
@@ -255,7 +254,8 @@ async def list_tools(client: Client, most: int = DEFAULT_LIMITS.tools) -> ToolLi
             return page
 
         pages = await all_pages(fetch, lambda: collected.is_full)
-    _listed.add(client.session)
+    if not isinstance(client, PlainClient):
+        _listed.add(client.session)
     listed = ToolList(
         tuple(collected.rows[:most]),
         clean=collected.clean,

@@ -13,9 +13,10 @@ from plait._support.causes import without_secrets
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
+from plait.client.connections.plain_client import PlainClient, may_be_plain
 from plait.client.transports.process import end_unused_process, start_process
 from plait.client.transports.wire_log import make_wire
-from plait.errors import ClientClosedError, ConnectError, PlaitError
+from plait.errors import ClientClosedError, ConnectError, ConnectionLostError, PlaitError
 from plait.traces.spans import is_traced, record_session
 
 if TYPE_CHECKING:
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.connections")
 
 OPENING = "plait.client.connections.opening"
-"""The module that opens sessions with the MCP SDK, which is slow to import."""
+"""The module that opens sessions, with all that it imports."""
+SDK = "plait.client.connections.sdk_client"
+"""The module that imports the MCP SDK, which is slow."""
 
 
 class Session:
-    """Holds one SDK client open; only the task that runs `live` enters and leaves its contexts.
+    """Holds one client open; only the task that runs `live` enters and leaves its contexts.
 
-    `with session as client` borrows the client: the session is not closed meanwhile.
+    `with session as client` borrows the client: the session is not closed meanwhile. The client is
+    plain until something needs that of the SDK.
     """
 
     def __init__(
@@ -48,11 +52,13 @@ class Session:
         self._server = server
         self._memory = memory
         self._options = options
-        self._client: Client | None = None
+        self._client: Client | PlainClient | None = None
         self._failure: PlaitError | None = None
         self._opening: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._leave = asyncio.Event()
+        self._settled = asyncio.Event()
+        """Set when the client is that of the SDK, or will never be."""
         self._free = asyncio.Event()
         self._free.set()
         self._aborted = False
@@ -73,15 +79,30 @@ class Session:
         self.connect_seconds: float | None = None
 
     @property
-    def client(self) -> Client:
+    def client(self) -> Client | PlainClient:
         """The open client."""
         if self._client is None:
             raise ClientClosedError(f"{self.wire.server}: the session is closed")
         return self._client
 
-    def is_of(self, client: ClientSession) -> bool:
+    def is_of(self, session: ClientSession) -> bool:
         """Return whether the SDK's session belongs to this one."""
-        return self._client is not None and self._client.session is client
+        client = self._client
+        return (
+            client is not None and not isinstance(client, PlainClient) and client.session is session
+        )
+
+    async def sdk_client(self) -> Client:
+        """Return the SDK's client, or raise that the session has ended."""
+        client = self._client
+        if isinstance(client, PlainClient):
+            client.needs_sdk.set()
+            await self._settled.wait()
+            client = self._client
+        if client is None or isinstance(client, PlainClient):
+            text = f"{self.wire.server}: the request was not sent: {self.wire.ending()}"
+            raise ConnectionLostError(text, server=self.wire.server)
+        return client
 
     async def opened(self) -> None:
         """Wait until the session is open, or raise why it could not be opened."""
@@ -94,7 +115,7 @@ class Session:
                 server=self.wire.server,
             )
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Client | PlainClient:
         client = self.client
         self._borrowed += 1
         self._free.clear()
@@ -140,6 +161,8 @@ class Session:
         """Mark the session as ended; calls under way may still finish."""
         self.ended.set()
         self._leave.set()
+        if isinstance(self._client, PlainClient):
+            self._client.needs_sdk.set()
 
     def abort(self) -> None:
         """End the session with its requests, or the attempt to open it."""
@@ -157,6 +180,7 @@ class Session:
             async with AsyncExitStack() as stack:
                 await self._open(stack)
                 if self._failure is None:
+                    await self._take_over_when_needed(stack)
                     await self._leave.wait()
                     await self._free.wait()
                     await self._direct_calls_ended()
@@ -172,9 +196,21 @@ class Session:
                 }
                 record_session(time.monotonic() - self.opened_at, opened)
             self._client = None
+            self._settled.set()
             self.wire.end("the session was closed")
             self.ended.set()
             self._opened.set()
+
+    async def _take_over_when_needed(self, stack: AsyncExitStack) -> None:
+        """Go on with the SDK's client when something needs it, unless the session ends before."""
+        client = self._client
+        if isinstance(client, PlainClient) and not self._leave.is_set():
+            await client.needs_sdk.wait()
+            if not self._leave.is_set():
+                from plait.client.connections.opening import with_sdk  # noqa: PLC0415
+
+                self._client = await with_sdk(stack, client, self._server, self.wire)
+        self._settled.set()
 
     async def _direct_calls_ended(self) -> None:
         self.wire.drained = asyncio.Event()
@@ -192,13 +228,15 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
+                if not may_be_plain(self._server, self.wire, self._options):
+                    await import_in_thread(SDK)
                 if self._server.transport != "in-process":
                     # Each transport has a module, which imports the libraries that it needs.
                     await import_in_thread(f"plait.client.transports.{self._server.transport}")
                 self._limit_opening(limit)
-                from plait.client.connections.opening import enter_client  # noqa: PLC0415  # slow
+                from plait.client.connections.opening import enter_session  # noqa: PLC0415
 
-                self._client = await enter_client(
+                self._client = await enter_session(
                     stack, self._server, self.wire, self._memory, self._options
                 )
         except TimeoutError:

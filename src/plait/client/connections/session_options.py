@@ -69,6 +69,22 @@ class SessionOptions:
         """
         return self.answers or bool(own.keys() & {"elicitation_callback", "sampling_callback"})
 
+    def client_info_fields(self) -> dict[str, Any]:
+        """Return what the client declares itself to be, as JSON."""
+        info = self.client_info or _plait()
+        return info.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what the client declares itself capable of, as the SDK does, as JSON."""
+        declared: dict[str, Any] = {}
+        if self.on_sampling is not None:
+            declared["sampling"] = {"tools": {}} if self.sampling_tools else {}
+        if self.on_elicitation is not None:
+            declared["elicitation"] = {"form": {}, "url": {}}
+        if self.on_roots is not None:
+            declared["roots"] = {"listChanged": True}
+        return declared
+
     def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of the SDK's client; the server's `own` options win."""
         options = {

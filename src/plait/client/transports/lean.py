@@ -7,7 +7,6 @@ keeps every request, which tests compare with.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -37,11 +36,6 @@ from plait.traces.spans import describe_request, is_traced, trace_context
 OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 """Requests that change the SDK's own state, or have a stream of their own."""
 _OPTIONS_OF_THE_SDK = frozenset({"request_id", "resumption_token", "on_resumption_token"})
-
-
-def is_lean() -> bool:
-    """Return whether requests take the lean wire, where a transport has one."""
-    return os.environ.get("PLAIT_WIRE", "lean") != "sdk"
 
 
 def connector(

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import fields
 from typing import Any, Generic, TypeVar, assert_never
 
 from anyio.abc import AsyncResource
@@ -66,6 +65,13 @@ async def open_transport(server: ServerConfig, wire: Wire) -> AsyncGenerator[Tra
             yield TappedRead(logged_read, wire), TappedWrite(logged_write, wire)
 
 
+@asynccontextmanager
+async def adopted_streams(streams: tuple[Any, Any], wire: Wire) -> AsyncGenerator[TransportStreams]:
+    """Do what `open_transport` does, with streams that are open."""
+    with redacted_library_logs(wire):
+        yield TappedRead(streams[0], wire), TappedWrite(streams[1], wire)
+
+
 def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     """Import only the libraries of this transport, which are slow to import."""
     match server:
@@ -91,12 +97,6 @@ def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager
             return InMemoryTransport(server.server)
         case _:
             assert_never(server)
-
-
-def sse_twin(server: HttpServer) -> SseServer:
-    """Return the same server with the older HTTP+SSE transport."""
-    shared = {field.name for field in fields(SseServer)} & {field.name for field in fields(server)}
-    return SseServer(**{name: getattr(server, name) for name in shared})
 
 
 class _Tapped(AsyncResource, Generic[StreamT]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -38,6 +39,11 @@ HANDSHAKE_VERSION = "2025-11-25"
 PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
 _LARGE_LIST_BYTES = 256 * 1024
 """Larger lists of tools are checked and repaired in a thread."""
+
+
+def is_lean() -> bool:
+    """Return whether requests take the lean wire, where a transport has one."""
+    return os.environ.get("PLAIT_WIRE", "lean") != "sdk"
 
 
 class RequestError(Exception):

@@ -45,8 +45,11 @@ class StdioWrite(BorrowedStream):
     """The child's standard input, one message per line."""
 
     _child: Child
+    sender: StdioSender
+    """Writes what the SDK does not."""
 
     async def send(self, item: SessionMessage, /) -> None:
+        """Write one message."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         exchange = current_exchange()
         if self._child.stdin.is_doomed():
@@ -146,9 +149,10 @@ async def open_stdio(
         child.stdout.splitter.on_oversize = partial(_refuse_line, child, wire)
         child.stdout.on_endless = partial(_end_session, child, wire)
         child.stdin.on_broken = partial(_fail_unwritten, wire)
-        wire.use(StdioSender(child, wire))
+        sender = StdioSender(child, wire)
+        wire.use(sender)
         try:
-            yield StdioRead(child.stdout, wire, server), StdioWrite(child)
+            yield StdioRead(child.stdout, wire, server), StdioWrite(child, sender)
         finally:
             tasks.cancel_scope.cancel()
 
