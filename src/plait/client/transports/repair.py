@@ -15,6 +15,7 @@ from types import NoneType
 from typing import Any, TypeGuard, cast, get_args
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support import mcp_types as types
@@ -24,6 +25,7 @@ from plait.client.transports.tool_rows import (
     is_list,
     is_plain_list,
     is_plain_row,
+    is_valid,
     whole_row,
 )
 
@@ -73,12 +75,49 @@ def repair_result(
     repairer = _Repairer(method, version, may_mirror=may_mirror)
     if method == "tools/list":
         valid = is_plain_list(result, version) and not repairer.has_bad_headers(result)
+    elif method == "initialize" and is_valid(result, _PlainHandshake):
+        valid = True
     else:
         valid = _fault(method, version, result) is None and not _has_bad_size(result)
     if valid:
         return RepairedResult(result, cut)
     repaired = repair(repairer, repairer.envelope(result))
     return RepairedResult(repaired, (*cut, *repairer.notes))
+
+
+class _PlainLists(Struct, frozen=True, gc=False, rename="camel"):
+    list_changed: bool = False
+    subscribe: bool = False
+
+
+class _PlainCapabilities(Struct, gc=False):
+    logging: dict[str, Any] = {}
+    completions: dict[str, Any] = {}
+    prompts: _PlainLists = _PlainLists()
+    resources: _PlainLists = _PlainLists()
+    tools: _PlainLists = _PlainLists()
+    experimental: dict[str, dict[str, Any]] = {}
+    extensions: None = None
+    tasks: None = None
+
+
+class _PlainIdentity(Struct, gc=False, rename="camel"):
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: None = None
+    icons: None = None
+
+
+class _PlainHandshake(Struct, gc=False, rename="camel"):
+    """A result of `initialize` that is valid in every version; others may be valid too."""
+
+    protocol_version: str
+    capabilities: _PlainCapabilities
+    server_info: _PlainIdentity
+    instructions: str | None = None
+    meta: dict[str, Any] = field(default={}, name="_meta")
 
 
 def is_unfinished(result: Json, version: str) -> bool:

@@ -96,7 +96,7 @@ def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
     if modern and not result.keys() >= _ENVELOPE:
         return False
     envelope = {key: value for key, value in result.items() if key != "tools"}
-    if not _is_valid(envelope, _PlainEnvelope):
+    if not is_valid(envelope, _PlainEnvelope):
         return False
     rows: object = result.get("tools")
     return is_list(rows) and all(isinstance(row, RawRow) or is_plain_row(row) for row in rows)
@@ -109,10 +109,11 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 def is_plain_row(row: object) -> TypeGuard[Row]:
     """Recognize a tool that is valid in every protocol version; `False` means perhaps."""
-    return _is_valid(row, _PlainTool)
+    return is_valid(row, _PlainTool)
 
 
-def _is_valid(value: object, kind: type[Struct]) -> bool:
+def is_valid(value: object, kind: type[Struct]) -> bool:
+    """Return whether a JSON value has the fields that a class declares."""
     try:
         convert(value, kind)
     except InvalidError:
