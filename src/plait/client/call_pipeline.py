@@ -18,7 +18,7 @@ from plait.client.catalog.overrides import complete_arguments
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.client.connections.pool import unknown_server
-from plait.client.connections.session import OPENING
+from plait.client.connections.session import OPENING, SDK
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
@@ -148,19 +148,25 @@ class CallPipeline:
 
     async def run(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Apply overrides, make the call, and keep its result within the budget."""
+        completed = call
         first = await self._direct_attempt(call)
+        if first is None:
+            completed = await self.apply_overrides(call, context=call)
+            if completed is call and not is_imported(SDK):
+                # Its tool is listed now; what is not direct has to import the SDK.
+                first = await self._direct_attempt(call)
         if first is not None:
-            from plait.client.calls.direct import result_of_direct  # noqa: PLC0415  # imports the SDK
+            from plait.client.calls.direct import result_of_direct  # noqa: PLC0415  # many modules
 
             if (direct_result := await result_of_direct(call, first)) is not None:
                 return direct_result
-            call = replace(call, first=first)
-        result = await self.execute(await self.apply_overrides(call, context=call))
+            completed = call = replace(call, first=first)
+        result = await self.execute(completed)
         return await self.bounded(result, call, reader=reader)
 
     def direct(self, server: str, tool: str) -> DirectTool:
         """Return what makes direct calls of a tool."""
-        from plait.client.calls.direct import DirectTool  # noqa: PLC0415  # imports the SDK
+        from plait.client.calls.direct import DirectTool  # noqa: PLC0415  # many modules
 
         return DirectTool(server, tool, self._lifecycle, self._may_be_direct)
 

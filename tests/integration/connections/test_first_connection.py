@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,9 +65,12 @@ sys.meta_path.insert(0, Hook())
 """Reads the arguments of a program, and notices when it imports the SDK."""
 
 
-def _run(program: str, *servers: str, folder: Path) -> str:
-    """Run a program with the configuration of servers, and the files that they write."""
-    raw = raw_stdio_config("no-content", era="legacy")
+def _run(program: str, *servers: str, folder: Path, era: str = "legacy", wire: str = "sdk") -> str:
+    """Run a program with the configuration of servers, and the files that they write.
+
+    By default it imports the SDK for its first session.
+    """
+    raw = raw_stdio_config("no-content", era=era)
     script = cast("list[str]", raw["args"])
     markers = {name: str(folder / name) for name in servers}
     config = {
@@ -82,6 +86,7 @@ def _run(program: str, *servers: str, folder: Path) -> str:
         text=True,
         check=False,
         timeout=140,
+        env={**os.environ, "PLAIT_WIRE": wire},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -107,6 +112,34 @@ asyncio.run(main())
 
     assert "one_good" in listed
     assert "three_good" in listed
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_program_that_lists_and_calls_tools_does_without_the_sdk(
+    tmp_path: Path, era: str
+) -> None:
+    program = """
+from plait import MultiServerMCPClient, Toolbox
+
+async def main():
+    async with MultiServerMCPClient(servers, tool_name_prefix=True) as client:
+        tools = {tool.name: tool for tool in await client.get_tools()}
+        print(await tools["one_good"].ainvoke({}))
+        print(await tools["two_good"].ainvoke({}))
+        assert client.status()["one"].server_info
+    with MultiServerMCPClient(servers, tool_name_prefix=True) as client:
+        tools = {tool.name: tool for tool in client.get_tools_blocking()}
+        print(tools["one_good"].invoke({}))
+    async with Toolbox(servers) as box:
+        print((await box.call("one", "good")).text)
+    assert "mcp" not in sys.modules
+
+
+asyncio.run(main())
+"""
+    printed = _run(program, "one", "two", folder=tmp_path, era=era, wire="lean")
+
+    assert printed.split() == ["good"] * 4
 
 
 def test_importing_does_not_count_as_connecting(tmp_path: Path) -> None:

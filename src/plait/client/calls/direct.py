@@ -25,7 +25,12 @@ from plait._support.loops import calls_into, running_loop
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
-from plait.client.catalog.validation import SchemaValidator, prepare, validator_if_prepared
+from plait.client.catalog.validation import (
+    SchemaValidator,
+    prepare,
+    validator_for_schema,
+    validator_if_prepared,
+)
 from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
@@ -116,7 +121,8 @@ class DirectTool:
         `pausable` means that the caller pauses while the user answers an elicitation.
         """
         prepared = self._prepared(arguments, pausable=pausable)
-        if prepared is None and await self._compiled():
+        if prepared is None and (schema := self._uncompiled()) is not None:
+            await prepare(schema)
             prepared = self._prepared(arguments, pausable=pausable)
         if prepared is None:
             return None
@@ -140,6 +146,9 @@ class DirectTool:
     ) -> FirstAttempt | None:
         """Do what `call` does, and block until it is done."""
         prepared = self._prepared(arguments, pausable=pausable)
+        if prepared is None and (schema := self._uncompiled()) is not None:
+            validator_for_schema(schema)
+            prepared = self._prepared(arguments, pausable=pausable)
         if prepared is None:
             return None
         attempt, body, owner = prepared
@@ -221,16 +230,15 @@ class DirectTool:
                 self._plan = plan_for(runtime, self._server, self._name)
         return self._plan
 
-    async def _compiled(self) -> bool:
-        """Compile the schema of the tool for its first call; return whether that was missing."""
+    def _uncompiled(self) -> Mapping[str, Any] | None:
+        """Return the schema of the tool if its first call has to compile it."""
         runtime = self._lifecycle.runtime
         if self._plan is not None or not runtime.executor.settings.validate_arguments:
-            return False
+            return None
         tool = runtime.catalog.known(self._server, self._name)
         if tool is None or validator_if_prepared(tool.wire_schema) is not None:
-            return False
-        await prepare(tool.wire_schema)
-        return True
+            return None
+        return tool.wire_schema
 
     def _is_current(self, generation: int) -> bool:
         """Return whether the tool is listed in this session, and no change was announced since."""
@@ -320,7 +328,7 @@ def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
     if executor.settings.validate_arguments:
         arguments = validator_if_prepared(tool.wire_schema)
         if arguments is None:
-            return None  # it is compiled before the first call, in a thread
+            return None  # the first call compiles it
     call = ToolCall(server=server, tool=name)
     deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
     check, observers = executor.settings.policy_check, executor.settings.observers
