@@ -1,0 +1,189 @@
+"""Sessions on stdio that begin without the MCP SDK, and what makes it take over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait import Toolbox
+from plait.client.connections.plain_client import PlainClient
+from plait.client.connections.session import Session
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+
+_SERVER = """
+import json, os, sys
+
+folder, turn = sys.argv[1], sys.argv[2]
+lines = open(f"{folder}/lines", "a", buffering=1)
+
+
+def write(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def read():
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit()
+    lines.write(line)
+    return json.loads(line)
+
+
+RESULTS = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "plain", "version": "1"},
+        "instructions": "be brief",
+    },
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "called"}]},
+    "prompts/list": {"prompts": []},
+    "ping": {},
+}
+
+while True:
+    message = read()
+    method, number = message.get("method"), message.get("id")
+    if number is None:
+        if turn == "notify" and method == "notifications/initialized":
+            write(method="notifications/tools/list_changed")
+        continue
+    if method == "initialize" and turn == "ping first":
+        write(id="early", method="ping")
+        while read().get("id") != "early":
+            pass
+    if method == "initialize" and turn == "noise first":
+        print("starting up", flush=True)
+    if method == "tools/call" and turn == "ask":
+        write(id="question", method="roots/list")
+        answer = read()
+        RESULTS[method]["content"][0]["text"] = json.dumps(answer.get("error", {}).get("code"))
+    if turn == "die once" and method == "prompts/list" and not os.path.exists(f"{folder}/died"):
+        open(f"{folder}/died", "w").close()
+        sys.exit(3)
+    if method in RESULTS:
+        write(id=number, result=RESULTS[method])
+    else:
+        write(id=number, error={"code": -32601, "message": "Method not found"})
+"""
+
+
+def _config(folder: Path, turn: str = "") -> dict[str, dict[str, Any]]:
+    server = {"command": sys.executable, "args": ["-c", _SERVER, str(folder), turn]}
+    return {"plain": server}
+
+
+def _session(box: Toolbox) -> Session:
+    session = box.lifecycle.runtime.pool["plain"].keeper.session
+    assert session is not None
+    return session
+
+
+def _received(folder: Path) -> list[dict[str, Any]]:
+    messages = [json.loads(line) for line in (folder / "lines").read_text().splitlines()]
+    return [{**message, "id": None} for message in messages]
+
+
+async def test_a_session_is_plain_while_tools_are_listed_and_called(tmp_path: Path) -> None:
+    async with Toolbox(_config(tmp_path)) as box:
+        tools = await box.tools()
+        result = await box.call("plain", "echo")
+        info = await box.server_info("plain")
+
+        assert [tool.name for tool in tools] == ["echo"]
+        assert result.text == "called"
+        assert isinstance(_session(box).client, PlainClient)
+        assert (info.name, info.instructions) == ("plain", "be brief")
+        assert info.capabilities is not None
+        assert info.capabilities.tools is not None
+
+
+async def test_another_request_makes_the_sdk_take_over_the_session(tmp_path: Path) -> None:
+    async with Toolbox(_config(tmp_path)) as box:
+        await box.tools()
+        session = _session(box)
+        assert isinstance(session.client, PlainClient)
+
+        assert await box.list_prompts() == []
+
+        assert not isinstance(session.client, PlainClient)
+        assert (await box.call("plain", "echo")).text == "called"
+        assert _session(box) is session
+    sent = [message["method"] for message in _received(tmp_path)]
+    assert sent.count("initialize") == 1
+    assert sent.count("notifications/initialized") == 1
+
+
+async def test_a_notification_makes_the_sdk_take_over_and_is_dispatched(tmp_path: Path) -> None:
+    changed = asyncio.Event()
+
+    async def on_change(*_: object) -> None:
+        changed.set()
+
+    async with Toolbox(_config(tmp_path, "notify"), on_tools_list_changed=on_change) as box:
+        await box.tools()
+        async with asyncio.timeout(20):
+            await changed.wait()
+
+        assert not isinstance(_session(box).client, PlainClient)
+
+
+@pytest.mark.parametrize("turn", ["ping first", "noise first"])
+async def test_the_sdk_takes_over_in_the_middle_of_a_handshake(tmp_path: Path, turn: str) -> None:
+    async with Toolbox(_config(tmp_path, turn)) as box:
+        assert [tool.name for tool in await box.tools()] == ["echo"]
+        assert not isinstance(_session(box).client, PlainClient)
+    sent = [message["method"] for message in _received(tmp_path) if "method" in message]
+    assert sent[:3] == ["server/discover", "initialize", "notifications/initialized"]
+    assert sent.count("initialize") == 1
+
+
+async def test_a_request_of_the_server_during_a_direct_call_is_answered(tmp_path: Path) -> None:
+    async with Toolbox(_config(tmp_path, "ask")) as box:
+        await box.tools()
+        assert isinstance(_session(box).client, PlainClient)
+
+        result = await box.call("plain", "echo")
+
+        assert result.text == "-32600"  # there are no roots
+        assert not isinstance(_session(box).client, PlainClient)
+
+
+async def test_a_request_that_ends_the_server_is_repeated_on_a_new_session(tmp_path: Path) -> None:
+    async with Toolbox(_config(tmp_path, "die once")) as box:
+        await box.tools()
+
+        assert await box.list_prompts() == []
+
+        assert box.status()["plain"].sessions == 2
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_both_ways_send_the_same_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asks: bool
+) -> None:
+    async def answer(*_: object) -> Any:
+        raise AssertionError("the server does not ask")
+
+    def answer_of(_server: str) -> Any:
+        return answer
+
+    sent: list[list[dict[str, Any]]] = []
+    for wire in ("lean", "sdk"):
+        monkeypatch.setenv("PLAIT_WIRE", wire)
+        folder = tmp_path / wire
+        folder.mkdir()
+        options: dict[str, Any] = {"on_elicitation": answer_of} if asks else {}
+        async with Toolbox(_config(folder), **options) as box:
+            await box.tools()
+            assert isinstance(_session(box).client, PlainClient) == (wire == "lean")
+        sent.append(_received(folder))
+
+    assert sent[0] == sent[1]
