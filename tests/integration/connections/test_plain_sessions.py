@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plait import Toolbox
+from plait.client.connections import opening
 from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session import Session
 
@@ -61,6 +62,8 @@ while True:
             pass
     if method == "initialize" and turn == "noise first":
         print("starting up", flush=True)
+    if method == "tools/call" and turn == "log first":
+        write(method="notifications/message", params={"level": "info", "data": "begun"})
     if method == "tools/call" and turn == "ask":
         write(id="question", method="roots/list")
         answer = read()
@@ -154,6 +157,22 @@ async def test_a_request_of_the_server_during_a_direct_call_is_answered(tmp_path
 
         assert result.text == "-32600"  # there are no roots
         assert not isinstance(_session(box).client, PlainClient)
+
+
+async def test_no_call_runs_out_of_time_while_the_sdk_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def import_slowly(_module: str) -> None:
+        await asyncio.sleep(1.5)
+
+    monkeypatch.setattr(opening, "import_in_thread", import_slowly)
+    servers = _config(tmp_path, "log first")
+    servers["plain"]["timeout"] = 1
+    async with Toolbox(servers) as box:
+        await box.tools()
+        assert isinstance(_session(box).client, PlainClient)
+
+        assert (await box.call("plain", "echo")).text == "called"
 
 
 async def test_a_request_that_ends_the_server_is_repeated_on_a_new_session(tmp_path: Path) -> None:

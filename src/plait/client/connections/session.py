@@ -209,7 +209,8 @@ class Session:
             if not self._leave.is_set():
                 from plait.client.connections.opening import with_sdk  # noqa: PLC0415
 
-                self._client = await with_sdk(stack, client, self._server, self.wire)
+                with self.wire.unread():
+                    self._client = await with_sdk(stack, client, self._server, self.wire)
         self._settled.set()
 
     async def _direct_calls_ended(self) -> None:

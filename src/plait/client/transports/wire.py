@@ -51,6 +51,8 @@ _LARGE_BYTES = 64 * 1024
 _LONGEST_LINE = 4000
 _LONGEST_READ = 64_000
 """How much of a line is searched for secrets."""
+_UNREAD_SECONDS = 0.1
+"""How long the timer of direct calls waits while no message is read."""
 _LONGEST_ID = 20
 """Digits in an id that could be one of our numbers."""
 
@@ -358,6 +360,7 @@ class Wire:
         """Set when no direct call is under way; `None` while no task waits for that."""
         self._sweep_at = inf
         self._sweep: asyncio.TimerHandle | None = None
+        self._is_unread = False
         self._reports: set[asyncio.Future[None]] = set()
         self._request_ids = count(FIRST_REQUEST_ID)
         self.tape: Tape | None = None
@@ -515,8 +518,25 @@ class Wire:
             self._sweep.cancel()
         self._sweep = None if self._sweep_at == inf else loop.call_at(self._sweep_at, self._expire)
 
+    @contextmanager
+    def unread(self) -> Generator[None]:
+        """Let no direct call run out of time in the block, in which no message is read."""
+        began, self._is_unread = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self._is_unread = False
+            seconds = time.monotonic() - began
+            for request in tuple(self.requests.values()):
+                request.expires_at += seconds
+                request.latest += seconds
+
     def _expire(self) -> None:
         now = time.monotonic()
+        if self._is_unread:
+            self._sweep_at = now + _UNREAD_SECONDS
+            self._schedule_sweep(asyncio.get_running_loop())
+            return
         waiting = list(self.requests.values())
         for request in waiting:
             if request.expires_at <= now and self.requests.pop(request.request_id, None):
