@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from tests.servers import raw_stdio_config
+from tests.servers import Era, raw_stdio_config
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -65,7 +65,7 @@ sys.meta_path.insert(0, Hook())
 """Reads the arguments of a program, and notices when it imports the SDK."""
 
 
-def _run(program: str, *servers: str, folder: Path, era: str = "legacy", wire: str = "sdk") -> str:
+def _run(program: str, *servers: str, folder: Path, era: Era = "legacy", wire: str = "sdk") -> str:
     """Run a program with the configuration of servers, and the files that they write.
 
     By default it imports the SDK for its first session.
@@ -116,7 +116,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_a_program_that_lists_and_calls_tools_does_without_the_sdk(
-    tmp_path: Path, era: str
+    tmp_path: Path, era: Era
 ) -> None:
     program = """
 from plait import MultiServerMCPClient, Toolbox
