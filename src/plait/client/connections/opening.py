@@ -161,9 +161,10 @@ async def _enter_plain(
     from plait.client.transports.stdio import open_stdio  # noqa: PLC0415  # each transport by need
 
     wire.tapped = True
-    streams = await stack.enter_async_context(open_stdio(server, wire))
-    client = PlainClient(streams, wire, mode, options)
-    stack.push_async_callback(client.close)
+    async with AsyncExitStack() as transport:
+        streams = await transport.enter_async_context(open_stdio(server, wire))
+        client = PlainClient(streams, transport, wire, mode, options)
+        stack.push_async_exit(client.transport)
     return client if await client.negotiate() else await with_sdk(stack, client, server, wire)
 
 

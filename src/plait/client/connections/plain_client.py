@@ -7,6 +7,7 @@ a message that is no answer, or a request other than these.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -67,16 +68,22 @@ class PlainClient:
     def __init__(
         self,
         streams: tuple[StdioRead, StdioWrite],
+        transport: AsyncExitStack,
         wire: Wire,
         mode: str,
         options: SessionOptions,
     ) -> None:
-        """Read the streams, until the SDK does."""
+        """Take what closes the streams, and read them until the SDK does."""
         self.streams = streams
+        transport.push_async_callback(self._close)
+        self.transport = transport.pop_all()
+        """Closes the streams."""
         self.mode = mode
         self.options = options
         self.needs_sdk = asyncio.Event()
         """Set when a message has arrived that is no answer; or by others, who need the SDK."""
+        self.replaced = asyncio.Event()
+        """Set when the SDK's client is known to those who handle the messages that it reads."""
         self.protocol_version = ""
         self.server_info: types.Implementation | None = None
         self.server_capabilities = types.ServerCapabilities()
@@ -103,7 +110,7 @@ class PlainClient:
         self._reading.cancel()
         await asyncio.wait([self._reading])
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """End the requests that have no answer, unless the SDK has taken over."""
         if not self._reading.done():
             await self.stop_reading()

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from mcp import Client, MCPError
+from mcp.shared.dispatcher import Dispatcher
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -14,7 +15,7 @@ from plait.client.connections.error_mapping import supported_versions
 from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session_options import SessionOptions
 from plait.client.transports import in_process
-from plait.client.transports.lean import connector
+from plait.client.transports.lean import LeanDispatcher, connector
 from plait.client.transports.open import adopted_streams, open_transport
 from plait.client.transports.requests import is_lean
 from plait.client.transports.wire import Wire
@@ -50,10 +51,19 @@ async def take_over(
     The dispatcher answers the requests of its handshake again, so that the SDK knows them.
     """
     arguments = plain.options.client_arguments(server.client_options)
-    transport = adopted_streams(plain.streams, wire)
-    client = Client(transport, mode=plain.mode, **arguments)
-    client._connect = connector(transport, wire)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    adopted = adopted_streams(plain.streams, wire, plain.replaced)
+
+    async def connect(inner: AsyncExitStack, _mode: object, _raise: bool) -> Dispatcher[Any]:
+        # As with a new connection, the client is usable until its transport has ended.
+        inner.push_async_exit(plain.transport.pop_all())
+        read, write = await inner.enter_async_context(adopted)
+        return LeanDispatcher(read, write, wire)
+
+    client = Client(adopted, mode=plain.mode, **arguments)
+    client._connect = connect  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     await plain.stop_reading()
+    if not plain.protocol_version:
+        plain.replaced.set()  # the handshake goes on
     await stack.enter_async_context(client)
     return client
 

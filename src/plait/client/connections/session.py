@@ -211,6 +211,7 @@ class Session:
 
                 with self.wire.unread():
                     self._client = await with_sdk(stack, client, self._server, self.wire)
+                    client.replaced.set()
         self._settled.set()
 
     async def _direct_calls_ended(self) -> None:
