@@ -43,6 +43,7 @@ def test_a_page_of_the_site_fits_and_has_no_problem(
         for dark in (False, True):
             for width in (1400, 390):
                 page.look(width=width, height=1000, dark=dark)
+                page.goto(f"{site}/{path}")  # it chooses its colours when it is loaded
                 # The search box moves to its place.
                 page.wait_for("document.documentElement.scrollWidth <= innerWidth", 10)
                 shade = "dark" if dark else "light"

@@ -57,6 +57,11 @@ def quick_programs(folder: Path) -> Path:
     return folder
 
 
+def quickly(inner: Path) -> tuple[str, ...]:
+    """Return the command that starts Python with modules imported, and with `inner` as its own."""
+    return (*python(*SLOW), str(Path(__file__).with_name("quickly.py")), str(inner))
+
+
 def programs_with_output() -> list[Path]:
     """Return the programs whose output is on a page."""
     return sorted({block.target for block in blocks("output")})
@@ -74,9 +79,8 @@ def check_output(program: Path, folder: Path) -> None:
 
     # A program that kills a server must hit the server itself, not a process that stands for it.
     kills = "SIGKILL" in program.read_text()
-    inner = sys.executable if kills else str(programs / "python")
-    quickly = str(Path(__file__).with_name("quickly.py"))
-    done = run([*python(*SLOW), quickly, inner, str(program)], work)
+    inner = REAL_PROGRAMS if kills else programs
+    done = run([*quickly(inner / Path("python")), str(program)], work, inner)
 
     assert done.stderr == ""
     assert done.returncode == 0

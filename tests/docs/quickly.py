@@ -1,8 +1,13 @@
-"""Run a program whose own Python programs start at once: `quickly.py PYTHON PROGRAM`."""
+"""Run a program with another `sys.executable`: `quickly.py PYTHON PROGRAM`, or `-m MODULE`."""
 
 import runpy
 import sys
 
 sys.executable = sys.argv[1]
 sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+if sys.argv[0] == "-m":
+    del sys.argv[0]
+    sys.path[0] = ""
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(sys.argv[0], run_name="__main__")

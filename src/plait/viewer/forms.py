@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from plait.client.catalog.schemas import inline_refs
-from plait.traces.html.elements import Html, h
+from plait.traces.html.elements import Child, Html, h
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 
@@ -85,8 +85,13 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-def form_of(schema: Mapping[str, Any], *, action: str, label: str = "Call") -> Html:
-    """Build the form of a tool, a prompt or a question; a script sends it to the action."""
+def form_of(
+    schema: Mapping[str, Any], *, action: str, label: str = "Call", beside: Child = None
+) -> Html:
+    """Build the form of a tool, a prompt or a question; a script sends it to the action.
+
+    `beside` stands beside its button.
+    """
     fields = fields_of(schema)
     return h(
         "form",
@@ -105,7 +110,7 @@ def form_of(schema: Mapping[str, Any], *, action: str, label: str = "Call") -> H
             ),
             open=not fields and bool(schema.get("additionalProperties", False)),
         ),
-        h("button", label, type="submit", class_="primary"),
+        h("div", h("button", label, type="submit", class_="primary"), beside, class_="actions"),
         h("div", class_="outcome", aria_live="polite"),
         class_="call-form",
         data_call=action,

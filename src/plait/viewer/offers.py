@@ -14,7 +14,7 @@ from mcp_types import (
     TextContent,
 )
 
-from plait.traces.html.elements import Html, h
+from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.labels import count_label
 from plait.traces.html.text import image_block, result_block, text_block, value_block
 from plait.traces.messages.content import ImageContent
@@ -36,13 +36,15 @@ def questions_part(questions: Sequence[Question]) -> Html:
 
 def _question(question: Question) -> Html:
     address = f"/servers/{quote(question.server)}/answer/{question.key}"
+    decline = h("button", "Decline", type="button", data_post=f"{address}/decline")
+    done = h("button", "Done", type="button", class_="primary", data_post=address)
     body = (
-        form_of(question.schema, action=address, label="Answer")
+        form_of(question.schema, action=address, label="Answer", beside=decline)
         if question.schema is not None
         else h(
             "div",
             h("p", "The server wants you to visit this address: ", h("code", question.url)),
-            h("button", "Done", type="button", class_="primary", data_post=address),
+            h("div", done, decline, class_="actions"),
         )
     )
     return h(
@@ -50,8 +52,7 @@ def _question(question: Question) -> Html:
         h("h2", f"{question.server} asks"),
         text_block(question.message),
         body,
-        h("button", "Decline", type="button", data_post=f"{address}/decline"),
-        class_="question",
+        class_="asks",
         id=f"q-{question.key}",
     )
 
@@ -81,7 +82,7 @@ def _resources(server: str, offer: Offer, allow_calls: bool) -> list[Html]:
     return [
         _card(
             f"resource-{uri}",
-            uri,
+            h("b", uri, class_="tool"),
             [one for one in (mime_type, "template" if is_template else None) if one],
             description,
             _reader(server, uri, is_template) if allow_calls else None,
@@ -108,19 +109,19 @@ def _prompt(server: str, prompt: Prompt, allow_calls: bool) -> Html:
     action = f"/servers/{quote(server)}/prompt/{quote(prompt.name)}"
     form = form_of(schema, action=action, label="Get") if allow_calls else None
     names = [f"{one.name}{'' if one.required else '?'}" for one in prompt.arguments or ()]
-    title = f"{prompt.name}({', '.join(names)})"
+    title = [h("b", prompt.name, class_="tool"), h("code", f"({', '.join(names)})")]
     return _card(f"prompt-{prompt.name}", title, [], prompt.description, form)
 
 
 def _card(
-    key: str, title: str, marks: Sequence[str], description: str | None, form: Html | None
+    key: str, title: Child, marks: Sequence[str], description: str | None, form: Html | None
 ) -> Html:
     text = (description or "").strip()
     return h(
         "details",
         h(
             "summary",
-            h("b", title, class_="tool"),
+            title,
             " ",
             [h("span", mark, class_="badge") for mark in marks],
             h("span", text.partition("\n")[0], class_="peek"),

@@ -97,7 +97,9 @@ class ServerPages:
             listed = h(
                 "div",
                 h("h2", count_label(len(tools), "tool")),
-                [self._tool(tool) for tool in tools],
+                [self._tool(tool) for tool in tools]
+                if name in self.servers.tools
+                else h("p", "They are listed once the server is ready.", class_="muted"),
                 id="tools",
                 data_part=True,
             )
@@ -222,7 +224,7 @@ class ServerPages:
         link = h("a", name, href=f"/servers/{name}")
         return h(
             "tr",
-            h("td", link, h("small", self.servers.redacted(error)) if error else None),
+            h("td", link, h("small", self._text(error, name)) if error else None),
             h("td", _state(server)),
             h("td", server.transport),
             h("td", server.protocol_version or "–"),
@@ -252,7 +254,7 @@ class ServerPages:
                 [h("div", h("dt", name), h("dd", value)) for name, value in rows if value],
                 class_="facts-list",
             ),
-            h("p", self.servers.redacted(error), class_="warning") if error else None,
+            h("p", self._text(error, server.name), class_="warning") if error else None,
             [h("p", f"repaired: {note}", class_="muted") for note in server.repaired],
             h(
                 "details",
@@ -322,19 +324,23 @@ class ServerPages:
                 "Checks connections, schemas, names, cost, logins and the lockfile.",
                 class_="muted",
             )
-        return h("ul", [self._finding(one) for one in found], class_="findings")
+        return h("ul", [self._finding(one) for one in found], class_="checked")
 
     def _finding(self, one: CheckFinding) -> Html:
         fix = h("span", f"fix: {one.fix}", class_="fix") if one.fix else None
         level = h("span", one.level, class_=f"badge {_LEVELS.get(one.level, '')}")
         where = h("b", f"{one.server} ") if one.server else None
-        return h("li", level, " ", where, h("span", self.servers.redacted(one.message)), fix)
+        text = _without_name(self.servers.redacted(one.message), one.server)
+        return h("li", level, h("span", where, text), fix)
 
     def _feed(self, server: str | None) -> Html:
         """Show notifications and what happened to connections, the newest first."""
         events = [
             Notice(
-                at=one.at, server=one.server, kind=one.kind, text=self.servers.redacted(one.detail)
+                at=one.at,
+                server=one.server,
+                kind=one.kind,
+                text=self._text(one.detail, one.server),
             )
             for one in self.servers.status.events
         ]
@@ -361,6 +367,9 @@ class ServerPages:
             class_="feed",
             data_part=True,
         )
+
+    def _text(self, text: str, server: str) -> str:
+        return _without_name(self.servers.redacted(text), server)
 
     def _approval(self, needed: ApprovalNeededError) -> Html:
         request = needed.request
@@ -432,6 +441,11 @@ async def _entered(request: Request) -> dict[str, str] | None:
 
 def _refused(reason: str) -> Html:
     return h("p", reason, class_="warning")
+
+
+def _without_name(text: str, server: str | None) -> str:
+    """Return a text about a server without the name, which stands before it."""
+    return text.removeprefix(f"{server}: ") if server else text
 
 
 def _state(server: ServerStatus) -> Html:

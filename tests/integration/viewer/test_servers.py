@@ -153,7 +153,7 @@ async def test_resources_are_read_and_prompts_filled_in() -> None:
         refused = await client.post("/servers/shop/read?uri=shop://notes", json={})
 
     assert "2 resources" in page
-    assert "summarize(text)" in page
+    assert "summarize</b><code>(text)" in page
     assert "&lt;i&gt;closed&lt;/i&gt; on Monday" in read
     assert SECRET not in read
     assert "item 7" in filled

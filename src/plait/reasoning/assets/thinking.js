@@ -72,10 +72,17 @@
     drag(graph);
 
     // A graph that is a little too wide is made smaller; a huge one stays readable and scrolls.
-    const fit = (graph.clientWidth - 4) / width;
-    const least = graph.clientWidth < 600 ? 0.8 : 0.45;
-    resize(state.zoom ?? Math.min(1, Math.max(fit, least)));
-    if (state.zoom === null && fit < least) center(graph, svg);
+    function adapt() {
+      const fit = (graph.clientWidth - 4) / width;
+      const least = graph.clientWidth < 600 ? 0.8 : 0.45;
+      resize(state.zoom ?? Math.min(1, Math.max(fit, least)));
+      if (state.zoom === null && fit < least) center(graph, svg);
+    }
+    adapt();
+    let before = graph.clientWidth;
+    new ResizeObserver(() => {
+      if (graph.clientWidth && graph.clientWidth !== before) { before = graph.clientWidth; adapt(); }
+    }).observe(graph);
     show(state.step ?? last, false);
     const chosen = decodeURIComponent(location.hash.slice(1));
     if (chosen && document.getElementById(chosen)) select(chosen);

@@ -63,7 +63,7 @@ def compare_section(
         _facts(first, second, names, links),
         h("p", verdict, class_="verdict"),
         h("div", h("b", names[0]), h("b", names[1]), class_="pair names"),
-        list(_rows(rows)),
+        list(_rows(rows, names)),
         class_="compare",
     )
 
@@ -109,11 +109,11 @@ def _ratio(left: float, right: float) -> str | None:
     return None if left <= 0 else f"{100 * (right - left) / left:+.0f} %"
 
 
-def _rows(rows: Sequence[AlignedStep]) -> Iterator[Html]:
+def _rows(rows: Sequence[AlignedStep], names: tuple[str, str]) -> Iterator[Html]:
     numbers = _numbered(rows)
     for same, group in groupby(enumerate(rows), key=lambda pair: pair[1].same):
         found = list(group)
-        shown = [_row(row, numbers[place], place) for place, row in found]
+        shown = [_row(row, numbers[place], place, names) for place, row in found]
         if same:
             label = f"{count_label(len(found), 'step')} the same"
             yield h("details", h("summary", label), shown, class_="same")
@@ -143,15 +143,15 @@ def _numbered(rows: Sequence[AlignedStep]) -> list[str]:
 _NOTHING = ComparedStep(kind="end", text="")
 
 
-def _row(row: AlignedStep, name: str, place: int) -> Html:
+def _row(row: AlignedStep, name: str, place: int, names: tuple[str, str]) -> Html:
     left, right = _parts(row.first), _parts(row.second)
     pairs = list(_part_pairs(left, right))
     cells: list[Html] = []
     for one, other in pairs:
         before, after = _marked(one and one[1], other and other[1])
         same = "equal" if one == other and not row.same else ""
-        cells.append(_cell(one, before, "first" if other is None else same))
-        cells.append(_cell(other, after, "second" if one is None else same))
+        cells.append(_cell(one, before, "first" if other is None else same, names[0]))
+        cells.append(_cell(other, after, "second" if one is None else same, names[1]))
     return h(
         "article",
         h("h3", name),
@@ -163,10 +163,11 @@ def _row(row: AlignedStep, name: str, place: int) -> Html:
     )
 
 
-def _cell(part: Part | None, content: Child, class_: str) -> Html:
+def _cell(part: Part | None, content: Child, class_: str, run: str) -> Html:
+    """Build one side of a pair; it names its run where the sides stand below each other."""
     if part is None:
         return h("div", class_="cell none")
-    return h("div", h("p", part[0], class_="role"), content, class_=f"cell {class_}")
+    return h("div", h("p", part[0], class_="role", data_of=run), content, class_=f"cell {class_}")
 
 
 def _parts(step: ComparedStep | None) -> list[Part]:

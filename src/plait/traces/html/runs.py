@@ -56,6 +56,7 @@ _COLUMNS = (
     _Column("began", "began"),
 )
 _FORM = "compare-runs"
+_NONE = "–"
 
 
 def run_row(trace: Trace, *, href: str, file: str = "") -> RunRow:
@@ -141,6 +142,16 @@ def _number(name: str, label: str) -> Html:
     return h("label", label, " ", field, class_="number")
 
 
+def _cell(column: _Column, content: Child) -> Html:
+    return h(
+        "td",
+        content,
+        class_=column.css,
+        data_label=column.name,
+        data_none=content == _NONE,
+    )
+
+
 def _row(row: RunRow, compare: str | None) -> Html:
     failed = h("span", f" {row.failed_calls:,} failed", class_="bad") if row.failed_calls else None
     servers = ", ".join(row.servers)
@@ -153,18 +164,18 @@ def _row(row: RunRow, compare: str | None) -> Html:
             h("small", row.file) if row.file else None,
         ],
         "ended": status_badge(row.status),
-        "model": h("span", row.model or "–", title=row.model or None),
-        "servers": h("span", servers or "–", title=servers or None),
+        "model": h("span", row.model, title=row.model) if row.model else _NONE,
+        "servers": h("span", servers, title=servers) if servers else _NONE,
         "turns": f"{row.turns:,}",
         "calls": [f"{row.calls:,}", failed],
-        "tokens": f"{row.tokens:,}" if row.tokens else "–",
-        "cost": cost_label(row.cost_usd) or "–",
+        "tokens": f"{row.tokens:,}" if row.tokens else _NONE,
+        "cost": cost_label(row.cost_usd) or _NONE,
         "time": seconds_label(row.seconds),
         "began": h("time", row.began[:16].replace("T", " "), datetime=row.began),
     }
     return h(
         "tr",
-        [h("td", cells[one.name], class_=one.css, data_label=one.name) for one in _COLUMNS],
+        [_cell(one, cells[one.name]) for one in _COLUMNS],
         data_item=True,
         data_model=row.model,
         data_server="\n".join(row.servers),
