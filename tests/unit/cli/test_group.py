@@ -1,6 +1,7 @@
 """The command group: help, options and unknown commands."""
 
 import os
+import runpy
 import subprocess
 import sys
 
@@ -89,3 +90,15 @@ def test_the_version_is_printed() -> None:
 
     assert result.exit_code == 0
     assert result.output.startswith("plait ")
+
+
+def test_the_package_can_be_run_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["plait", "--version"])
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("plait", run_name="__main__")
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("plait ")
