@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from plait import InvalidArgumentsError, Toolbox
+from plait import InvalidArgumentsError, OutcomeUnknownError, Toolbox
 from plait.langchain import MultiServerMCPClient
 from tests.integration.bounds.loop_stalls import LoopStalls
+from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 _SERVER = str(Path(__file__).parents[2] / "servers" / "raw" / "raw_echo.py")
+_FLOOD = str(Path(__file__).parents[2] / "servers" / "raw" / "flood_stdio.py")
 _MOST_SECONDS = 0.1
 
 Json = dict[str, Any]
@@ -88,6 +90,30 @@ def _odd(number: int) -> Json:
 
 
 @pytest.mark.usefixtures("lean_wire")
+@pytest.mark.parametrize(("name", "lines"), [("chatter", 10_000), ("noise", 20_000)])
+async def test_many_small_lines_are_read_in_slices(name: str, lines: int) -> None:
+    async with Toolbox({"s": entry(_FLOOD)}) as box:
+        await box.call("s", "good")
+        async with LoopStalls() as stalls:
+            result = await box.call("s", name, {"lines": lines}, timeout_seconds=50)
+    assert result.text == "good"
+    assert stalls.worst_seconds < _MOST_SECONDS
+
+
+@pytest.mark.parametrize("kind", ["many", "large"])
+async def test_requests_whose_answers_are_not_read_end_the_session(kind: str) -> None:
+    arguments = {"lines": 50_000} if kind == "many" else {"lines": 60, "megabytes": 1}
+    async with Toolbox({"s": entry(_FLOOD)}) as box:
+        await box.call("s", "good")
+        with MemoryGrowth() as growth:
+            async with LoopStalls() as stalls:
+                with pytest.raises(OutcomeUnknownError, match="without reading the answers"):
+                    await box.call("s", "requests", arguments, timeout_seconds=50)
+        assert (await box.call("s", "good")).text == "good"
+    assert stalls.worst_seconds < _MOST_SECONDS
+    assert growth.worst_bytes < 32_000_000 + 96_000_000
+
+
 @pytest.mark.parametrize("make", [_plain, _odd])
 async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
     make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture

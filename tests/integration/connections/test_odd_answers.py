@@ -97,7 +97,14 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
 
 @pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize(
-    "outcome", ['"result": [1]', '"result": "x"', '"error": "no"', '"error": 1']
+    "outcome",
+    [
+        '"result": [1]',
+        '"result": "x"',
+        '"error": "no"',
+        '"error": 1',
+        pytest.param('"result": {"a": %s}' % ("9" * 1_200_000), id="a long number"),
+    ],
 )
 async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing_else(
     servers: dict[str, dict[str, Any]], outcome: str, wire: str, monkeypatch: pytest.MonkeyPatch

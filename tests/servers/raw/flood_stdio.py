@@ -3,7 +3,9 @@
 The tool `line` answers with a result of `megabytes` in one line, its id in front or, with
 `late_id`, at the end; `dense` answers with as much in empty objects; `endless` writes as much
 without a newline, and then nothing more; `notice` sends a notification of that size before its
-answer, `stderr` as much on standard error.
+answer, `stderr` as much on standard error. `chatter` sends so many `lines` of notifications before
+its answer, `noise` so many that are no MCP, and `requests` so many requests, without reading the
+answers.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from payloads import CAPABILITIES, LEGACY_VERSION, SERVER_INFO
 
 Json = dict[str, Any]
 
-_NAMES = ("line", "dense", "endless", "notice", "stderr", "good")
+LINES = {
+    "chatter": b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
+    "noise": b'{"a":',
+    "requests": b'{"jsonrpc":"2.0","id":"%d%b","method":"ping"}',
+}
+_NAMES = ("line", "dense", "endless", "notice", "stderr", *LINES, "good")
 _TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in _NAMES]
 _MEGABYTE = b"x" * 1_000_000
 
@@ -59,6 +66,12 @@ def call(number: int, name: str, arguments: Json) -> None:
         case "stderr":
             for _ in range(megabytes):
                 write(_MEGABYTE, to=sys.stderr.buffer)
+        case "requests":
+            name_of = _MEGABYTE * megabytes
+            for index in range(arguments["lines"]):
+                write(LINES[name] % (index, name_of) + b"\n")
+        case _ if name in LINES:
+            write((LINES[name] + b"\n") * arguments["lines"])
         case _:
             pass
     if name != "line":

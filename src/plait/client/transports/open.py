@@ -21,6 +21,7 @@ from mcp_types import (
     JSONRPCRequest,
     JSONRPCResponse,
 )
+from pydantic_core import to_json
 
 from plait._support.causes import without_secrets
 from plait.client.config.servers import (
@@ -47,6 +48,12 @@ logger = logging.getLogger("plait.client.transports")
 
 _UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_changed"})
 """Notifications that the SDK handles by itself, or does not expect from a server."""
+
+_MOST_REQUESTS = 256
+_MOST_REQUEST_BYTES = 32_000_000
+"""How many requests, and how much of them, a server may send before it reads the answers."""
+_SLICE = 20
+"""So many messages are handled before other tasks have their turn."""
 
 StreamT = TypeVar("StreamT", bound="ReadStream[Any] | WriteStream[Any]")
 
@@ -146,10 +153,14 @@ class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
             self._wire.pending.pop(cancelled, None)
         with sending(exchange):
             await self._inner.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._wire.server_requests.pop(item.message.id or "", None)
 
 
 class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
     """The receiving stream: repairs each result, and reports the end of the stream."""
+
+    _handled = 0
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -173,12 +184,32 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
                 self._wire.end("the server closed the connection")
                 raise
             self._wire.last_received = time.monotonic()
+            self._handled += 1
+            if self._handled % _SLICE == 0:
+                await asyncio.sleep(0)
             if not isinstance(item, SessionMessage):
                 return item
+            if not self._may_be_open(item):
+                self._wire.end("the server sends requests without reading the answers")
+                raise StopAsyncIteration
             if not self._is_taken(item):
                 self._settle(item)
                 self._dispatch_notification(item)
                 return item
+
+    def _may_be_open(self, item: SessionMessage) -> bool:
+        """Count a request of the server; return whether it may have so many without an answer."""
+        message, requests = item.message, self._wire.server_requests
+        if (cancelled := _cancelled_id(item)) is not None:
+            requests.pop(cancelled, None)
+        if not isinstance(message, JSONRPCRequest):
+            return True
+        try:
+            requests[message.id] = len(to_json([message.id, message.params]))
+        except ValueError:  # halves of surrogate pairs
+            requests[message.id] = _MOST_REQUEST_BYTES // _MOST_REQUESTS
+        total = sum(requests.values())
+        return len(requests) <= _MOST_REQUESTS and total <= _MOST_REQUEST_BYTES
 
     def _is_taken(self, item: SessionMessage) -> bool:
         """Return whether a message answers a request of our own, which the SDK does not know."""

@@ -53,7 +53,8 @@ async def read_large(
         return _lost(wire, body, str(error))
     except ValueError:
         if len(body) <= _MOST_SEARCHED:
-            return frames_of(body, encoding=encoding, errors=errors)
+            found = frames_of(body, encoding=encoding, errors=errors)
+            return found if found.messages else _lost(wire, body, "it is not JSON-RPC", noise=True)
         try:
             message = await in_thread(_parse_last, parse, body, encoding, errors)
         except LimitError as error:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import anyio
@@ -36,6 +37,8 @@ _EXIT_GRACE_SECONDS = 0.5
 """How long to wait for exit code and stderr of a process whose output has ended."""
 _HEAD_BYTES = 200
 """How much of the beginning and the end of a line is searched for its id."""
+_NOISE_SLICE = 100
+"""So many lines without a message are read before other tasks have their turn."""
 _ORPHAN_GRACE_SECONDS = 5.0
 """How long the children of an ended process, such as a wrapper, may finish their calls."""
 
@@ -111,7 +114,11 @@ class StdioRead(BorrowedStream):
     async def __anext__(self) -> SessionMessage:
         from mcp.shared.message import SessionMessage  # noqa: PLC0415  # imports the SDK
 
-        while not self._messages:
+        for number in count(1):
+            if self._messages:
+                break
+            if number % _NOISE_SLICE == 0:
+                await asyncio.sleep(0)
             line = await self._lines.next_line()
             if line is None:
                 raise StopAsyncIteration

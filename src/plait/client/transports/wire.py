@@ -344,6 +344,8 @@ class Wire:
         """A sentence that quotes what came first that is not MCP, with advice."""
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Our own requests without a response, beside those of the SDK in `pending`."""
+        self.server_requests: dict[RequestId, int] = {}
+        """Requests of the server without an answer, and how many bytes they have."""
         self.parse: Callable[[bytes], Any] = parse_json
         """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
