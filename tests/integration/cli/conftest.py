@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,6 @@ from plait.testing import ServerProcess
 from tests.nursery import entry, python
 
 SHOP = str(Path(__file__).with_name("shop_server.py"))
-TIME = str(Path(sys.executable).with_name("mcp-server-time"))
 
 
 @dataclass
@@ -49,6 +49,14 @@ class Plait:
             timeout=60,
             check=False,
         )
+
+    def programs(self) -> Path:
+        """Write `plait` into a folder: a program that need not import what is slow."""
+        program = self.folder / "programs" / "plait"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(python())} -m plait.cli "$@"\n')
+        program.chmod(0o755)
+        return program.parent
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -102,4 +110,4 @@ def shop_config() -> ShopConfig:
 @pytest.fixture
 def time_config() -> dict[str, Any]:
     """The configuration of a server that others wrote."""
-    return {"command": TIME, "args": ["--local-timezone", "UTC"]}
+    return entry("-m", "mcp_server_time", "--local-timezone", "UTC")

@@ -1,8 +1,8 @@
 """`plait call`, `read` and `prompt` against a real server."""
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,8 +50,9 @@ def test_with_json_stdout_is_exactly_one_object(with_shop: Plait) -> None:
     assert [block["type"] for block in result["content"]] == ["text"]
 
 
-def test_a_real_server_of_others_works(plait: Plait, time_config: dict[str, Any]) -> None:
-    plait.configure(time=time_config)
+def test_a_real_server_of_others_works(plait: Plait) -> None:
+    command = str(Path(sys.executable).with_name("mcp-server-time"))
+    plait.configure(time={"command": command, "args": ["--local-timezone", "UTC"]})
 
     done = plait("call", "time", "get_current_time", "timezone=Europe/Berlin")
 

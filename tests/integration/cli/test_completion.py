@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Plait
 
-PROGRAM = Path(sys.executable).with_name("plait")
+INSTALLED = Path(sys.executable).parent
 
 BASH = """
 COMP_WORDS=({words})
@@ -42,8 +42,9 @@ def script_of(plait: Plait, shell: str) -> Path:
     return path
 
 
-def run(plait: Plait, *command: str) -> list[str]:
-    path = f"{PROGRAM.parent}:{plait.environment['PATH']}"
+def run(plait: Plait, *command: str, programs: Path | None = None) -> list[str]:
+    """Run a shell; its `plait` starts at once, unless it is in `programs`."""
+    path = f"{programs or plait.programs()}:{plait.environment['PATH']}"
     done = subprocess.run(
         command,
         cwd=plait.folder,
@@ -57,16 +58,17 @@ def run(plait: Plait, *command: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def in_bash(plait: Plait, *words: str) -> list[str]:
+def in_bash(plait: Plait, *words: str, programs: Path | None = None) -> list[str]:
     """Return what bash offers for the last of the words."""
     script = script_of(plait, "bash")
     quoted = " ".join(map(shlex.quote, ("plait", *words)))
-    return run(plait, "bash", "-c", f"source {script}\n{BASH.format(words=quoted)}")
+    line = f"source {script}\n{BASH.format(words=quoted)}"
+    return run(plait, "bash", "-c", line, programs=programs)
 
 
 def test_bash_completes_commands_servers_and_tools(with_shop: Plait) -> None:
     assert in_bash(with_shop, "ca") == ["call"]
-    assert in_bash(with_shop, "tools", "sh") == ["shop"]
+    assert in_bash(with_shop, "tools", "sh", programs=INSTALLED) == ["shop"]
     assert in_bash(with_shop, "call", "--wire", "shop", "s") == ["search", "slow"]
 
 

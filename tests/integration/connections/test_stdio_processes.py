@@ -18,6 +18,7 @@ from plait import ConnectError, Toolbox
 from plait.errors import McpVersionError
 from plait.testing import eventually, stdio_config
 from plait.testing.faults.options import NoiseKind
+from tests import nursery
 from tests.nursery import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -27,7 +28,7 @@ NOISE: tuple[NoiseKind, ...] = ("banner", "crlf", "bom", "half", "split", "utf8"
 
 @pytest.mark.parametrize("kind", NOISE)
 async def test_noise_on_standard_output_is_survived(kind: NoiseKind) -> None:
-    async with Toolbox({"server": stdio_config(noise=[kind])}) as box:
+    async with Toolbox({"server": nursery.stdio_config(noise=[kind])}) as box:
         async with asyncio.timeout(30):
             for n in range(5):
                 assert (await box.call("server", "echo", {"text": f"{n}"})).text == f"{n}"
@@ -35,7 +36,7 @@ async def test_noise_on_standard_output_is_survived(kind: NoiseKind) -> None:
 
 
 async def test_noise_is_counted_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with Toolbox({"server": stdio_config(noise=["banner", "biglines"])}) as box:
+    async with Toolbox({"server": nursery.stdio_config(noise=["banner", "biglines"])}) as box:
         for _ in range(3):
             await box.call("server", "counter")
         assert box.status()["server"].noise_lines > 1
@@ -44,13 +45,13 @@ async def test_noise_is_counted_and_warned_of_once(caplog: pytest.LogCaptureFixt
 
 
 async def test_a_result_of_twenty_megabytes_arrives() -> None:
-    async with Toolbox({"server": stdio_config()}) as box:
+    async with Toolbox({"server": nursery.stdio_config()}) as box:
         result = await box.call("server", "big", {"size_bytes": 20_000_000})
         assert len(result.text) == 20_000_000
 
 
 async def test_the_last_words_of_a_server_that_cannot_start_are_in_the_error() -> None:
-    config = stdio_config(stderr_line="no database at postgres", exit_after=0, exit_code=3)
+    config = nursery.stdio_config(stderr_line="no database at postgres", exit_after=0, exit_code=3)
     async with Toolbox({"server": config | {"restart": {"max_attempts": 1}}}) as box:
         with pytest.raises(ConnectError) as caught:
             await box.tools()
@@ -61,7 +62,7 @@ async def test_the_last_words_of_a_server_that_cannot_start_are_in_the_error() -
 
 async def test_only_the_last_fifty_lines_of_standard_error_are_kept() -> None:
     lines = [f"line {n}" for n in range(80)]
-    async with Toolbox({"server": stdio_config(stderr_line=lines)}) as box:
+    async with Toolbox({"server": nursery.stdio_config(stderr_line=lines)}) as box:
         await box.call("server", "counter")
         await eventually(lambda: "line 79" in box.status()["server"].stderr_tail)
         assert len(box.status()["server"].stderr_tail) == 50
@@ -69,7 +70,7 @@ async def test_only_the_last_fifty_lines_of_standard_error_are_kept() -> None:
 
 async def test_secrets_in_the_environment_stay_out_of_every_error() -> None:
     canary = "canary-51c0ffee"
-    config = stdio_config(stderr_line=f"login failed for {canary}", exit_after=0) | {
+    config = nursery.stdio_config(stderr_line=f"login failed for {canary}", exit_after=0) | {
         "env": {"SERVICE_PASSPHRASE": canary},
         "restart": {"max_attempts": 1},
     }
