@@ -8,8 +8,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import plait
 
 PACKAGE = Path(plait.__file__).parent
@@ -18,9 +16,6 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MOST_LINES = 600
 
-in_every_module = pytest.mark.parametrize(
-    "module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE))
-)
 
 _WORD = r"[A-Za-z0-9_.-]"
 REGISTRY = re.compile(
@@ -55,26 +50,27 @@ def test_every_folder_of_code_is_a_package() -> None:
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
-@in_every_module
-def test_a_module_says_what_it_is_for(module: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(module.read_text("utf-8")))
+def test_every_module_says_what_it_is_for() -> None:
+    for module in MODULES:
+        docstring = ast.get_docstring(ast.parse(module.read_text("utf-8")))
 
-    assert docstring is not None
-    sentence = docstring.splitlines()[0]
-    assert sentence.endswith((".", ":")), sentence
-
-
-@in_every_module
-def test_a_module_is_not_too_long(module: Path) -> None:
-    assert len(module.read_text("utf-8").splitlines()) <= MOST_LINES
+        assert docstring is not None, module
+        sentence = docstring.splitlines()[0]
+        assert sentence.endswith((".", ":")), (module, sentence)
 
 
-@in_every_module
-def test_a_module_names_no_registry_and_no_path_of_a_machine(module: Path) -> None:
-    text = module.read_text("utf-8")
+def test_no_module_is_too_long() -> None:
+    lengths = {module: len(module.read_text("utf-8").splitlines()) for module in MODULES}
 
-    assert REGISTRY.findall(text) == []
-    assert MACHINE_PATH.findall(text) == []
+    assert {module: length for module, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_module_names_a_registry_or_a_path_of_a_machine() -> None:
+    for module in MODULES:
+        text = module.read_text("utf-8")
+
+        assert REGISTRY.findall(text) == [], module
+        assert MACHINE_PATH.findall(text) == [], module
 
 
 def test_the_patterns_find_what_they_look_for() -> None:

@@ -8,8 +8,9 @@ the page. `…` in an output stands for anything on the line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -43,9 +44,10 @@ def pages() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def blocks(kind: Kind) -> list[Block]:
+@cache
+def blocks(kind: Kind) -> Sequence[Block]:
     """Return the marked blocks of every page."""
-    return [block for page in pages() for block in _blocks_of(page, kind)]
+    return tuple(block for page in pages() for block in _blocks_of(page, kind))
 
 
 def _blocks_of(page: Path, kind: Kind) -> Iterator[Block]:
