@@ -214,8 +214,8 @@ class Subscriptions:
         seconds = self._pool[resource.server].server.timeouts.list_seconds
         try:
             async with asyncio.timeout(seconds):
-                client = await session.sdk_client()
                 with session:
+                    client = await session.sdk_client()
                     await _set_subscribed(client, resource.uri, subscribed=False)
         except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)

@@ -129,13 +129,13 @@ class ServerConnection:
         if session is None or (tool is not None and session.holders):
             session = await keeper.wait_for_session(deadline.patience, unreserved=tool is not None)
             add_event("plait.session.ready", {"plait.session.number": keeper.generation})
-        if not plain or is_traced():
-            await session.sdk_client()
         wire = session.wire
         if is_traced():
             describe_request(_attributes_of(self.server, session))
         begun = False
         with session as client, watched_exchanges(deadline.held) as exchanges:
+            if not plain or is_traced():
+                client = await session.sdk_client()  # its import takes no time of the deadline
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True
@@ -251,9 +251,8 @@ class ServerConnection:
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(connect_seconds_of(self.server)):
-                client = await session.sdk_client()
                 with session:
-                    await ping(client)
+                    await ping(await session.sdk_client())
         except Exception as error:  # boundary: only whether anything arrived counts
             safe = without_secrets(error, session.wire.redact)
             logger.debug("%s: the probe failed", self.name, exc_info=safe)
