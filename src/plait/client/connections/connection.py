@@ -133,9 +133,10 @@ class ServerConnection:
         if is_traced():
             describe_request(_attributes_of(self.server, session))
         begun = False
-        with session as client, watched_exchanges(deadline.held) as exchanges:
-            if not plain or is_traced():
-                client = await session.sdk_client()  # its import takes no time of the deadline
+        with session as open_client, watched_exchanges(deadline.held) as exchanges:
+            # Outside the deadline too: it may import the SDK.
+            needs_sdk = not plain or is_traced()
+            client = await session.sdk_client() if needs_sdk else open_client
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True
