@@ -17,6 +17,7 @@ from websockets.typing import Subprotocol
 
 from plait import OutcomeUnknownError, PlaitError, Toolbox
 from plait.errors import HttpError
+from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
 from tests.servers.scripted_http import Reply, scripted_http
@@ -196,6 +197,30 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
         if error is OutcomeUnknownError:
             assert "in `limits`" in str(raised.value)
         assert (await box.call("s", "work")).text == "done"
+
+
+_NOISE = b"data: this is not JSON-RPC\n\n" * 20_000
+_PIECES = {
+    "noise": b"%x\r\n%b\r\n" % (len(_NOISE), _NOISE),
+    "chunks of a byte": b"7\r\ndata: x\r\n" + b"1\r\nx\r\n" * 1_000_000 + b"2\r\n\n\n\r\n",
+}
+
+
+@pytest.mark.parametrize("pieces", _PIECES)
+async def test_small_pieces_of_an_http_answer_take_neither_memory_nor_the_loop(pieces: str) -> None:
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        reply.send(_PIECES[pieces])
+        reply.event(reply.response())
+        reply.end()
+
+    async with scripted_http(answer) as server, Toolbox({"s": {"url": server.url}}) as box:
+        await box.tools()
+        with MemoryGrowth() as growth:
+            async with LoopStalls() as stalls:
+                assert (await box.call("s", "work", timeout_seconds=20)).text == "done"
+    assert growth.worst_bytes < 64_000_000
+    assert stalls.worst_seconds < 0.1
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,9 @@ LONGEST_HEAD_BYTES: Final = 100 * 1024
 _KEEP_ALIVE_SECONDS: Final = 4.0
 """Idle connections are closed after this time; many servers close theirs after 5 s."""
 
+_READ_BYTES: Final = 32 * 1024
+"""How much is read before other tasks have their turn: it may be tens of thousands of lines."""
+
 _DRAIN_SECONDS: Final = 2.0
 _DRAIN_BYTES: Final = 64 * 1024
 """How long and how much of a response is read whose end nobody waits for."""
@@ -281,6 +284,8 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._last_active = self._loop.time()
         self._transport.set_write_buffer_limits(high=0)
+        if hasattr(transport, "max_size"):  # of asyncio's own, without TLS
+            transport.max_size = _READ_BYTES  # pyright: ignore[reportAttributeAccessIssue]
         plain = transport.get_extra_info("socket")
         if hasattr(select, "poll") and plain is not None:
             self._poll = select.poll()
@@ -443,16 +448,14 @@ class HttpConnection(asyncio.Protocol):
             self._fail(httpx2.RemoteProtocolError("Receive buffer too long"))
 
     def _deliver(self, exchange: HttpExchange) -> None:
-        body, self._body = self._body, []
-        for data in body:
-            if self._exchange is not exchange:
-                return
-            if not exchange.ended:
-                exchange.on_data(data)
-            else:
-                self._drained_bytes += len(data)
-                if self._drained_bytes > _DRAIN_BYTES:
-                    self.abort()
+        # At once: a server may send each byte in a chunk of its own.
+        data, self._body = b"".join(self._body), []
+        if not exchange.ended:
+            exchange.on_data(data)
+        else:
+            self._drained_bytes += len(data)
+            if self._drained_bytes > _DRAIN_BYTES:
+                self.abort()
 
     def _finish(self, exchange: HttpExchange) -> None:
         """End a whole response; the connection is kept if both ends want that."""
@@ -500,7 +503,9 @@ class EventParser:
         self._line_size = 0
         self._after_cr = False
         self._kind = ""
-        self._data: list[bytes] = []
+        self._data: bytes | None = None
+        self._more_data = bytearray()
+        """The lines of data after the first: joining a list of millions takes much memory."""
         self._event_id = ""
         self._retry: int | None = None
         self._size = 0
@@ -551,8 +556,11 @@ class EventParser:
         start = len(line) if colon < 0 else colon + 1
         value = line[start + (line[start : start + 1] == b" ") :]
         match name:
+            case b"data" if self._data is None:
+                self._data = value
             case b"data":
-                self._data.append(value)
+                self._more_data += b"\n"
+                self._more_data += value
             case b"event":
                 self._kind = value.decode("utf-8", "replace")
             case b"id" if b"\0" not in value:
@@ -568,10 +576,12 @@ class EventParser:
         self._size = 0
         if not self._pending:
             return None
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        data = self._data or b""
+        if self._more_data:
+            data += self._more_data
         event = ServerEvent(self._kind or "message", data, self._event_id, self._retry)
         self._kind, self._retry, self._pending = "", None, False
-        self._data.clear()
+        self._data, self._more_data = None, bytearray()
         return event
 
     def _check_size(self, pending: int) -> None:

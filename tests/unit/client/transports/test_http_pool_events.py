@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -102,3 +103,19 @@ def test_the_limit_is_for_one_event_and_not_for_comments() -> None:
 def test_lines_of_one_event_count_together() -> None:
     with pytest.raises(httpx2.SSEError):
         parsed([b"data: 12345\n" * 5], 45)
+
+
+def test_millions_of_lines_of_data_take_little_memory() -> None:
+    parser = EventParser(None)
+    piece = b"data:\n" * 1000
+    tracemalloc.start()
+    try:
+        for _ in range(200):
+            assert [*parser.feed(piece)] == []
+        (event,) = parser.feed(b"\n")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert event.data == b"\n" * 199_999
+    assert peak < 2_000_000
