@@ -195,3 +195,12 @@ def test_a_text_after_many_hidden_characters_is_shown_as_it_is() -> None:
 
     assert sanitize_text("plain", care) == "plain"
     assert sanitize_text("a\x1b[31mb\u200bc", care) == "abc"
+
+
+def test_texts_of_one_result_share_what_is_searched() -> None:
+    care = Care()
+    hidden = "a\u200b" * 100_000
+    first, second = sanitize_text(hidden, care), sanitize_text(hidden, care)
+
+    assert first == "a" * 100_000
+    assert second.startswith("[200,000 characters are left out")

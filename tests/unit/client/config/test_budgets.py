@@ -8,7 +8,7 @@ import pytest
 
 from plait import ConfigError, read_config
 from plait.client import CallBudget, Limit, ResultBudget
-from plait.client.config.budgets import NO_LIMIT, limit_for
+from plait.client.config.budgets import NO_LIMIT, IncomingLimits, limit_for
 from plait.client.config.read import read_options
 
 
@@ -111,3 +111,9 @@ def test_the_most_specific_limit_counts() -> None:
     assert limit_for("s", "long", own, common) == Limit(tokens=2)
     assert limit_for("s", "long", ResultBudget(default=NO_LIMIT), common) is None
     assert limit_for("s", "long", None, None) is None
+
+
+def test_what_comes_in_is_bounded_by_default() -> None:
+    limits = IncomingLimits()
+
+    assert (limits.message_bytes, limits.values) == (32_000_000, 500_000)
