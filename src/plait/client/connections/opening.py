@@ -165,7 +165,10 @@ async def _enter_plain(
         streams = await transport.enter_async_context(open_stdio(server, wire))
         client = PlainClient(streams, transport, wire, mode, options)
         stack.push_async_exit(client.transport)
-    return client if await client.negotiate() else await with_sdk(stack, client, server, wire)
+    if await client.negotiate():
+        return client
+    client.replaced.set()  # what it reads belongs to the handshake
+    return await with_sdk(stack, client, server, wire)
 
 
 async def with_sdk(

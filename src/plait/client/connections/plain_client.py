@@ -7,7 +7,7 @@ a message that is no answer, or a request other than these.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -111,10 +111,8 @@ class PlainClient:
         await asyncio.wait([self._reading])
 
     async def _close(self) -> None:
-        """End the requests that have no answer, unless the SDK has taken over."""
-        if not self._reading.done():
-            await self.stop_reading()
-            self._end()
+        await self.stop_reading()
+        self._end()
 
     async def negotiate(self) -> bool:
         """Make the handshake; return whether it is made, or the SDK has to go on with it."""
@@ -158,9 +156,9 @@ class PlainClient:
         if versions[-1] not in result.supported_versions:
             return False
         self._adopt(result, versions[-1])
-        identity = (result.meta or {}).get(types.SERVER_INFO_META_KEY)
-        if identity is not None:
-            self.server_info = types.Implementation.model_validate(identity)
+        with suppress(ValidationError):  # as in the SDK, it is only for display
+            identity = (result.meta or {}).get(types.SERVER_INFO_META_KEY)
+            self.server_info = identity and types.Implementation.model_validate(identity)
         self._wire.template = RequestTemplate(versions[-1], meta, None)
         return True
 

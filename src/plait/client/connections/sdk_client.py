@@ -62,8 +62,6 @@ async def take_over(
     client = Client(adopted, mode=plain.mode, **arguments)
     client._connect = connect  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     await plain.stop_reading()
-    if not plain.protocol_version:
-        plain.replaced.set()  # the handshake goes on
     await stack.enter_async_context(client)
     return client
 
