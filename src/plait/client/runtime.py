@@ -108,9 +108,11 @@ class NotificationDispatcher:
             self.notify("on_resources_updated", server, message.params)
 
     def raw(self, server: str, method: str, params: object) -> None:
-        """Dispatch a notification that the SDK does not pass on."""
+        """Dispatch a notification that the SDK does not pass on, or not as early."""
         try:
-            if method == "notifications/cancelled":
+            if method == "notifications/tools/list_changed":
+                self._on_tools_changed(server)
+            elif method == "notifications/cancelled":
                 cancelled = types.CancelledNotificationParams.model_validate(params)
                 self.notify("on_cancelled", server, cancelled)
             elif method == "notifications/roots/list_changed":
