@@ -57,6 +57,8 @@ class TracePath:
         return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
+_NEVER_TRACES = frozenset({".git", ".venv", "__pycache__", "node_modules", "site-packages"})
+"""Folders with so many files that looking for traces in them would take seconds."""
 _PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
 
 
@@ -163,6 +165,10 @@ def _files(path: Path) -> Iterator[Path]:
         yield path
         return
     root = path.resolve()
-    for file in sorted(path.rglob("*.jsonl")):
+    found: list[Path] = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name not in _NEVER_TRACES]
+        found += [Path(folder, name) for name in names if name.endswith(".jsonl")]
+    for file in sorted(found):
         if file.is_file() and file.resolve().is_relative_to(root):
             yield file

@@ -109,3 +109,15 @@ def test_the_address_of_a_run_with_a_strange_id_is_plain(tmp_path: Path, run: st
     assert found.run == "plain"
     assert library.trace(file, run) is None
     assert library.trace("../" + file, key) is None
+
+
+@pytest.mark.parametrize("folder", ["node_modules", ".venv/lib", ".git"])
+def test_folders_of_tools_are_not_searched(tmp_path: Path, folder: str) -> None:
+    for name in (folder, "runs/.plait"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "one.jsonl").touch()
+
+    found = TraceLibrary([tmp_path]).files()
+
+    assert [file.path for file in found] == [tmp_path / "runs/.plait/one.jsonl"]
+    assert [file.path for file in TraceLibrary([tmp_path / folder]).files()] != []
