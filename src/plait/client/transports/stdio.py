@@ -37,6 +37,9 @@ _EXIT_GRACE_SECONDS = 0.5
 """How long to wait for exit code and stderr of a process whose output has ended."""
 _HEAD_BYTES = 200
 """How much of the beginning and the end of a line is searched for its id."""
+_TOOLS_CHANGED = b"notifications/tools/list_changed"
+_LONGEST_ANNOUNCEMENT = 1000
+"""Longer lines are not searched for an announcement."""
 _NOISE_SLICE = 100
 """So many lines without a message are read before other tasks have their turn."""
 _ORPHAN_GRACE_SECONDS = 5.0
@@ -151,7 +154,7 @@ async def open_stdio(
                 child.stderr.on_data = partial(_log_stderr, wire, LineSplitter(_LOGGED_BYTES))
         tasks.start_soon(_watch_exit, child, wire)
         wire.before_end = partial(_find_end_reason, child, wire)
-        child.stdout.take = wire.take_line
+        child.stdout.take = partial(_take, wire)
         child.stdout.on_end = child.stdin.refuse
         child.stdout.splitter.on_oversize = partial(_refuse_line, child, wire)
         child.stdout.on_endless = partial(_end_session, child, wire)
@@ -162,6 +165,17 @@ async def open_stdio(
             yield StdioRead(child.stdout, wire, server), StdioWrite(child, sender)
         finally:
             tasks.cancel_scope.cancel()
+
+
+def _take(wire: Wire, line: bytes) -> bool:
+    """Take a line, and note an announcement that tools changed before the calls that follow.
+
+    The SDK, which handles it, may have to be imported first.
+    """
+    is_short, notify = len(line) < _LONGEST_ANNOUNCEMENT, wire.on_notification
+    if is_short and notify is not None and _TOOLS_CHANGED in line:
+        notify(_TOOLS_CHANGED.decode(), None)
+    return wire.take_line(line)
 
 
 def _fail_unwritten(wire: Wire, written_bytes: int) -> None:

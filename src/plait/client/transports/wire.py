@@ -49,9 +49,6 @@ _HIDDEN = 20
 _LARGE_BYTES = 64 * 1024
 """Parsing a larger message may start the garbage collector several times."""
 _LONGEST_LINE = 4000
-_TOOLS_CHANGED = b"notifications/tools/list_changed"
-_LONGEST_ANNOUNCEMENT = 1000
-"""Longer lines are not searched for an announcement."""
 _LONGEST_READ = 64_000
 """How much of a line is searched for secrets."""
 _UNREAD_SECONDS = 0.1
@@ -420,14 +417,7 @@ class Wire:
         return True
 
     def take_line(self, line: bytes) -> bool:
-        """Take a response in JSON, while any request of our own waits for one.
-
-        An announcement that tools changed is noted here already, before the calls that follow:
-        the SDK may have to be imported to handle it.
-        """
-        is_short, notify = len(line) < _LONGEST_ANNOUNCEMENT, self.on_notification
-        if is_short and notify is not None and _TOOLS_CHANGED in line:
-            notify(_TOOLS_CHANGED.decode(), None)
+        """Take a response in JSON, while any request of our own waits for one."""
         if not self.requests:
             return False
         try:
