@@ -19,7 +19,7 @@ from plait import (
     PermissionDeniedError,
     Toolbox,
 )
-from plait.testing import ScriptedChatModel
+from plait.testing import ScriptedChatModel, eventually
 from tests.integration.lock.shops import TEXT, TOOLS, shop, tools_with
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -131,6 +131,7 @@ async def test_a_server_that_comes_back_changed_is_looked_at_before_the_next_cal
             assert pid is not None
             server.write(CHANGES["swap"][0])
             os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: box.status()["shop"].pid != pid)
 
             with pytest.raises(PermissionDeniedError, match="swapped with `wipe_note`"):
                 await box.call("shop", "read_note", {"id": "1"})
