@@ -64,14 +64,16 @@ class NotificationDispatcher:
         callbacks: ServerCallbacks,
         bridge: LoopBridge,
         *,
+        on_tools_announced: Callable[[str], None],
         on_tools_changed: Callable[[str], None],
         on_resource_updated: Callable[[str, str], None],
     ) -> None:
-        """Take the user's callbacks, and two of the client itself, which are called first."""
+        """Take the user's callbacks, and those of the client itself, which are called first."""
         self._callbacks = {
             name: bridge.bind_callback(callback, outlasting=True)
             for name, callback in callbacks.registered().items()
         }
+        self._on_tools_announced = on_tools_announced
         self._on_tools_changed = on_tools_changed
         self._on_resource_updated = on_resource_updated
 
@@ -111,7 +113,7 @@ class NotificationDispatcher:
         """Dispatch a notification that the SDK does not pass on, or not as early."""
         try:
             if method == "notifications/tools/list_changed":
-                self._on_tools_changed(server)
+                self._on_tools_announced(server)
             elif method == "notifications/cancelled":
                 cancelled = types.CancelledNotificationParams.model_validate(params)
                 self.notify("on_cancelled", server, cancelled)
@@ -186,6 +188,7 @@ class Runtime:
         self._notifications = NotificationDispatcher(
             callbacks or ServerCallbacks(),
             bridge,
+            on_tools_announced=self._forget_tools,
             on_tools_changed=self._tools_changed,
             on_resource_updated=self.subscriptions.resource_updated,
         )
@@ -297,14 +300,18 @@ class Runtime:
             if not is_modern(session.client):
                 await self.request(name, partial(set_log_level, level=level), "logging/setLevel")
 
-    def _tools_changed(self, server: str) -> None:
+    def _forget_tools(self, server: str) -> None:
+        """Forget what is out of date; also outside of a task, where bytes arrive."""
         self.catalog.forget(server)
+        if self.executor.results is not None:
+            self.executor.results.forget(server)
+
+    def _tools_changed(self, server: str) -> None:
+        self._forget_tools(server)
         if self.catalog.options.may_wait(self.pool[server].server):
             self.pool.start(
                 partial(self.catalog.forget_stored, server), name=f"plait forget {server}"
             )
-        if self.executor.results is not None:
-            self.executor.results.forget(server)
 
     def _session_options(self, server: str) -> SessionOptions:
         """Return the identity and the callbacks that a session with a server has."""
