@@ -39,6 +39,8 @@ _MANY_TOOLS = 1_000
 """More tools are named in a thread."""
 _MOST_WARNINGS = 20
 """Notes of one list that are logged."""
+_MOST_REPEATS = 2
+"""How often a list is requested again because the server announced a change meanwhile."""
 _MAX_PRIVATE_LISTS = 256
 """Cached lists for individual credentials."""
 
@@ -444,6 +446,11 @@ class ToolCatalog:
                 stored = await self._lister.load(connection)
             announced = self._announced[server]
             listing = stored or await self._lister.fetch(connection, store=storable)
+            for _ in range(_MOST_REPEATS):
+                if self._announced[server] == announced:
+                    break
+                announced = self._announced[server]
+                listing = await self._lister.fetch(connection, store=storable)
             if self._announced[server] == announced:
                 self._listings[key] = listing
             else:  # it may be from before the change
