@@ -117,7 +117,6 @@ class Run:
             try:
                 reply = self._visit(contender, scenario)
             except WorkerError as error:
-                self._drop(contender)
                 reply = {"error": str(error)}
             self._record(contender, scenario, number, reply)
 
@@ -143,6 +142,7 @@ class Run:
         self.results.add(contender.id, number, rows)
         if "error" in reply:
             self._say(f"FAILED: {contender.title}, {scenario.rows[0].title}: {reply['error']}")
+            self._drop(contender)  # its connection may be lost for good
         reason = reply.get("unsupported") or reply.get("error") or "makes no LangChain tools"
         for row in scenario.rows:
             if row.id not in rows and not self.results.of(contender.id, row.id):
