@@ -35,7 +35,7 @@ from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
 from plait.client.transports.repair import is_unfinished
-from plait.client.transports.requests import PROTOCOL_VERSION_HEADER, closed, result_of
+from plait.client.transports.requests import PROTOCOL_VERSION_HEADER, closed, read_aside, result_of
 from plait.client.transports.wire import (
     PendingRequest,
     RequestExpiredError,
@@ -348,12 +348,11 @@ async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult 
     request = attempt.request
     if request.message is None or "error" in request.message:
         return None
-    result = result_of(request)
-    if is_unfinished(result, request.version):
+    parsed = await read_aside(request, _parsed)
+    if parsed is None:
         return None
     attempt.session.wire.note_repairs(request)
     notes = request.notes
-    parsed = types.CallToolResult.model_validate(result, by_name=False)
     if parsed.is_error and lacks_back_channel(error_text(parsed)):
         return None
     if attempt.tool.output_schema is not None:
@@ -366,6 +365,14 @@ async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult 
     return ToolResult.from_mcp(
         call.server, call.tool, parsed, attempts=1, notes=notes, seconds=seconds
     )
+
+
+def _parsed(request: PendingRequest) -> types.CallToolResult | None:
+    """Return a result that is one of a finished call."""
+    result = result_of(request)
+    if is_unfinished(result, request.version):
+        return None
+    return types.CallToolResult.model_validate(result, by_name=False)
 
 
 def _head(name: str, template: RequestTemplate) -> _Head:

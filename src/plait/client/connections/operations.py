@@ -18,7 +18,7 @@ from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
-from plait.client.transports.requests import RequestError, result_of
+from plait.client.transports.requests import RequestError, read_aside, result_of
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
@@ -102,7 +102,7 @@ async def call_tool(
     while True:
         try:
             made, first = first, None
-            result = _result_of(made) if made else await _send(client, params, on_progress)
+            result = await _result_of(made) if made else await _send(client, params, on_progress)
         except MCPError as error:
             if rounds < _MOST_ROUNDS and await _visited_urls(client, error):
                 rounds += 1
@@ -153,14 +153,18 @@ async def _send(
     return await client.session.send_request(request, _call_result(), progress_callback=on_progress)
 
 
-def _result_of(request: PendingRequest) -> _CallResult:
+async def _result_of(request: PendingRequest) -> _CallResult:
     collect(request)
     try:
-        result = result_of(request)
+        return await read_aside(request, _read)
     except RequestError as error:
         from plait.client.transports.lean import mcp_error  # noqa: PLC0415  # imports the SDK
 
         raise mcp_error(error) from None
+
+
+def _read(request: PendingRequest) -> _CallResult:
+    result = result_of(request)
     if request.version not in types.version.MODERN_PROTOCOL_VERSIONS:
         result = {key: value for key, value in result.items() if key not in MODERN_FIELDS}
     return _call_result().validate_python(result, by_name=False)

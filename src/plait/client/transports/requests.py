@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import anyio
 from pydantic_core import to_json
@@ -21,7 +21,7 @@ from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.transports.repair import repair_result
-from plait.client.transports.tool_rows import current_rows, may_mirror, parse_list
+from plait.client.transports.tool_rows import current_rows, is_list, may_mirror, parse_list
 from plait.client.transports.wire import (
     PendingRequest,
     RequestTemplate,
@@ -39,6 +39,10 @@ HANDSHAKE_VERSION = "2025-11-25"
 PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
 _LARGE_LIST_BYTES = 256 * 1024
 """Larger lists of tools are checked and repaired in a thread."""
+_MANY_BLOCKS = 500
+"""Results with more content blocks are too."""
+
+T = TypeVar("T")
 
 
 def is_lean() -> bool:
@@ -121,15 +125,21 @@ async def exchange(
     finally:
         wire.requests.pop(request.request_id, None)
         wire.parse = parse_json
-    if request.body is not None and len(request.body) > _LARGE_LIST_BYTES:
-        result = await in_thread(_list_of, request)
-    else:
-        result = _list_of(request)
+    result = await read_aside(request, _list_of)
     wire.note_repairs(request)
     if not request.wants_body or (rows := current_rows()) is None:
         return result
     body, request.body, request.message = request.body, None, None  # they are large
     return rows.take(result, body, mirror=request.may_mirror)
+
+
+async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T]) -> T:
+    """Read the result of an ended request, in a thread if that takes long."""
+    content: object = ((request.message or {}).get("result") or {}).get("content")
+    is_large = request.body is not None and len(request.body) > _LARGE_LIST_BYTES
+    if is_large or (is_list(content) and len(content) > _MANY_BLOCKS):
+        return await in_thread(read, request)
+    return read(request)
 
 
 def timed_out_error(request: PendingRequest) -> RequestError:
