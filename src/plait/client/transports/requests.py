@@ -135,7 +135,8 @@ async def exchange(
 
 async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T]) -> T:
     """Read the result of an ended request, in a thread if that takes long."""
-    content: object = ((request.message or {}).get("result") or {}).get("content")
+    result: Mapping[str, object] = (request.message or {}).get("result") or {}
+    content = result.get("content")
     is_large = request.body is not None and len(request.body) > _LARGE_LIST_BYTES
     if is_large or (is_list(content) and len(content) > _MANY_BLOCKS):
         return await in_thread(read, request)
