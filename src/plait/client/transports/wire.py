@@ -161,7 +161,7 @@ class PendingRequest(Exchange):
 
     wake: Callable[[], None] = lambda: None
     """Called once, in the loop of the connections, when there is an outcome."""
-    message: dict[str, Any] | None = None
+    message: dict[str, Any] | None = field(default=None, repr=False)
     """The JSON-RPC response."""
     fault: Exception | None = None
     """Why there will be no response."""
