@@ -61,7 +61,7 @@ def passes(wheel: Path, python: str, folder: Path) -> bool:
     program = environment / "bin" / "python"
     needed = [f"{wheel}[all]", "--group", f"{ROOT / 'pyproject.toml'}:test"]
     for step in (
-        ("venv", "--quiet", "--python", python, str(environment)),
+        ("venv", "--quiet", "--seed", "--python", python, str(environment)),
         ("pip", "install", "--quiet", "--python", str(program), *needed, "-c", "constraints.txt"),
     ):
         done = uv(*step)
