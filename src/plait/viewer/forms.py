@@ -90,7 +90,7 @@ def form_of(
 ) -> Html:
     """Build the form of a tool, a prompt or a question; a script sends it to the action.
 
-    `beside` stands beside its button.
+    `beside` is shown beside its button.
     """
     fields = fields_of(schema)
     return h(

@@ -444,7 +444,7 @@ def _refused(reason: str) -> Html:
 
 
 def _without_name(text: str, server: str | None) -> str:
-    """Return a text about a server without the name, which stands before it."""
+    """Return a text about a server without its name, which is shown before it."""
     return text.removeprefix(f"{server}: ") if server else text
 
 

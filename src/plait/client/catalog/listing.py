@@ -136,7 +136,7 @@ class ToolLister:
             generation = connection.keeper.generation
             return await list_tools(client, most=connection.server.incoming.tools)
 
-        answer = await connection.read_plain(list_some, deadline, method="tools/list")
+        answer = await connection.read(list_some, deadline, method="tools/list", plain=True)
         ttl = self._ttl_seconds_of(connection, answer.value)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl, generation)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 from plait._support.causes import without_secrets
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from plait._support.clock import Clock
     from plait.client.connections.deadline import Deadline
-    from plait.client.connections.plain_client import PlainClient
     from plait.client.connections.pool import TaskSet
     from plait.client.connections.session import Session
     from plait.client.connections.session_keeper import SessionKeeper
@@ -109,20 +108,12 @@ class ServerConnection:
         *,
         method: str,
         tool: str | None = None,
-    ) -> Answer[T]:
-        """Run one operation on a session, opening a session first if there is none."""
-        return await self._request(operation, deadline, method=method, tool=tool)
-
-    async def _request(
-        self,
-        operation: Callable[[Any], Awaitable[T]],
-        deadline: Deadline,
-        *,
-        method: str,
-        tool: str | None = None,
         plain: bool = False,
     ) -> Answer[T]:
-        """Do what `request` does; with `plain`, the operation can do without the SDK's client."""
+        """Run one operation on a session, opening a session first if there is none.
+
+        With `plain`, the operation also takes a `PlainClient`.
+        """
         # Outside the deadline: a call that was never sent must not look like one that may have run.
         keeper = self.keeper
         session = keeper.ready_session
@@ -136,7 +127,7 @@ class ServerConnection:
         with session as open_client, watched_exchanges(deadline.held) as exchanges:
             # Outside the deadline too: it may import the SDK.
             needs_sdk = not plain or is_traced()
-            client = await session.sdk_client() if needs_sdk else open_client
+            client = await session.sdk_client() if needs_sdk else cast("Client", open_client)
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True
@@ -177,34 +168,15 @@ class ServerConnection:
         deadline: Deadline,
         *,
         method: str,
-    ) -> Answer[T]:
-        """Run an operation that changes nothing, again if the session is lost under it."""
-        return await self._read(operation, deadline, method=method)
-
-    async def read_plain(
-        self,
-        operation: Callable[[Client | PlainClient], Awaitable[T]],
-        deadline: Deadline,
-        *,
-        method: str,
-    ) -> Answer[T]:
-        """Do what `read` does, for an operation that can do without the SDK's client."""
-        return await self._read(operation, deadline, method=method, plain=True)
-
-    async def _read(
-        self,
-        operation: Callable[[Any], Awaitable[T]],
-        deadline: Deadline,
-        *,
-        method: str,
         plain: bool = False,
     ) -> Answer[T]:
+        """Run an operation that changes nothing, again if the session is lost under it."""
         observers = (*self._observers, SPANS) if is_traced() else self._observers
         for attempt in count(1):
             request = ReadRequest(server=self.name, method=method, attempt=attempt)
             try:
                 with observe(observers, request):
-                    return await self._request(operation, deadline, method=method, plain=plain)
+                    return await self.request(operation, deadline, method=method, plain=plain)
             except PlaitError as error:
                 pause = pause_before_retry(error, deadline.seconds)
                 if attempt >= ATTEMPTS or pause is None or not may_retry(error, idempotent=True):

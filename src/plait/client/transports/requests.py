@@ -99,7 +99,7 @@ async def exchange(
 ) -> dict[str, Any]:
     """Send a request and return its result, or raise `RequestError`.
 
-    With `cancel`, the server is told when nobody waits any more.
+    With `cancel`, the server is notified when the caller stops waiting.
     """
     woken = asyncio.get_running_loop().create_future()
     request.wake = partial(wake, woken)
