@@ -16,6 +16,7 @@ from plait.langchain import MultiServerMCPClient
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
+from tests.soak.stalls import measure
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -125,6 +126,12 @@ async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
     assert any("limits.tools" in one.getMessage() for one in warnings)
     assert len(warnings) < 50
     assert stalls.worst_seconds < _MOST_SECONDS
+
+
+@pytest.mark.usefixtures("lean_wire")
+@pytest.mark.parametrize("name", ["50,000 tools", "text of escapes"])
+async def test_what_httpx2_receives_is_parsed_beside_the_loop(name: str) -> None:
+    assert await measure("httpx2", name)
 
 
 @pytest.mark.usefixtures("lean_wire")

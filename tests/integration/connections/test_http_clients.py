@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from plait import ConfigError, Toolbox
+from plait.errors import SendError
 from plait.testing.fixtures import StartFaultServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -33,6 +34,25 @@ async def test_fixed_headers_and_headers_from_a_function_reach_the_server(
         "x-tenant"
     ] == "fixed"
     assert (await headers_seen({"url": url, "headers": tenant}))["x-tenant"] == "acme"
+
+
+@pytest.mark.usefixtures("lean_wire")
+async def test_a_function_for_headers_that_raises_fails_its_request_as_not_sent(
+    fault_server: StartFaultServer,
+) -> None:
+    broken = False
+
+    def headers() -> dict[str, str]:
+        if broken:
+            raise LookupError("no tenant")
+        return {"X-Tenant": "acme"}
+
+    config = {"url": fault_server("http").url, "headers": headers}
+    async with Toolbox({"server": {**config, "reconnect": {"enabled": False}}}) as box:
+        await box.tools()
+        broken = True
+        with pytest.raises(SendError, match="LookupError: no tenant"):
+            await box.call("server", "counter")
 
 
 @pytest.mark.parametrize("auth", [httpx2.BasicAuth("ada", "pw"), httpx.BasicAuth("ada", "pw")])

@@ -7,6 +7,7 @@ import gzip
 import json
 from typing import Any
 
+import httpx2
 import pytest
 from mcp_types import ElicitResult
 
@@ -33,6 +34,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 Json = dict[str, Any]
 ERAS = ["modern", "legacy"]
+LEAN = ["lean", "lean with httpx2"]
 RETRY_ONCE = {"reconnect": {"max_attempts": 1}}
 
 
@@ -41,15 +43,20 @@ def _one_wire(lean_wire: None) -> None:
     """Take the lean wire, where a test does not take both."""
 
 
-@pytest.fixture(params=["lean", "sdk"])
+_options: Json = {}
+
+
+@pytest.fixture(params=[*LEAN, "sdk"])
 def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Take one wire, then the other."""
-    monkeypatch.setenv("PLAIT_WIRE", request.param)
+    """Take one wire after the other; on the lean one, requests are posted in two ways."""
+    monkeypatch.setenv("PLAIT_WIRE", request.param.split()[0])
+    if request.param == "lean with httpx2":
+        monkeypatch.setitem(_options, "http_client_factory", httpx2.AsyncClient)
     return request.param
 
 
 def box_for(server: ScriptedHttp, **options: Any) -> Toolbox:
-    return Toolbox({"server": {"url": server.url, **options}})
+    return Toolbox({"server": {"url": server.url, **_options, **options}})
 
 
 async def work(box: Toolbox, **options: Any) -> str:
@@ -69,6 +76,8 @@ def as_events(reply: Reply, text: str = "done") -> None:
 FORMS = {"json": as_json, "events": as_events}
 
 
+@pytest.mark.parametrize("wire", LEAN, indirect=True)
+@pytest.mark.usefixtures("wire")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("form", FORMS)
 async def test_calls_one_after_the_other_share_a_connection(era: str, form: str) -> None:
@@ -398,6 +407,8 @@ async def test_more_calls_than_connections_wait_for_one() -> None:
         assert 50 < most <= 100
 
 
+@pytest.mark.parametrize("wire", LEAN, indirect=True)
+@pytest.mark.usefixtures("wire")
 @pytest.mark.parametrize("form", FORMS)
 async def test_20_megabytes_arrive_whole_in_both_directions(form: str) -> None:
     async def answer(reply: Reply) -> None:

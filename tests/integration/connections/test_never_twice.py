@@ -94,7 +94,7 @@ async def test_a_session_that_ends_before_a_request_is_posted_does_not_post_it_l
     wire = Wire("server", Redactor(()), lambda: None)
     request = PendingRequest("tools/call", wire.next_request_id(), VERSION)
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(take)) as client:
-        sender = _SseSender(client, "http://127.0.0.1/messages", wire)
+        sender = _SseSender(client, "http://127.0.0.1/messages", wire, is_direct=True)
         wire.use(sender)
         wire.requests[request.request_id] = request
         sender.send(b"{}", request)
@@ -108,6 +108,7 @@ async def test_a_session_that_ends_before_a_request_is_posted_does_not_post_it_l
 
 class _Recorder:
     any_thread = False
+    is_direct = True
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
@@ -132,17 +133,6 @@ async def test_nothing_is_written_by_a_sender_that_was_closed_meanwhile() -> Non
     assert sender.sent == []
     assert request.fault is not None
     assert not request.written
-
-
-async def test_a_request_of_a_retired_sender_can_be_cancelled() -> None:
-    wire, sender = Wire("server", Redactor(()), lambda: None), _Recorder()
-    wire.use(sender)
-    request = PendingRequest("tools/call", wire.next_request_id(), VERSION)
-
-    wire.retire(sender)
-    wire.cancel(request)
-
-    assert sender.cancelled == [request]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ class DirectTool:
             return None
         wire = session.wire
         template = wire.template
-        if wire.sender is None or template is None:
+        if wire.sender is None or not wire.sender.is_direct or template is None:
             return None
         if run_ends_at.get() is not None or run_budgets.get() or is_traced():
             return None

@@ -181,8 +181,10 @@ def _answered_with_error(
     error: RequestError, exchange: Exchange | None, wire: Wire, *, method: str, tool: str | None
 ) -> Failure:
     reply = exchange.reply if exchange is not None else None
-    if exchange is not None and exchange.failure is not None:
-        return _lost(exchange, wire, _described(exchange.failure, wire), tool=tool)
+    if exchange is not None and (fault := exchange.failure) is not None:
+        is_network = isinstance(fault, _library_error("RequestError") | PlaitError)
+        reason = _described(fault, wire)
+        return _lost(exchange, wire, reason, tool=tool, only_here=not is_network)
     if reply is not None:
         if _session_is_gone(reply):
             reason = "the server has forgotten the session"
@@ -357,8 +359,11 @@ def _described(error: BaseException, wire: Wire) -> str:
     """Describe an exception of a library in a few words."""
     text = wire.redact.excerpt(str(error))
     name = type(error).__name__
-    # Unless the library is imported, there are no exceptions of it.
-    fault = getattr(sys.modules.get("httpx2"), "TransportError", OSError)
-    if isinstance(error, fault | OSError) and text:
+    if isinstance(error, _library_error("TransportError") | OSError) and text:
         return f"{text} ({name})"
     return f"{name}: {text}" if text else name
+
+
+def _library_error(name: str) -> type[Exception]:
+    """Return an exception class of httpx2; unless that is imported, there are none of it."""
+    return getattr(sys.modules.get("httpx2"), name, OSError)

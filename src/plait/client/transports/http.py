@@ -1,8 +1,8 @@
-"""The Streamable HTTP transport: the SDK's, with our own sender beside it in the plain case.
+"""The Streamable HTTP transport: the SDK's, with our own sender beside it.
 
 The sender posts requests without a generic HTTP client, for servers that need none; see `is_plain`.
 The SDK keeps the handshake, the stream of notifications, and the responses to the server's
-requests, on httpx2.
+requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plait.client.transports.http_client import (
     trusted_certificates,
 )
 from plait.client.transports.http_pool import HttpPool
-from plait.client.transports.http_post import HttpSender
+from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.requests import is_lean
 from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import (
@@ -55,7 +55,7 @@ async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportS
             max_sse_event_size=server.most_event_bytes,
         ) as (read, write),
     ):
-        if not is_lean() or not is_plain(server, client):
+        if not is_lean():
             yield read, write
             return
         merged = MergedRead(read)
@@ -77,23 +77,27 @@ async def open_sender(
     tls: ssl.SSLContext | None,
     received: MergedRead,
 ) -> AsyncGenerator[None]:
-    """Send the requests of a wire without httpx2 during the block, until the server sets a cookie.
+    """Send the requests of a wire during the block.
 
-    What else arrives in their responses is added to `received`.
+    What arrives in their responses beside the answers is added to `received`.
     """
-    url = httpx2.URL(server.url)
-    pool = HttpPool(
-        url.raw_host.decode("ascii").strip("[]"),
-        url.port or (443 if url.scheme == "https" else 80),
-        tls,
-        exchange_seconds=server.exchange_seconds,
-        read_seconds=server.stream_read_seconds,
-    )
+    pool = _plain_pool(server, tls) if is_plain(server, client) else None
     sender = HttpSender(server, wire, client, session, pool, received)
-    session.on_cookie, session.on_stream = sender.retire, sender.release
+    session.on_cookie, session.on_stream = sender.keep_cookies, sender.release
     wire.use(sender)
     try:
         yield
     finally:
         wire.sender = None
         await sender.close()
+
+
+def _plain_pool(server: HttpServer, tls: ssl.SSLContext | None) -> HttpPool:
+    url = httpx2.URL(server.url)
+    return HttpPool(
+        url.raw_host.decode("ascii").strip("[]"),
+        url.port or (443 if url.scheme == "https" else 80),
+        tls,
+        exchange_seconds=server.exchange_seconds,
+        read_seconds=server.stream_read_seconds,
+    )

@@ -24,7 +24,7 @@ from mcp_types import (
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
-from plait.client.transports.http_pool import EventParser, ServerEvent
+from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.wire import Exchange, Wire, coerced_id
 

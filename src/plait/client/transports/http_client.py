@@ -154,6 +154,9 @@ class _Send:
         if callable(self._server.headers) and origin_of(request.url) == self._origin:
             # Called every time: its result, such as a token, may change.
             request.headers.update(await headers_of(self._server, self._wire))
+        if isinstance(exchange, PendingRequest) and isinstance(self._server, HttpServer):
+            exchange.written = True
+            return await self._send_signed_in(request, **options)  # its sender handles the rest
         if request.method == "DELETE":
             return await self._end_session(request, **options)
         if request.method == "GET" and SESSION_HEADER in request.headers:
@@ -180,7 +183,7 @@ class _Send:
                 response.stream = _Stream(response.stream, partial(_note_end, exchange))
             if exchange.request_id is not None and isinstance(self._server, HttpServer):
                 return await self._checked(response, exchange)
-        except _TooLargeError:
+        except TooLargeError:
             reason = too_large(self._server.incoming.message_bytes)
             return misread(httpx2.Response(200, request=request), exchange, reason)
         except (httpx2.RequestError, PlaitError) as fault:
@@ -270,16 +273,16 @@ class _Send:
         return httpx2.Response(503, request=request, json=body)
 
 
-def fail_request(request: PendingRequest, wire: Wire, fault: httpx2.RequestError) -> None:
-    """Make a request fail with a network fault."""
+def fail_request(request: PendingRequest, wire: Wire, fault: Exception) -> None:
+    """Make a request fail with a network fault, or with what its headers or sign-in raised."""
     request.failure = fault
-    request.written = request.written and not isinstance(fault, NEVER_COMPLETE)
+    request.written = request.written and not isinstance(fault, (*NEVER_COMPLETE, PlaitError))
     text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
     request.fail(MCPError(code=_FAULT_CODE, message=text))
 
 
-class _TooLargeError(httpx2.RequestError):
-    """A body has more bytes than a message may have."""
+class TooLargeError(httpx2.RequestError):
+    """The body of a response has more bytes than a message may have."""
 
 
 async def _bound_body(most_bytes: int, response: httpx2.Response) -> None:
@@ -304,7 +307,7 @@ async def _bound_body(most_bytes: int, response: httpx2.Response) -> None:
         async for piece in inner.aiter_bytes():
             received += 0 if is_stream else len(piece)
             if received > most and is_message:
-                raise _TooLargeError("", request=response.request)
+                raise TooLargeError("", request=response.request)
             yield piece
             if received > most:
                 return

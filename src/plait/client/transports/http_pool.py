@@ -1,4 +1,4 @@
-"""A pool of HTTP/1.1 connections for POST requests to one origin, and the events they answer with.
+"""A pool of HTTP/1.1 connections for POST requests to one origin.
 
 httptools reads the responses. Sending, and handling what arrives, needs no task: the bytes of a
 request are written by its caller, and a response is handled in the callbacks of its connection.
@@ -14,15 +14,17 @@ import select
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio
 import h11
 import httptools
 import httpx2
+
+if TYPE_CHECKING:
+    from plait.client.transports.wire import Exchange
 
 MOST_CONNECTIONS: Final = 100
 """More requests than this at the same time wait for a connection; httpx2 has the same limit."""
@@ -36,8 +38,8 @@ _KEEP_ALIVE_SECONDS: Final = 4.0
 _READ_BYTES: Final = 32 * 1024
 """How much is read before other tasks have their turn: it may be tens of thousands of lines."""
 
-_DRAIN_SECONDS: Final = 2.0
-_DRAIN_BYTES: Final = 64 * 1024
+DRAIN_SECONDS: Final = 2.0
+DRAIN_BYTES: Final = 64 * 1024
 """How long and how much of a response is read whose end nobody waits for."""
 
 _NEXT_ADDRESS_SECONDS: Final = 1.0
@@ -46,20 +48,53 @@ leaks sockets when it is cancelled.)"""
 
 _LONGEST_SWEEP_SECONDS: Final = 1.0
 
+_NO_EXTENSIONS: Final[Mapping[str, Any]] = {}
+
 Fields = list[tuple[bytes, bytes]]
 """Header names in lower case, with their values."""
+
+
+class ResponseReader(Protocol):
+    """Reads the response of one exchange."""
+
+    def pause(self) -> None:
+        """Receive nothing until `resume`, or the end of the exchange."""
+        ...
+
+    def resume(self) -> None:
+        """Go on receiving."""
+        ...
+
+    def abort(self) -> None:
+        """Receive nothing more."""
+        ...
 
 
 class HttpExchange:
     """One POST and its response; subclasses handle what happens to it."""
 
-    def __init__(self, head: bytes, body: bytes, *, ended: bool = False) -> None:
+    def __init__(
+        self,
+        head: bytes,
+        body: bytes,
+        template: httpx2.Request,
+        *,
+        ended: bool = False,
+    ) -> None:
         self.head = head
         self.body = body
+        self.template = template
+        """The same request for httpx2, without its body."""
+        self.context = contextvars.copy_context()
+        """The requesting task's."""
+        self.exchange: Exchange | None = None
+        """The message, if its outcome is recorded."""
+        self.extensions = _NO_EXTENSIONS
+        """Those of a response of httpx2."""
         self.since = 0.0
         """When it was submitted, on the loop's clock."""
-        self.connection: HttpConnection | None = None
-        """The connection it was written to."""
+        self.connection: ResponseReader | None = None
+        """What reads the response, once the request was written."""
         self.ended = ended
         """Whether nobody waits for the rest of the response."""
 
@@ -75,8 +110,32 @@ class HttpExchange:
     def on_end(self) -> None:
         """Called at the end of a whole body, unless `ended`."""
 
-    def on_fault(self, fault: httpx2.RequestError) -> None:
+    def on_fault(self, fault: Exception) -> None:
         """Called when the response can no longer arrive, unless `ended`."""
+
+
+class Pool(Protocol):
+    """Posts exchanges, each of which handles its response."""
+
+    def submit(self, exchange: HttpExchange) -> None:
+        """Write a request now, or as soon as that is possible.
+
+        Raises:
+            anyio.ClosedResourceError: The pool is closed.
+        """
+        ...
+
+    def drop(self, exchange: HttpExchange) -> None:
+        """Give up an exchange: it is not written, or its connection is closed."""
+        ...
+
+    def abandon(self, exchange: HttpExchange) -> None:
+        """Stop waiting for a response; its connection is closed if it does not end soon."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 def head_of(target: bytes, headers: Fields) -> bytes:
@@ -139,6 +198,10 @@ class HttpPool:
             exchange.connection.abort()
         elif exchange in self._waiting:
             self._waiting.remove(exchange)
+
+    def abandon(self, exchange: HttpExchange) -> None:
+        """Stop waiting for a response; its connection is closed if it does not end soon."""
+        exchange.ended = True
 
     async def close(self) -> None:
         """Close all connections."""
@@ -338,7 +401,7 @@ class HttpConnection(asyncio.Protocol):
         if exchange is None:
             return
         if exchange.ended:
-            if silence > _DRAIN_SECONDS:
+            if silence > DRAIN_SECONDS:
                 self.abort()
         elif self._unflushed:
             if silence > write_seconds:
@@ -454,7 +517,7 @@ class HttpConnection(asyncio.Protocol):
             exchange.on_data(data)
         else:
             self._drained_bytes += len(data)
-            if self._drained_bytes > _DRAIN_BYTES:
+            if self._drained_bytes > DRAIN_BYTES:
                 self.abort()
 
     def _finish(self, exchange: HttpExchange) -> None:
@@ -479,115 +542,3 @@ class HttpConnection(asyncio.Protocol):
             exchange.connection = None
             if not exchange.ended:
                 exchange.on_fault(fault)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
-    """One event; its `event_id` is the last one the stream has sent."""
-
-    kind: str
-    data: bytes
-    event_id: str
-    retry_milliseconds: int | None
-
-
-class EventParser:
-    """Turns the bytes of a stream into events, like `httpx2.EventSource`.
-
-    `max_event_size` bounds the bytes of one event, including a line that has not ended yet.
-    """
-
-    def __init__(self, max_event_size: int | None) -> None:
-        self._max_event_size = max_event_size
-        self._line: list[bytes] = []
-        self._line_size = 0
-        self._after_cr = False
-        self._kind = ""
-        self._data: bytes | None = None
-        self._more_data = bytearray()
-        """The lines of data after the first: joining a list of millions takes much memory."""
-        self._event_id = ""
-        self._retry: int | None = None
-        self._size = 0
-        self._pending = False
-
-    def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """Yield the events that end in these bytes."""
-        if self._after_cr:
-            data = b"\r" + data
-        self._after_cr = data.endswith(b"\r")
-        if self._after_cr:
-            data = data[:-1]  # a line feed may follow, which belongs to it
-        lines = data.splitlines(keepends=True)
-        rest = lines.pop() if lines and lines[-1][-1:] not in {b"\n", b"\r"} else b""
-        for line in lines:
-            if (event := self._take(self._whole(line.rstrip(b"\r\n")))) is not None:
-                yield event
-        if rest:
-            self._line.append(rest)
-            self._line_size += len(rest)
-            self._check_size(self._line_size)
-
-    def end(self) -> Iterator[ServerEvent]:
-        """Yield the event that only a final carriage return has ended, if there is one."""
-        if self._after_cr and (event := self._take(self._whole(b""))) is not None:
-            yield event
-
-    def _whole(self, rest: bytes) -> bytes:
-        if not self._line:
-            return rest
-        self._line.append(rest)
-        line = b"".join(self._line)
-        self._line.clear()
-        self._line_size = 0
-        return line
-
-    def _take(self, line: bytes) -> ServerEvent | None:
-        """Read one line; return the event that an empty one ends."""
-        if not line:
-            return self._ended()
-        if line.startswith(b":"):
-            return None
-        self._size += len(line)
-        self._check_size(0)
-        # A long line is copied once only.
-        colon = line.find(b":")
-        name = line if colon < 0 else line[:colon]
-        start = len(line) if colon < 0 else colon + 1
-        value = line[start + (line[start : start + 1] == b" ") :]
-        match name:
-            case b"data" if self._data is None:
-                self._data = value
-            case b"data":
-                self._more_data += b"\n"
-                self._more_data += value
-            case b"event":
-                self._kind = value.decode("utf-8", "replace")
-            case b"id" if b"\0" not in value:
-                self._event_id = value.decode("utf-8", "replace")
-            case b"retry" if value.isdigit():
-                self._retry = int(value)
-            case _:
-                return None
-        self._pending = True
-        return None
-
-    def _ended(self) -> ServerEvent | None:
-        self._size = 0
-        if not self._pending:
-            return None
-        data = self._data or b""
-        if self._more_data:
-            data += self._more_data
-        event = ServerEvent(self._kind or "message", data, self._event_id, self._retry)
-        self._kind, self._retry, self._pending = "", None, False
-        self._data, self._more_data = None, bytearray()
-        return event
-
-    def _check_size(self, pending: int) -> None:
-        if self._max_event_size is not None and self._size + pending > self._max_event_size:
-            text = (
-                f"Server-sent event exceeded the {self._max_event_size} byte limit "
-                "(raise `message_bytes` in `limits`)."
-            )
-            raise httpx2.SSEError(text)

@@ -1,28 +1,19 @@
-"""The sender of the plain case: its POSTs, and what their responses mean."""
+"""A POST of a request, and what its response means."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
-import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import anyio
-import h11
 import httpx2
-from cachetools import LRUCache
 from mcp import MCPError
-from mcp.client.streamable_http import (
-    DEFAULT_RECONNECTION_DELAY_MS,
-    MAX_RECONNECTION_ATTEMPTS,
-)
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -35,56 +26,37 @@ from mcp_types import (
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from typing_extensions import override
 
 from plait._support.threads import in_thread
-from plait.client.config.servers import HttpServer
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
     SESSION_HEADER,
-    VERSION_HEADER,
-    HttpSession,
+    TooLargeError,
     fail_request,
     is_json,
     redirected,
     refused_redirect,
     reply_of,
 )
-from plait.client.transports.http_pool import (
-    EventParser,
-    Fields,
-    HttpExchange,
-    HttpPool,
-    ServerEvent,
-    head_of,
-)
+from plait.client.transports.http_events import EventParser, ServerEvent
+from plait.client.transports.http_pool import Fields, HttpExchange, Pool
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.library_logs import log_as
 from plait.client.transports.nesting import NESTED_NOTE
 from plait.client.transports.oversize import too_large
-from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
-    RequestId,
-    Wire,
     coerced_id,
     is_response,
     parse_json,
     parse_nested,
 )
 
-logger = logging.getLogger("plait.client.transports")
-
-_HEADS: Final = 64
-"""How many request heads are kept; they differ by tool and by mirrored arguments."""
-
-_STREAM_SECONDS: Final = 0.25
-"""How long the first requests wait for the stream of notifications to be answered."""
-
-_OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
+if TYPE_CHECKING:
+    from plait.client.transports.http_sender import HttpSender
 
 _DECODED_BYTES: Final = 1024 * 1024
 """How much is decompressed at a time."""
@@ -115,16 +87,14 @@ class HttpPost(HttpExchange):
         request: PendingRequest,
         template: httpx2.Request,
     ) -> None:
-        super().__init__(head, body)
-        self.template = template
-        self.context = contextvars.copy_context()
-        """The requesting task's, in which notifications of the response are handled."""
+        super().__init__(head, body, template)
+        self.exchange = self._request = request
+        self.pool: Pool | None = None
+        """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None
-        self.was_written = False
         self.is_settled = False
         """Whether the request has its outcome; a stream may have `ended` before, and be resumed."""
         self._sender = sender
-        self._request = request
         self._redirects = 0
         self._status = 0
         self._headers: Fields = []
@@ -140,7 +110,7 @@ class HttpPost(HttpExchange):
 
     @override
     def on_write(self) -> None:
-        self.was_written = self._request.written = True
+        self._request.written = True
 
     @override
     def on_response(self, status: int, headers: Fields) -> None:
@@ -153,7 +123,7 @@ class HttpPost(HttpExchange):
                 encoding = value.lower()
             elif name == b"set-cookie":
                 self._sender.client.cookies.extract_cookies(self._as_response())
-                self._sender.retire()
+                self._sender.keep_cookies()
         is_unreadable = encoding not in {b"", b"identity"} and not self._decode(encoding)
         if is_unreadable or not 200 <= status < 300:
             return
@@ -214,11 +184,13 @@ class HttpPost(HttpExchange):
             self._take_answer(self._parsed(body), body)
 
     @override
-    def on_fault(self, fault: httpx2.RequestError) -> None:
+    def on_fault(self, fault: Exception) -> None:
         if self._events is not None:
             self._in_order(self._stream_ended)
         elif self._status >= 300:
             self._take_status(b"")  # the status is known, even if the body is lost
+        elif isinstance(fault, TooLargeError):
+            self._misread(too_large(self._sender.longest_body_bytes))
         else:
             self._end(partial(fail_request, self._request, self._sender.wire, fault))
 
@@ -388,7 +360,13 @@ class HttpPost(HttpExchange):
 
     def _as_response(self, body: bytes = b"") -> httpx2.Response:
         fields = [pair for pair in self._headers if pair[0] != b"content-encoding"]
-        return httpx2.Response(self._status, headers=fields, content=body, request=self.template)
+        return httpx2.Response(
+            self._status,
+            headers=fields,
+            content=body,
+            request=self.template,
+            extensions=dict(self.extensions),
+        )
 
     def _stream_ended(self) -> None:
         """Resume a stream that ended without a response, or give up."""
@@ -421,179 +399,3 @@ class HttpPost(HttpExchange):
             sender.received.run_in_order(partial(sender.conclude, self._request, outcome))
         else:
             sender.conclude(self._request, outcome)
-
-
-class HttpSender:
-    """Posts requests, and settles them with their responses."""
-
-    any_thread = False
-
-    def __init__(
-        self,
-        server: HttpServer,
-        wire: Wire,
-        client: httpx2.AsyncClient,
-        session: HttpSession,
-        pool: HttpPool,
-        received: MergedRead,
-    ) -> None:
-        self.wire = wire
-        self.client = client
-        self.pool = pool
-        self.received = received
-        self.longest_body_bytes = server.incoming.message_bytes
-        self.max_event_size = server.most_event_bytes
-        self.limits = server.incoming
-        self._url = server.url
-        self._session = session
-        self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
-        self._posts: dict[RequestId | None, HttpPost] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._held: list[HttpPost] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def send(self, body: bytes, request: PendingRequest) -> None:
-        """Write one request, or let it wait for a connection.
-
-        Raises:
-            anyio.ClosedResourceError: The session is closed.
-        """
-        try:
-            head, template = self._head(request.headers or {})
-        except h11.LocalProtocolError as error:
-            fault = httpx2.LocalProtocolError(str(error))
-            self.conclude(request, partial(fail_request, request, self.wire, fault))
-            return
-        post = HttpPost(self, head, body, request, template)
-        self._posts[request.request_id] = post
-        if self._session.session_id is None or self._session.has_stream:
-            self.pool.submit(post)
-        else:
-            self._hold(post)
-
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Close the response of a request; before 2026 the server is notified instead."""
-        post = self._posts.pop(request.request_id, None)
-        if post is None:
-            return
-        if post.resuming is not None:
-            post.resuming.cancel()
-        if request.version in MODERN_PROTOCOL_VERSIONS or not post.was_written:
-            self.pool.drop(post)
-        else:
-            # The connection is closed soon, in case that the server never ends the response.
-            post.ended = True
-        if request.version not in MODERN_PROTOCOL_VERSIONS and post.was_written:
-            version = (request.headers or {}).get(VERSION_HEADER)
-            head, _ = self._head({} if version is None else {VERSION_HEADER: version})
-            with contextlib.suppress(anyio.ClosedResourceError):
-                self.pool.submit(HttpExchange(head, notification, ended=True))
-
-    def _hold(self, post: HttpPost) -> None:
-        """Let a request wait for the stream of notifications, which those it causes may need."""
-        self._held.append(post)
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_STREAM_SECONDS, self.release)
-
-    def release(self) -> None:
-        """Send the requests that waited for the stream of notifications."""
-        self._session.has_stream = True
-        held, self._held = self._held, []
-        for post in held:
-            if not post.ended:
-                self.pool.submit(post)
-
-    def retire(self) -> None:
-        """Leave further requests to httpx2, which keeps the cookies of the server."""
-        self.wire.retire(self)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        # First: it closes the connections before it waits, which a cancelled task cannot.
-        await self.pool.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def conclude(self, request: PendingRequest, outcome: Callable[[], None]) -> None:
-        """Give a request its outcome, and forget it."""
-        self._posts.pop(request.request_id, None)
-        self.wire.requests.pop(request.request_id, None)
-        outcome()
-        if self.wire.drained is not None:
-            self.wire.check_drained()
-
-    def resume(self, post: HttpPost, event_id: str, retry_milliseconds: int | None) -> None:
-        """Continue a response stream that was cut after an event with an id."""
-        resumption = self._resumed(post, event_id, retry_milliseconds)
-        post.resuming = self.start(resumption, post.context)
-
-    def start(
-        self, work: Coroutine[Any, Any, None], context: contextvars.Context
-    ) -> asyncio.Task[None]:
-        """Start a task that ends with the session."""
-        return start_task(work, self._tasks, context.copy())
-
-    async def _resumed(self, post: HttpPost, event_id: str, retry: int | None) -> None:
-        """Get the rest of a stream, as the SDK does."""
-        failures = 0
-        while failures < MAX_RECONNECTION_ATTEMPTS:
-            await asyncio.sleep((DEFAULT_RECONNECTION_DELAY_MS if retry is None else retry) / 1000)
-            headers = {**_EVENT_STREAM, **self._session_headers(), "last-event-id": event_id}
-            is_stream = False
-            try:
-                async with self.client.stream("GET", self._url, headers=headers) as response:
-                    response.raise_for_status()
-                    kind = response.headers.get("content-type", "").partition(";")[0]
-                    is_stream = kind.strip().lower() == "text/event-stream"
-                    source = httpx2.EventSource(response, max_event_size=self.max_event_size)
-                    async for event in source:
-                        event_id = event.id or event_id
-                        retry = retry if event.retry is None else event.retry
-                        if event.event == "message" and event.data:
-                            await post.take(event.data.encode())
-                        if post.is_settled:
-                            return
-                failures = 0
-            except httpx2.SSEError as error:
-                if is_stream:
-                    post.lose(f"SSE stream failed: {error}")
-                    return
-                failures += 1
-            except (httpx2.HTTPError, httpx2.StreamError) as error:
-                logger.debug("%s: a stream could not be resumed: %r", self.wire.server, error)
-                failures += 1
-        post.lose("SSE stream ended and reconnection attempts were exhausted")
-
-    def _session_headers(self) -> dict[str, str]:
-        session = self._session
-        headers = {} if session.session_id is None else {SESSION_HEADER: session.session_id}
-        return headers if session.version is None else {**headers, VERSION_HEADER: session.version}
-
-    def _head(self, headers: Mapping[str, str]) -> tuple[bytes, httpx2.Request]:
-        """Return the head of a request, and the same as a request of httpx2."""
-        key = (*headers.items(), self._session.session_id, self._session.version)
-        made = self._heads.get(key)
-        if made is None:
-            own = {**_ACCEPTED, **self._session_headers(), **headers}
-            request = self.client.build_request("POST", self._url, headers=own)
-            made = self._heads[key] = (_head_from(request), request)
-        return made
-
-    def follow(self, post: HttpPost, following: httpx2.Request) -> None:
-        """Post a request again, where a redirect leads to."""
-        post.head, post.template = _head_from(following), following
-        self.pool.submit(post)
-
-
-_ACCEPTED = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-_EVENT_STREAM = {**_ACCEPTED, "Cache-Control": "no-store"}
-
-
-def _head_from(request: httpx2.Request) -> bytes:
-    fields = [field for field in request.headers.raw if field[0].lower() not in _OWN_FIELDS]
-    return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])

@@ -94,6 +94,7 @@ class InProcessSender:
     """Sends requests of our own, each in a task."""
 
     any_thread = False
+    is_direct = True
 
     def __init__(self, dispatcher: Dispatcher[Any], wire: Wire) -> None:
         self._dispatcher = dispatcher

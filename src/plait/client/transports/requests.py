@@ -39,8 +39,9 @@ HANDSHAKE_VERSION = "2025-11-25"
 PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
 _LARGE_LIST_BYTES = 256 * 1024
 """Larger lists of tools are checked and repaired in a thread."""
+_LARGE_RESULT_BYTES = 1024 * 1024
 _MANY_BLOCKS = 500
-"""Results with more content blocks are too."""
+"""Larger results, and those with more content blocks, are too."""
 
 T = TypeVar("T")
 
@@ -137,8 +138,9 @@ async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T
     """Read the result of an ended request, in a thread if that takes long."""
     result: Mapping[str, object] = (request.message or {}).get("result") or {}
     content = result.get("content")
-    is_large = request.body is not None and len(request.body) > _LARGE_LIST_BYTES
-    if is_large or (is_list(content) and len(content) > _MANY_BLOCKS):
+    most_bytes = _LARGE_RESULT_BYTES if request.body is None else _LARGE_LIST_BYTES
+    is_long = is_list(content) and len(content) > _MANY_BLOCKS
+    if is_long or request.body_bytes > most_bytes:
         return await in_thread(read, request)
     return read(request)
 

@@ -25,7 +25,7 @@ from plait.client.transports.http_client import (
     reply_from,
     shown_origin,
 )
-from plait.client.transports.http_pool import EventParser, ServerEvent
+from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import read_large, too_large
 from plait.client.transports.streams import BorrowedStream, Framed, frames_of, start_task
@@ -65,6 +65,7 @@ class _SseSender:
     _client: httpx2.AsyncClient
     _endpoint: str
     _wire: Wire
+    is_direct: bool
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
@@ -105,7 +106,7 @@ async def open_sse(
         read = partial(_read_events, response, server.url, send, wire)
         endpoint: str = await tasks.start(read, server)
         try:
-            wire.use(_SseSender(client, endpoint, wire))
+            wire.use(_SseSender(client, endpoint, wire, is_direct=server.auth is None))
             yield receive, _SseWrite(client, endpoint, send)
         finally:
             tasks.cancel_scope.cancel()

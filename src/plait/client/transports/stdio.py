@@ -77,6 +77,7 @@ class StdioSender:
     """Writes requests of our own to the child's standard input, from any thread."""
 
     any_thread = True
+    is_direct = True
     _child: Child
     _wire: Wire
 

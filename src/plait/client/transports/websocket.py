@@ -91,6 +91,7 @@ class _SocketSender:
     """Sends requests of our own, each in a task that waits while the socket is busy."""
 
     any_thread = False
+    is_direct = True
     _socket: ClientConnection
     _wire: Wire
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])

@@ -174,6 +174,8 @@ class PendingRequest(Exchange):
     """Whether the sender needs the response as it arrived, beside the parsed one."""
     body: bytes | None = field(default=None, repr=False)
     """The response as it arrived, if that is wanted and the transport has it."""
+    body_bytes: int = 0
+    """The size of the response, if the transport has it as it arrived."""
     may_mirror: bool = True
     """Whether listed tools may mirror arguments in HTTP headers."""
     direct: bool = False
@@ -192,6 +194,7 @@ class PendingRequest(Exchange):
         if self.message is None and self.fault is None:
             self.message = message
             self.body = body if self.wants_body else None
+            self.body_bytes = len(body or b"")
             self.answered = True
             self.wake()
 
@@ -223,6 +226,11 @@ class Sender(Protocol):
 
     any_thread: bool
     """Whether `send` may be called outside the loop of the connections."""
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a request is sent at once: no function is called, and nobody has to sign in."""
+        ...
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Write a request; what goes wrong later makes the request fail.
@@ -350,8 +358,6 @@ class Wire:
         """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
         """Writes our own requests; `None` if the transport leaves all requests to the SDK."""
-        self.retired: Sender | None = None
-        """An earlier sender, whose requests may still wait to be written."""
         self.handshake: deque[PendingRequest] = deque()
         """Requests of a handshake that was made before the SDK's client, which repeats it."""
         self.is_initialized = False
@@ -388,11 +394,6 @@ class Wire:
     def use(self, sender: Sender) -> None:
         """Send requests of our own with this sender."""
         self.sender = sender
-
-    def retire(self, sender: Sender) -> None:
-        """Leave further requests to the SDK, if this sender is in use."""
-        if self.sender is sender:
-            self.sender, self.retired = None, sender
 
     def next_request_id(self) -> int:
         """Return an id for a request of our own."""
@@ -481,11 +482,10 @@ class Wire:
 
     def cancel(self, request: PendingRequest, reason: str = "caller cancelled") -> None:
         """Tell the server that the caller no longer waits."""
-        sender = self.sender or self.retired
-        if sender is not None:
+        if self.sender is not None:
             params = {"requestId": request.request_id, "reason": reason}
             notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
-            sender.cancel(request, to_json(notification))
+            self.sender.cancel(request, to_json(notification))
 
     def fail_requests(self, fault: Exception) -> None:
         """Make every request of our own fail that has no response yet."""

@@ -54,11 +54,6 @@ class LoggedWire(Wire):
         """Send requests of our own with this sender, and log them."""
         self.sender = _LoggedSender(sender, self)
 
-    def retire(self, sender: Sender) -> None:
-        """Leave further requests to the SDK, if this sender is in use."""
-        if isinstance(self.sender, _LoggedSender) and self.sender.inner is sender:
-            self.sender, self.retired = None, self.sender
-
     def log(
         self,
         direction: str,
@@ -111,6 +106,11 @@ class _LoggedSender:
         self.any_thread = inner.any_thread
         self._wire = wire
         self._began: dict[RequestId | None, float] = {}
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether requests are sent at once."""
+        return self.inner.is_direct
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Write a request."""

@@ -36,10 +36,10 @@ class Exchange(HttpExchange):
     """Records what happens to it."""
 
     def __init__(self, body: bytes = b"{}") -> None:
-        super().__init__(b"POST / HTTP/1.1\r\n", body)
+        super().__init__(b"POST / HTTP/1.1\r\n", body, httpx2.Request("POST", "http://server.test"))
         self.status = 0
         self.received = b""
-        self.outcome: str | httpx2.RequestError | None = None
+        self.outcome: str | Exception | None = None
 
     def on_response(self, status: int, headers: http_pool.Fields) -> None:
         self.status = status
@@ -50,7 +50,7 @@ class Exchange(HttpExchange):
     def on_end(self) -> None:
         self.outcome = "ended"
 
-    def on_fault(self, fault: httpx2.RequestError) -> None:
+    def on_fault(self, fault: Exception) -> None:
         self.outcome = fault
 
 

@@ -18,13 +18,14 @@ RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 class _Post(HttpExchange):
     def __init__(self) -> None:
-        super().__init__(head_of(b"/", [(b"Host", b"localhost")]), b"{}")
+        head = head_of(b"/", [(b"Host", b"localhost")])
+        super().__init__(head, b"{}", httpx2.Request("POST", "http://localhost"))
         self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def on_end(self) -> None:
         self.outcome.set_result("answered")
 
-    def on_fault(self, fault: httpx2.RequestError) -> None:
+    def on_fault(self, fault: Exception) -> None:
         self.outcome.set_result(type(fault).__name__)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.transports.http_pool import EventParser, ServerEvent
+from plait.client.transports.http_events import EventParser, ServerEvent
 
 LINES = st.sampled_from(
     [
