@@ -113,6 +113,8 @@ class ScriptedHttp:
     seen: list[Seen] = field(default_factory=list[Seen])
     handshake_headers: dict[str, str] = field(default_factory=dict[str, str])
     """Added to the response to `initialize` and `server/discover`."""
+    handshake_fields: Json = field(default_factory=dict[str, Any])
+    """Added to the result of them."""
     list_headers: dict[str, str] = field(default_factory=dict[str, str])
     """Added to the response to `tools/list`."""
     annotations: Json = field(default_factory=dict[str, Any])
@@ -188,7 +190,7 @@ class ScriptedHttp:
                 reply.status(202)
 
     def _handshake(self, reply: Reply, result: Json) -> None:
-        message = {**reply.response(), "result": reply.era(result)}
+        message = {**reply.response(), "result": reply.era(result | self.handshake_fields)}
         session = {"Mcp-Session-Id": SESSION} if self.era == "legacy" else {}
         reply.json(message, {**session, **self.handshake_headers})
 

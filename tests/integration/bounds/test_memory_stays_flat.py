@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import LoggingMessageNotificationParams
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
-from plait import OutcomeUnknownError, PlaitError, Toolbox
+from plait import ConnectError, OutcomeUnknownError, PlaitError, Toolbox
 from plait.errors import HttpError
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
@@ -167,7 +168,7 @@ ATTACKS: list[tuple[Callable[[Reply], Awaitable[None]], type[PlaitError]]] = [
 ]
 
 
-@WIRES
+@pytest.mark.parametrize("wire", ["lean", "lean with httpx2", "sdk"])
 @pytest.mark.parametrize(("attack", "error"), ATTACKS)
 async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails(
     wire: str,
@@ -177,7 +178,8 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    monkeypatch.setenv("PLAIT_WIRE", wire)
+    monkeypatch.setenv("PLAIT_WIRE", wire.partition(" ")[0])
+    options: dict[str, Any] = {"headers": dict} if wire == "lean with httpx2" else {}
     attacks = [attack]
 
     async def answer(reply: Reply) -> None:
@@ -188,7 +190,7 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
 
     async with (
         scripted_http(answer) as server,
-        Toolbox({"s": {"url": server.url}}, limits=LIMITS) as box,
+        Toolbox({"s": {"url": server.url, **options}}, limits=LIMITS) as box,
     ):
         await box.tools()
         with MemoryGrowth() as growth, pytest.raises(error) as raised:
@@ -197,6 +199,48 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
         if error is OutcomeUnknownError:
             assert "in `limits`" in str(raised.value)
         assert (await box.call("s", "work")).text == "done"
+
+
+@pytest.mark.usefixtures("lean_wire")
+@pytest.mark.parametrize(("era", "protocol"), [("modern", "2026-07-28"), ("legacy", "legacy")])
+async def test_the_answer_of_a_handshake_has_a_small_limit(era: str, protocol: str) -> None:
+    async def answer(reply: Reply) -> None:
+        reply.json(reply.response())
+
+    async with scripted_http(answer, era=era) as server:
+        server.handshake_fields["instructions"] = "x" * 20_000_000
+        config = {"url": server.url, "protocol": protocol, "reconnect": {"max_attempts": 1}}
+        with MemoryGrowth() as growth, pytest.raises(ConnectError, match="more than 1,048,576"):
+            async with Toolbox({"s": config}) as box:
+                await box.tools("s")
+    assert growth.worst_bytes < 64_000_000 + 3 * 20_000_000  # the server is in this process
+
+
+@pytest.mark.usefixtures("lean_wire")
+async def test_a_large_notification_is_passed_on_beside_the_loop() -> None:
+    params = b'"params":{"level":"info","data":"' + b"\\n" * 10_000_000 + b'"}'
+    message = b'{"jsonrpc":"2.0","method":"notifications/message",%b}' % params
+    received: asyncio.Queue[int] = asyncio.Queue()
+
+    async def stream(reply: Reply) -> None:
+        reply.start_events()
+        await reply.writer.drain()
+        reply.chunk(b"data: " + message + b"\n\n")
+        await reply.hung_up.wait()
+
+    async def answer(reply: Reply) -> None:
+        reply.json(reply.response())
+
+    def log(_server: str, params: LoggingMessageNotificationParams) -> None:
+        received.put_nowait(len(params.data))
+
+    async with scripted_http(answer, era="legacy") as server:
+        server.on_get = stream
+        async with Toolbox({"s": {"url": server.url}}, on_log=log) as box, LoopStalls() as stalls:
+            await box.tools()
+            async with asyncio.timeout(20):
+                assert await received.get() == 10_000_000
+    assert stalls.worst_seconds < 0.1
 
 
 _NOISE = b"data: this is not JSON-RPC\n\n" * 20_000

@@ -49,7 +49,7 @@ _options: Json = {}
 @pytest.fixture(params=[*LEAN, "sdk"])
 def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take one wire after the other; on the lean one, requests are posted in two ways."""
-    monkeypatch.setenv("PLAIT_WIRE", request.param.split()[0])
+    monkeypatch.setenv("PLAIT_WIRE", request.param.partition(" ")[0])
     if request.param == "lean with httpx2":
         monkeypatch.setitem(_options, "http_client_factory", httpx2.AsyncClient)
     return request.param

@@ -7,6 +7,7 @@ requests.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import ssl
 from collections.abc import AsyncGenerator
@@ -15,9 +16,8 @@ from contextlib import asynccontextmanager
 import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
-from mcp.client.streamable_http import (
-    streamable_http_client,
-)
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
@@ -59,6 +59,9 @@ async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportS
             yield read, write
             return
         merged = MergedRead(read)
+        wire.pass_on = lambda message: merged.push(
+            SessionMessage(message), contextvars.copy_context()
+        )
         async with (
             anyio.create_task_group() as tasks,
             open_sender(server, wire, client, session, tls, merged),

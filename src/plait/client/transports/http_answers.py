@@ -1,7 +1,8 @@
 """Checks responses that httpx2 has received, before the SDK reads them.
 
 The SDK ends a request at the first event that it cannot read, logs a traceback for it, and waits
-for ever after a body that answers another request.
+for ever after a body that answers another request. It parses a message of any size in the event
+loop, so that large ones do not reach it on the lean wire.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
 import httpx2
 from mcp_types import (
@@ -20,13 +22,15 @@ from mcp_types import (
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
+from pydantic_core import to_json
 
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
-from plait.client.transports.wire import Exchange, Wire, coerced_id
+from plait.client.transports.oversize import too_large
+from plait.client.transports.wire import Exchange, PendingRequest, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -61,38 +65,68 @@ async def checked_answer(
 
 def misread(response: httpx2.Response, exchange: Exchange, reason: str) -> httpx2.Response:
     """Return an error that counts as the SDK's own: the server has not sent it."""
+    return httpx2.Response(200, request=response.request, json=_misread_error(exchange, reason))
+
+
+def _misread_error(exchange: Exchange, reason: str) -> dict[str, Any]:
     exchange.stream_ended = True
     error = {"code": CONNECTION_CLOSED, "message": reason}
-    body = {"jsonrpc": "2.0", "id": exchange.request_id, "error": error}
-    return httpx2.Response(200, request=response.request, json=body)
+    return {"jsonrpc": "2.0", "id": exchange.request_id, "error": error}
+
+
+def longest_answer(exchange: Exchange | None, wire: Wire, limits: IncomingLimits) -> int:
+    """Return how many bytes a response may have; those that the SDK parses, only a few."""
+    is_ours = wire.pass_on is None or isinstance(exchange, PendingRequest)
+    return limits.message_bytes if is_ours else min(LARGE_BYTES, limits.message_bytes)
+
+
+def too_large_answer(exchange: Exchange, wire: Wire, limits: IncomingLimits) -> str:
+    """Explain that a response is larger than that."""
+    most = longest_answer(exchange, wire, limits)
+    if most == limits.message_bytes:
+        return too_large(most)
+    return f"the server answered {exchange.method} with more than {most:,} bytes"
 
 
 async def readable_events(
-    wire: Wire, server: ExchangeOptions, chunks: AsyncIterable[bytes]
+    wire: Wire, server: ExchangeOptions, exchange: Exchange | None, chunks: AsyncIterable[bytes]
 ) -> AsyncIterator[bytes]:
-    """Yield the events of a stream that are messages, or have no data."""
+    """Yield the events of a stream that the SDK can read; `exchange` is the request of the stream.
+
+    On the lean wire, large messages are passed on without the SDK's parser.
+    """
     parser = EventParser(server.most_event_bytes)
     async for chunk in chunks:
         for event in parser.feed(chunk):
-            if await _is_readable(event, wire, server.incoming):
-                yield _encoded(event)
+            if (data := await _readable(event, wire, server.incoming, exchange)) is not None:
+                yield _encoded(event, data)
     for event in parser.end():
-        if await _is_readable(event, wire, server.incoming):
-            yield _encoded(event)
+        if (data := await _readable(event, wire, server.incoming, exchange)) is not None:
+            yield _encoded(event, data)
 
 
-async def _is_readable(event: ServerEvent, wire: Wire, limits: IncomingLimits) -> bool:
+async def _readable(
+    event: ServerEvent, wire: Wire, limits: IncomingLimits, exchange: Exchange | None
+) -> bytes | None:
+    """Return the data of an event that the SDK has to read; `None` leaves the event out."""
     if event.kind != "message" or not event.data:
-        return True
+        return event.data
     try:
-        await _validated(event.data, limits)
+        message = await _validated(event.data, limits)
     except LimitError as error:
         logger.warning("%s: %s", wire.server, error)
-        return False
+        return None
     except ValueError:
         wire.note_noise(event.data)
-        return False
-    return True
+        return None
+    if wire.pass_on is None or len(event.data) < LARGE_BYTES:
+        return event.data
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        wire.pass_on(message)
+        return b""  # the id of the event counts
+    if exchange is None:
+        return None
+    return to_json(_misread_error(exchange, too_large_answer(exchange, wire, limits)))
 
 
 async def _validated(body: bytes, limits: IncomingLimits) -> JSONRPCMessage:
@@ -102,11 +136,11 @@ async def _validated(body: bytes, limits: IncomingLimits) -> JSONRPCMessage:
     return jsonrpc_message_adapter.validate_python(message, by_name=False)
 
 
-def _encoded(event: ServerEvent) -> bytes:
+def _encoded(event: ServerEvent, data: bytes) -> bytes:
     lines = [f"event: {event.kind}".encode()]
     if event.event_id:
         lines.append(f"id: {event.event_id}".encode())
     if event.retry_milliseconds is not None:
         lines.append(b"retry: %d" % event.retry_milliseconds)
-    lines += [b"data: " + line for line in event.data.split(b"\n")]
+    lines += [b"data: " + line for line in data.split(b"\n")]
     return b"\n".join([*lines, b"", b""])

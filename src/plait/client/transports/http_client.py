@@ -24,14 +24,20 @@ from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread, lock_across_forks
+from plait.client.config.budgets import IncomingLimits
 from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.http_answers import checked_answer, misread, readable_events
+from plait.client.transports.http_answers import (
+    checked_answer,
+    longest_answer,
+    misread,
+    readable_events,
+    too_large_answer,
+)
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.oversize import too_large
 from plait.client.transports.wire import (
     Advice,
     Exchange,
@@ -124,7 +130,7 @@ async def open_http_client(
         )
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
-    client.event_hooks["response"].append(partial(_bound_body, server.incoming.message_bytes))
+    client.event_hooks["response"].append(partial(_bound_body, wire, server.incoming))
     # Every request goes through `send`, also those of auth flows and redirects.
     setattr(client, "send", _Send(client, wire, server, observe))  # noqa: B010
     async with client:
@@ -161,7 +167,7 @@ class _Send:
             return await self._end_session(request, **options)
         if request.method == "GET" and SESSION_HEADER in request.headers:
             opened = self._notifications.opened(self._send_signed_in(request, **options))
-            return self._with_readable_events(await opened)
+            return self._with_readable_events(await opened, None)
         if request.method != "POST" or exchange is None:
             return await self._send_signed_in(request, **options)
         if exchange.request_id is None:
@@ -184,7 +190,7 @@ class _Send:
             if exchange.request_id is not None and isinstance(self._server, HttpServer):
                 return await self._checked(response, exchange)
         except TooLargeError:
-            reason = too_large(self._server.incoming.message_bytes)
+            reason = too_large_answer(exchange, self._wire, self._server.incoming)
             return misread(httpx2.Response(200, request=request), exchange, reason)
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
@@ -200,11 +206,13 @@ class _Send:
             if checked is not response:
                 await response.aclose()
             return checked
-        return self._with_readable_events(response)
+        return self._with_readable_events(response, exchange)
 
-    def _with_readable_events(self, response: httpx2.Response) -> httpx2.Response:
+    def _with_readable_events(
+        self, response: httpx2.Response, exchange: Exchange | None
+    ) -> httpx2.Response:
         if "content-encoding" not in response.headers:
-            watch = partial(readable_events, self._wire, self._server)
+            watch = partial(readable_events, self._wire, self._server, exchange)
             response.stream = _Stream(response.stream, watch)
         return response
 
@@ -285,7 +293,7 @@ class TooLargeError(httpx2.RequestError):
     """The body of a response has more bytes than a message may have."""
 
 
-async def _bound_body(most_bytes: int, response: httpx2.Response) -> None:
+async def _bound_body(wire: Wire, limits: IncomingLimits, response: httpx2.Response) -> None:
     """Bound the body of a response, after decompression.
 
     Events have bounds of their own. What is no message, such as a refusal or the answer of an
@@ -300,7 +308,8 @@ async def _bound_body(most_bytes: int, response: httpx2.Response) -> None:
     # httpx2 decompresses in small pieces, in a response of its own here.
     inner = httpx2.Response(200, headers=response.headers, stream=response.stream)
     response.headers.pop("content-encoding", None)
-    most = most_bytes if is_message else LONGEST_REFUSAL_BYTES
+    longest = longest_answer(current_exchange(), wire, limits)
+    most = longest if is_message else LONGEST_REFUSAL_BYTES
 
     async def bounded(_chunks: object) -> AsyncIterator[bytes]:
         received = 0

@@ -27,6 +27,7 @@ from plait.errors import ConnectError
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
+    from mcp_types import JSONRPCMessage
 
     from plait._support.redact import Redactor
     from plait.client.transports.process import StartedProcess
@@ -386,6 +387,8 @@ class Wire:
         """The last HTTP error response, of any request."""
         self.before_end: Callable[[], Awaitable[None]] | None = None
         """Called once the stream has ended, to find out why."""
+        self.pass_on: Callable[[JSONRPCMessage], None] | None = None
+        """Handles a large message in place of the SDK's parser; `None` if that reads all."""
         self.on_notification: Callable[[str, object], None] | None = None
         """Gets method and params of notifications that the SDK does not dispatch."""
         self.on_notifications_lost: Callable[[], None] | None = None
