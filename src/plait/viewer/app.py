@@ -84,6 +84,7 @@ class Viewer:
         """Answer requests until a signal arrives."""
         config = uvicorn.Config(
             self.app,
+            http="h11",  # keeps at most 64 KiB of a head, and parses one request at a time
             log_level="warning",
             access_log=False,
             server_header=False,

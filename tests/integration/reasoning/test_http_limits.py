@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+import psutil
 import pytest
 
 from plait.testing import ServerProcess
 from tests.integration.reasoning.servers import environment
-from tests.nursery import python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -23,12 +24,18 @@ REQUEST = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/j
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Serve with short limits, and yield the port."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Serve with short limits."""
     database = tmp_path_factory.mktemp("limits") / "reasoning.db"
-    command = [*python(), SERVER, "{port}", str(database)]
+    command = [sys.executable, SERVER, "{port}", str(database)]
     with ServerProcess(command, env=environment()) as server:
-        yield urlsplit(server.url).port or 0
+        yield server
+
+
+@pytest.fixture(scope="module")
+def port(server: ServerProcess) -> int:
+    """Return the port of the server."""
+    return urlsplit(server.url).port or 0
 
 
 async def is_alive(port: int) -> bool:
@@ -111,6 +118,46 @@ async def test_connections_over_the_limit_are_refused_and_places_come_free(port:
     assert await is_alive(port)
     for _, other in (*held, (reader, writer)):
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (REQUEST + b"X-Long: ", b"a"),
+        (REQUEST, b"X-Many: 1\r\n"),
+        (b"GET /", b"a"),
+        (REQUEST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Many: 1\r\n"),
+    ],
+    ids=["a header", "headers", "an address", "trailers"],
+)
+async def test_a_head_without_end_is_refused_before_it_takes_memory(
+    port: int, start: bytes, piece: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(start + piece * (65_536 // len(piece) + 1))
+
+    answer = await ended(reader)
+
+    assert answer.startswith(b"HTTP/1.1 400"), answer
+    assert await is_alive(port)
+    writer.close()
+
+
+async def test_requests_sent_at_once_are_read_one_after_the_other(
+    server: ServerProcess, port: int
+) -> None:
+    process = psutil.Process(server.pid)
+    before = process.memory_info().rss
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100_000)
+
+    for _ in range(100):
+        assert await reader.readuntil(b"Not Found")
+    grown = process.memory_info().rss - before
+
+    assert grown < 16_000_000
+    assert await is_alive(port)
+    writer.close()
 
 
 async def test_whitespace_around_the_value_of_a_header_is_no_part_of_it(port: int) -> None:

@@ -1,4 +1,8 @@
-"""Connections of the HTTP server: how many there may be, and how long a client may take."""
+"""Connections of the HTTP server: how many there may be, and how long a client may take.
+
+h11 reads the requests: it keeps at most 64 KiB of a head, and parses one request at a time.
+httptools keeps heads of any size, and all the requests that a client sends at once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
@@ -30,10 +35,10 @@ class ConnectionLimits:
     """Between a response and the next request."""
 
 
-def protocol_with(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
+def protocol_with(limits: ConnectionLimits) -> type[H11Protocol]:
     """Return uvicorn's protocol with limits."""
 
-    class LimitedProtocol(HttpToolsProtocol):
+    class LimitedProtocol(H11Protocol):
         """Closes connections whose client is slower than the limits allow.
 
         Streams of responses have no limit: while a request is answered, the client owes nothing.
@@ -64,9 +69,11 @@ def protocol_with(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             else:
                 self._stop_timer()
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            # The parser leaves whitespace at the end, which does not belong to the value.
-            super().on_header(name, value.strip(b" \t"))
+        def send_400_response(self, msg: str) -> None:
+            try:
+                super().send_400_response(msg)
+            except h11.LocalProtocolError:  # in the middle of another response
+                self.transport.abort()
 
         def on_response_complete(self) -> None:
             # A client may be answered before its body is complete; then it owes nothing more.
