@@ -175,7 +175,10 @@ class Runtime:
         self._identity = identity
         self._on_elicitation = on_elicitation
         router = CallRouter(self._has_direct_calls)
-        self._sampling = None if sampling is None else SamplingRequests(sampling, router)
+        sanitize = catalog_options is None or catalog_options.sanitize
+        self._sampling = (
+            None if sampling is None else SamplingRequests(sampling, router, sanitize=sanitize)
+        )
         self._server_sampling = {name: server.sampling for name, server in servers.items()}
         shared = {name: without_run(server) for name, server in servers.items()}
         self.pool = ConnectionPool(

@@ -69,6 +69,25 @@ async def test_a_chat_model_answers_a_server(server: Any) -> None:
     assert model.seen == [[SystemMessage("You are terse."), HumanMessage("tea")]]
 
 
+@pytest.mark.parametrize("sanitize", [True, False])
+async def test_what_hides_in_a_request_reaches_no_model(server: Any, *, sanitize: bool) -> None:
+    hidden = "\u200b\u202e\U000e0041\x1b[31m"
+    model, shown = echoing(), list[Any]()
+
+    def approve(_server: str, request: Any) -> bool:
+        shown.append(request.messages[0].content.text)
+        return True
+
+    sampling: Any = Sampling(model, approve=approve)
+    config: Any = {"server": server}
+    async with MultiServerMCPClient(config, sampling=sampling, sanitize=sanitize) as client:
+        await sampled(client, prompt=f"tea{hidden}")
+
+    expected = "tea\\u202e" if sanitize else f"tea{hidden}"
+    assert [message.text for message in model.seen[0]] == ["You are terse.", expected]
+    assert shown == [expected]
+
+
 async def test_by_default_servers_are_not_offered_the_model(server: Any) -> None:
     config = {"server": server}
     async with MultiServerMCPClient(config) as client:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from plait._support import mcp_types as types
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import resolve
+from plait._support.sanitize import Care, is_clean_json, sanitize_text
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -162,6 +163,29 @@ def input_bytes(request: SamplingRequest) -> float:
     return len(text.encode())
 
 
+def sanitized_request(request: SamplingRequest) -> SamplingRequest:
+    """Return the request without characters that hide text; the same object if there are none."""
+    fields = request.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if is_clean_json(fields):
+        return request
+    return type(request).model_validate(_sanitized(fields, Care()))
+
+
+def _sanitized(value: Any, care: Care) -> Any:
+    match value:
+        case str():
+            return sanitize_text(value, care)
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {
+                sanitize_text(name, care): _sanitized(one, care) for name, one in fields.items()
+            }
+        case list():
+            return [_sanitized(one, care) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
 def _has_tools(request: SamplingRequest) -> bool:
     parts = (part for message in request.messages for part in message.content_as_list)
     return bool(
@@ -190,10 +214,16 @@ class SamplingRequests:
     """Answers the sampling requests of all servers; lives in the loop of the connections."""
 
     def __init__(
-        self, sampling: Sampling, router: CallRouter, *, clock: Clock | None = None
+        self,
+        sampling: Sampling,
+        router: CallRouter,
+        *,
+        sanitize: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         self.sampling = sampling
         self._router = router
+        self._sanitize = sanitize
         self._clock = clock or SystemClock()
         self._recent: deque[float] = deque()
         self._logged: set[tuple[str, str]] = set()
@@ -213,6 +243,8 @@ class SamplingRequests:
         if call is not None:
             call.sampling_requests += 1
         request = self.sampling.within_limits(params)
+        if self._sanitize:
+            request = sanitized_request(request)
         if len(calls) == 1 and calls[0].sample is not None:
             answering = calls[0].sample(server, request)
         else:
