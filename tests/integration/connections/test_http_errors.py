@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from plait import (
@@ -139,3 +141,20 @@ async def test_a_401_does_not_make_the_client_try_sse(fault_server: StartFaultSe
         assert box.status()["server"].needs_auth
         with pytest.raises(AuthRequiredError):
             await box.tools()
+
+
+async def test_a_challenge_of_any_characters_is_a_refusal() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        challenge = 'Bearer scope="l\u00e9sen"'.encode()
+        writer.write(b"HTTP/1.1 401 No\r\nWWW-Authenticate: %b\r\n" % challenge)
+        writer.write(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with Toolbox({"server": {"url": url}}) as box:
+            with pytest.raises(AuthRequiredError) as caught:
+                await box.tools()
+
+    assert caught.value.scopes == ("l\u00e9sen",)

@@ -49,7 +49,7 @@ class Challenge:
             "scope": self.scope,
         }
         fields = ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
-        headers = {"WWW-Authenticate": f"Bearer {fields}".strip()}
+        headers = _headers(f"Bearer {fields}".strip())
         return httpx2.Response(self.status, headers=headers, request=request)
 
 
@@ -74,8 +74,13 @@ def challenge_from(response: httpx2.Response) -> Challenge | None:
 
 def challenge_in(status: int, header: str | None) -> Challenge | None:
     """Parse the challenge of a status and a `WWW-Authenticate` header."""
-    headers = {} if header is None else {"WWW-Authenticate": header}
-    return challenge_from(httpx2.Response(status, headers=headers))
+    return challenge_from(httpx2.Response(status, headers=_headers(header)))
+
+
+def _headers(challenge: str | None) -> httpx2.Headers:
+    """Return the headers of a refusal; servers may send any characters, not only ASCII."""
+    fields = {} if challenge is None else {"WWW-Authenticate": challenge}
+    return httpx2.Headers(fields, encoding="utf-8")
 
 
 def joined_scopes(*scopes: str | None) -> str | None:
@@ -94,10 +99,9 @@ class SignInNeededError(Exception):
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
         """Build a response, so that one request fails and the session stays open."""
-        header = self.challenge.header
         return httpx2.Response(
             self.challenge.status,
-            headers={} if header is None else {"WWW-Authenticate": header},
+            headers=_headers(self.challenge.header),
             request=request,
             extensions={ADVICE: self.advice},
         )

@@ -10,11 +10,14 @@ from mcp.client.auth import OAuthFlowError
 
 from plait.client.transports.auth.challenge import (
     Challenge,
+    SignInNeededError,
     challenge_from,
+    challenge_in,
     joined_scopes,
     sign_in_advice,
 )
 from plait.client.transports.auth.prompts import result_from_text
+from plait.client.transports.wire import Advice
 
 REQUEST = httpx2.Request("POST", "https://example.com/mcp")
 scopes = st.lists(st.sampled_from(["read", "write", "list", "mcp:tools"]), max_size=4).map(" ".join)
@@ -49,6 +52,16 @@ def test_a_challenge_survives_being_written(status: int, scope: str, place: str 
 
     assert read is not None
     assert (read.status, read.scope, read.resource_metadata) == (status, scope, place)
+
+
+def test_a_challenge_may_have_any_characters() -> None:
+    read = challenge_in(401, 'Bearer scope="l\u00e9sen \u200b\U000e0041"')
+
+    assert read is not None
+    assert read.scopes == ("l\u00e9sen", "\u200b\U000e0041")
+    assert challenge_from(read.response(REQUEST)) == read
+    refused = SignInNeededError(read, Advice(text="sign in")).response(REQUEST)
+    assert challenge_from(refused) == read
 
 
 @given(scopes, scopes)
