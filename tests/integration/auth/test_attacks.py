@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import traceback
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,10 +17,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 
-from plait import AuthRequiredError, OAuth, PlaitError, Toolbox
+from plait import AuthRequiredError, ConnectError, OAuth, PlaitError, Toolbox
 from plait.client import FileTokenStore
 from plait.client.config.servers import HttpServer
+from plait.client.transports.auth.endpoints import EndpointGuard
 from plait.client.transports.auth.login import probe_sign_in
+from plait.client.transports.auth.oauth import exchange
 from plait.testing import OAuthServer, oauth_server
 from tests.integration.auth.helpers import Browser, config
 
@@ -157,6 +160,33 @@ async def test_a_refused_authorization_server_does_not_hide_a_good_one(tmp_path:
     assert internal.requests == []
     assert "https://shop.example" in str(error)
     assert "PKCE" in str(error)
+
+
+async def test_of_many_authorization_servers_only_a_few_are_contacted(tmp_path: Path) -> None:
+    with Internal() as internal, oauth_server() as server:
+        named = [f"{internal.url}/{number}" for number in range(100)]
+        server.advertise(*named)
+        await failure(config(server, tmp_path, on_redirect=Browser()))
+        probe = await probe_sign_in("shop", HttpServer(url=server.url))
+
+    assert {request.rpartition("/")[2] for request in internal.requests} <= {
+        "openid-configuration",
+        *(str(number) for number in range(5)),
+    }
+    assert probe.failure is not None
+
+
+async def test_an_endpoint_that_answers_byte_by_byte_is_given_up() -> None:
+    async def drip() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, content=drip()))
+    async with httpx2.AsyncClient(transport=transport) as client:
+        request = httpx2.Request("GET", "https://shop.example/.well-known/x")
+        with pytest.raises(ConnectError, match=r"no whole answer in 0\.2 s"):
+            await exchange(client.send, EndpointGuard("https://shop.example/mcp"), request, 0.2)
 
 
 async def test_a_redirect_leads_nowhere_inside(tmp_path: Path) -> None:

@@ -33,7 +33,13 @@ from plait.client.transports.auth.choose import ProviderAuth, is_provider
 from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddressError
 from plait.client.transports.auth.oauth import Keychain, OAuthAuth, exchange, key_for
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.sdk import Negotiation, Send, error_in, metadata_of
+from plait.client.transports.auth.sdk import (
+    MOST_TRIED,
+    Negotiation,
+    Send,
+    error_in,
+    metadata_of,
+)
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
@@ -317,7 +323,7 @@ async def _find_authorization_server(
         key=lambda issuer: preferred is None or not issuers_match(issuer, preferred),
     )
     probe.failure = "the server names no authorization server, and is none itself"
-    for issuer in issuers or [None]:
+    for issuer in issuers[:MOST_TRIED] or [None]:
         try:
             metadata = await metadata_of(issuer, server.url, send)
         except (ConnectError, RefusedAddressError) as error:

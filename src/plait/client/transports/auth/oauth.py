@@ -290,19 +290,28 @@ class OAuthAuth(httpx2.Auth):
 
 
 async def exchange(
-    send: Callable[..., Awaitable[httpx2.Response]], guard: EndpointGuard, request: httpx2.Request
+    send: Callable[..., Awaitable[httpx2.Response]],
+    guard: EndpointGuard,
+    request: httpx2.Request,
+    timeout_seconds: float = _EXCHANGE_SECONDS,
 ) -> httpx2.Response:
     """Send one request to an authorization server, without the credentials of the client.
+
+    `timeout_seconds` is for the whole response, however slowly it comes.
 
     Raises:
         RefusedAddressError: The address must not be used.
         ConnectError: It cannot be reached.
     """
     await guard.check(str(request.url))
-    limits = dict.fromkeys(("connect", "read", "write", "pool"), _EXCHANGE_SECONDS)
+    limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_seconds)
     request.extensions = {**request.extensions, "timeout": limits}
     try:
-        return await send(request, auth=None, follow_redirects=False)
+        # The timeouts of the library hold between two bytes only.
+        async with asyncio.timeout(timeout_seconds):
+            return await send(request, auth=None, follow_redirects=False)
+    except TimeoutError as error:
+        raise _unreachable(request, f"no whole answer in {timeout_seconds:g} s") from error
     except httpx2.RequestError as error:
         raise _unreachable(request, one_line(str(error)) or type(error).__name__) from error
 

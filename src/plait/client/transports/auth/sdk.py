@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, Final, NoReturn, cast
 from uuid import uuid4
 
 import httpx2
@@ -64,6 +64,8 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 Save = Callable[[Login], Awaitable[None]]
 
 _ASSERTION_SECONDS = 300
+MOST_TRIED: Final = 5
+"""How many authorization servers are tried: a server could name thousands, of others."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 """https://www.rfc-editor.org/rfc/rfc6749#section-5.2"""
 _JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -433,7 +435,7 @@ async def _best_of(issuers: Sequence[str], url: str, preferred: Sequence[str], s
         for issuer in issuers:
             if issuers_match(issuer, preference):
                 return issuer
-    for issuer in issuers:
+    for issuer in issuers[:MOST_TRIED]:
         with contextlib.suppress(ConnectError, RefusedAddressError):
             metadata = await metadata_of(issuer, url, send)
             if metadata is not None and issuers_match(str(metadata.issuer), issuer):
