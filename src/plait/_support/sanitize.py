@@ -58,6 +58,7 @@ One pattern for all of them would take ten times as long: a search for one byte 
 """
 _SHORT_ESCAPES = re.compile(rb"\\[bf]")
 _ESCAPES = re.compile(rb"\\u[0-9a-fA-F]{4}")
+_ACTIVE_MARKDOWN = re.compile(r"[\\`<&\[\]!]")
 _ON_TERMINALS = re.compile(f"[{_CONTROLS}\r{_HALVES}{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}]")
 
 _REGIONS = "|".join(
@@ -185,6 +186,11 @@ def is_clean_body(body: bytes) -> bool:
 def escaped(text: str) -> str:
     """Escape all suspect characters as in JSON; nothing is removed."""
     return _SUSPECT_OR_ROW.sub(lambda found: "".join(map(_escape, found[0])), text)
+
+
+def escaped_for_markdown(text: str) -> str:
+    """Escape what would be an image, a link, HTML or code; the text itself is shown."""
+    return _ACTIVE_MARKDOWN.sub(r"\\\g<0>", escaped(text))
 
 
 def sanitize_for_terminal(text: str) -> str:

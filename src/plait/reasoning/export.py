@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
-from plait._support.sanitize import escaped
+from plait._support.sanitize import escaped, escaped_for_markdown
 from plait.reasoning.diagram import Diagram, DiagramNode, diagram_of, label_of, notes_of
 from plait.reasoning.document import SessionDocument, read_document
 from plait.reasoning.drawing import svg_of
 from plait.reasoning.prompts import shortened
 from plait.reasoning.values import Branch, Thought
-
-_ACTIVE_MARKDOWN = re.compile(r"[\\`<&\[\]!]")
 
 __all__ = ["EXPORTERS", "Exported", "Format", "SessionDocument", "read_document"]
 
@@ -95,16 +92,11 @@ def _branch_line(branch: Branch, names: Mapping[str, str], document: SessionDocu
 
 
 def _quoted(text: str) -> str:
-    return "\n".join(f"> {_markdown_text(line)}" for line in text.splitlines())
+    return "\n".join(f"> {escaped_for_markdown(line)}" for line in text.splitlines())
 
 
 def _inline(text: str) -> str:
-    return _markdown_text(" ".join(text.split()))
-
-
-def _markdown_text(text: str) -> str:
-    """Escape what would be an image, a link, HTML or code; the text itself is shown."""
-    return _ACTIVE_MARKDOWN.sub(r"\\\g<0>", escaped(text))
+    return escaped_for_markdown(" ".join(text.split()))
 
 
 def _mermaid(document: SessionDocument) -> Exported:
@@ -131,7 +123,7 @@ def _mermaid(document: SessionDocument) -> Exported:
 
 
 def _mermaid_text(text: str) -> str:
-    return "".join(f"#{ord(char)};" if char in '"#<>&`[]{}|\\' else char for char in text)
+    return "".join(f"#{ord(char)};" if char in '"#<>&`[]{}|\\' else char for char in escaped(text))
 
 
 def _dot(document: SessionDocument) -> Exported:
@@ -153,7 +145,7 @@ def _dot(document: SessionDocument) -> Exported:
 
 
 def _dot_escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return escaped(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _label_lines(node: DiagramNode) -> list[str]:

@@ -1,4 +1,4 @@
-"""Writes a trace as Markdown."""
+"""Writes a trace as Markdown in which texts of models and servers are shown, and nothing acts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from plait._support.sanitize import escaped, escaped_for_markdown
 from plait.traces import events
 from plait.traces.events import TraceEvent
 from plait.traces.messages.message import Role
@@ -14,7 +15,7 @@ from plait.traces.trace import Trace
 
 def trace_to_markdown(trace: Trace) -> str:
     """Write a run as Markdown: a table of facts, then the events in order."""
-    blocks = [f"# Run {trace.run}", _facts(trace)]
+    blocks = [f"# Run {_inline(trace.run)}", _facts(trace)]
     for event in trace.events:
         blocks.extend(_blocks(event))
     if trace.ended is None:
@@ -46,49 +47,61 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
         case events.RunStarted():
             for message in event.messages:
                 yield f"## {'System' if message.role is Role.SYSTEM else message.role.title()}"
-                yield message.text
+                yield _fenced(message.text)
         case events.Turn():
             yield f"## Turn {event.number}"
             if event.message.thinking:
-                yield "\n".join(f"> {line}" for line in event.message.thinking.split("\n"))
+                yield "*Thinking:*"
+                yield _fenced(event.message.thinking)
             if event.message.text:
-                yield event.message.text
+                yield _fenced(event.message.text)
         case events.ToolCalled():
-            server = f" of `{event.server}`" if event.server else ""
-            yield f"### `{event.name}`{server}"
+            server = f" of {_code(event.server)}" if event.server else ""
+            yield f"### {_code(event.name)}{server}"
             yield _fenced(json.dumps(event.arguments, indent=2, ensure_ascii=False), "json")
         case events.ToolReturned():
             duration = "" if event.seconds is None else f" after {event.seconds:.2f} s"
-            yield f"`{event.name}` {'failed' if event.is_error else 'answered'}{duration}:"
+            yield f"{_code(event.name)} {'failed' if event.is_error else 'answered'}{duration}:"
             yield _fenced(event.content)
         case events.Retried():
-            reason = f": {event.reason}" if event.reason else ""
-            yield f"*Attempt {event.attempt} of `{event.server}/{event.tool}`{reason}*"
+            reason = f": {_inline(event.reason)}" if event.reason else ""
+            yield f"*Attempt {event.attempt} of {_code(f'{event.server}/{event.tool}')}{reason}*"
         case events.Healed():
-            yield f"*`{event.server}` was lost, and reconnected.*"
+            yield f"*{_code(event.server)} was lost, and reconnected.*"
         case events.Elicited():
             answer = event.action or "no answer"
-            yield f"*Elicitation of `{event.server}`: {event.question} ({answer})*"
+            yield f"*Elicitation of {_code(event.server)}: {_inline(event.question)} ({answer})*"
         case events.ApprovalDecided():
             who = "a person" if event.by == "person" else "the policy"
             why = f"{event.reason}: {event.message}" if event.message else event.reason
-            yield f"*`{event.server}/{event.tool}`: {event.decision} by {who} ({why})*"
+            tool = _code(f"{event.server}/{event.tool}")
+            yield f"*{tool}: {event.decision} by {who} ({_inline(why)})*"
         case events.Summarized():
-            yield f"*The conversation so far was replaced by a summary:* {event.text}"
+            yield "*The conversation so far was replaced by a summary:*"
+            yield _fenced(event.text)
         case events.RunFailed():
-            yield f"**{event.error}**: {event.message}"
+            yield f"**{_inline(event.error)}**: {_inline(event.message)}"
         case events.RunEnded():
             yield "## Answer"
-            yield event.final_response
+            yield _fenced(event.final_response)
         case _:
             pass
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _inline(text).replace("|", "\\|")
+
+
+def _inline(text: str) -> str:
+    return escaped_for_markdown(" ".join(text.split()))
+
+
+def _code(name: str) -> str:
+    text = escaped(" ".join(name.split())).replace("`", "'")
+    return f"`{text}`"
 
 
 def _fenced(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return f"{fence}{language}\n{escaped(text)}\n{fence}"
