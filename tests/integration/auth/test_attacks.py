@@ -290,6 +290,25 @@ async def test_the_listener_ignores_answers_without_its_state(tmp_path: Path) ->
     assert seen == [400, 400, 400, 400]
 
 
+async def test_connections_without_a_request_end_with_the_sign_in(tmp_path: Path) -> None:
+    """Browsers open connections ahead of time; they would end with a traceback each."""
+    held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    class Ahead(Browser):
+        async def _visit(self, address: str) -> None:
+            back = urlsplit(parse_qs(urlsplit(address).query)["redirect_uri"][0])
+            held.append(await asyncio.open_connection(back.hostname, back.port))
+            await super()._visit(address)
+
+    with oauth_server() as server:
+        async with Toolbox(config(server, tmp_path, on_redirect=Ahead())) as box:
+            await box.tools()
+            [(reader, writer)] = held
+            async with asyncio.timeout(5):
+                assert await reader.read() == b""
+            writer.close()
+
+
 async def test_an_answer_that_comes_before_anything_was_asked_is_ignored(tmp_path: Path) -> None:
     """The listener is there while the client registers: nobody can answer yet."""
     seen: list[int] = []

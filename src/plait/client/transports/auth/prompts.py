@@ -67,6 +67,7 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
         yield Prompt(uri, loopback.show, loopback.wait_for_result)
     finally:
         server.close()
+        await loopback.end_idle()
 
 
 @asynccontextmanager
@@ -162,6 +163,14 @@ class Loopback:
         self._wait_seconds = wait_seconds
         self._state: str | None = None
         self._result = asyncio.Future[AuthorizationCodeResult]()
+        self._idle: dict[asyncio.StreamWriter, asyncio.Future[None]] = {}
+        """Connections that have sent no request yet: browsers open some ahead of time."""
+
+    async def end_idle(self) -> None:
+        """Close connections without a request, which would outlive the program's event loop."""
+        for writer in self._idle:
+            writer.close()
+        await asyncio.gather(*self._idle.values())
 
     async def show(self, address: str) -> None:
         """Open the authorization address, and expect a redirect with its state."""
@@ -180,8 +189,7 @@ class Loopback:
         """Answer one request of a browser."""
         faults = (ConnectionError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError)
         with contextlib.suppress(*faults):
-            async with asyncio.timeout(_HEAD_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
+            head = await self._read_head(reader, writer)
             method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
             status, title, text = self._handle(method, target)
             body = _PAGE.format(title=escape(title), text=escape(text)).encode()
@@ -195,6 +203,15 @@ class Loopback:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+    async def _read_head(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        read = self._idle[writer] = asyncio.Future[None]()
+        try:
+            async with asyncio.timeout(_HEAD_SECONDS):
+                return await reader.readuntil(b"\r\n\r\n")
+        finally:
+            del self._idle[writer]
+            read.set_result(None)
 
     def _handle(self, method: str, target: str) -> tuple[str, str, str]:
         """Choose the response; the first redirect with the right state is the result."""
