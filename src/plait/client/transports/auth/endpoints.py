@@ -79,11 +79,12 @@ def require_https(url: str) -> None:
 
 async def _reaches_of(host: str) -> set[Reach]:
     """Resolve a host; nothing for one that cannot be resolved, perhaps but by a proxy."""
-    name = host.rstrip(".")
+    # Resolvers differ in what they make of zones, escapes and a dot at the end.
+    name = host.partition("%")[0].rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return {"loopback"}  # https://www.rfc-editor.org/rfc/rfc6761#section-6.3
     try:
-        found = await in_thread(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        found = await in_thread(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return set()
     return {reach_of(ip_address(str(entry[4][0]).partition("%")[0])) for entry in found}
