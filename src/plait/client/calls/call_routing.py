@@ -90,6 +90,8 @@ class ActiveCall:
     """Whether it ended without a response, so that the server may still wait for an answer."""
     on_asked: Callable[[ClientSession], None] | None = None
     """Called when an elicitation request of this call arrives."""
+    has_elicited: bool = False
+    """Whether the server may have asked the user during this call."""
 
     @classmethod
     def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
@@ -164,7 +166,11 @@ class CallRouter:
         default: ElicitationFnT,
     ) -> types.ElicitResult | types.ErrorData:
         """Answer an elicitation request by the callback of its call, or by `default`."""
-        call = _current.get() or await self._eliciting_call(context.session)
+        call = _current.get()
+        for possible in self._calls_on(context.session) if call is None else [call]:
+            possible.has_elicited = True
+        if call is None:
+            call = await self._eliciting_call(context.session)
         if call is None or call.on_elicitation is None:
             return await default(context, params)
         if call.on_asked is not None:

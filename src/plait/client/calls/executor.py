@@ -206,8 +206,11 @@ class ToolExecutor:
         if (cached := results.get(call, tool, caller=caller)) is not None:
             return cached
         changes = results.changes(call.server)
-        result = await self._run_on_server(call, tool)
-        results.put(call, tool, result, since=changes, caller=caller)
+        active = ActiveCall.of(call, self._bridge, self._sample)
+        result = await self._run_on_server(call, tool, active)
+        # The answers of this user are no part of the key, and those of another are others.
+        if call.input_answers is None and not active.has_elicited:
+            results.put(call, tool, result, since=changes, caller=caller)
         return result
 
     async def run_local(
@@ -251,17 +254,21 @@ class ToolExecutor:
             return known
         return await self._bridge.run(self._catalog.recall, call.server, call.tool, call.access)
 
-    async def _run_on_server(self, call: ToolCall, tool: Tool | None) -> ToolResult:
+    async def _run_on_server(
+        self, call: ToolCall, tool: Tool | None, active: ActiveCall | None = None
+    ) -> ToolResult:
+        active = active or ActiveCall.of(call, self._bridge, self._sample)
         try:
             with self._runs.counted(call):
-                return await self._run_attempts(call, tool)
+                return await self._run_attempts(call, tool, active)
         finally:
             if self.results is not None and (tool is None or not tool.read_only):
                 # The call may have changed what was read before, also if its answer was lost.
                 self.results.forget(call.server)
 
-    async def _run_attempts(self, call: ToolCall, tool: Tool | None) -> ToolResult:
-        active = ActiveCall.of(call, self._bridge, self._sample)
+    async def _run_attempts(
+        self, call: ToolCall, tool: Tool | None, active: ActiveCall
+    ) -> ToolResult:
         client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
         callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
         active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
