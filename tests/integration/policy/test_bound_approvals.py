@@ -9,8 +9,10 @@ import pytest
 from langchain.agents import create_agent
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from mcp.server import MCPServer
 
-from plait import MultiServerMCPClient, Policy
+from plait import InvalidArgumentsError, MultiServerMCPClient, Policy, Toolbox
+from plait.client import ApprovalRequest
 from plait.langchain.tools.graph_run import shown_interrupts
 from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.policy.conftest import Guarded
@@ -79,3 +81,72 @@ async def test_a_call_that_stays_the_same_is_asked_about_once(
 
     assert sorted(guarded.ledger()) == ["touch a", "touch b"]
     assert "__interrupt__" not in state
+
+
+def removing_server(removed: list[list[str]]) -> MCPServer:
+    server = MCPServer("disk", log_level="ERROR")
+
+    @server.tool()
+    def remove(paths: list[str]) -> str:
+        removed.append(paths)
+        return "removed"
+
+    return server
+
+
+@pytest.mark.parametrize("who", ["caller", "callback"])
+async def test_what_is_sent_is_what_was_decided_about(who: str) -> None:
+    removed: list[list[str]] = []
+    arguments: dict[str, Any] = {"paths": ["/tmp/a"]}
+
+    async def on_approval(request: ApprovalRequest) -> bool:
+        assert request.arguments == {"paths": ["/tmp/a"]}
+        if who == "callback":
+            request.arguments["paths"].append("/etc")
+        else:
+            arguments["paths"] = ["/etc"]
+        return True
+
+    async with Toolbox(
+        {"disk": removing_server(removed)}, policy=ASK, on_approval=on_approval
+    ) as box:
+        await box.call("disk", "remove", arguments)
+
+    assert removed == [["/tmp/a"]]
+
+
+async def test_an_interceptor_cannot_change_a_call_that_waits_for_its_approval() -> None:
+    removed: list[list[str]] = []
+    requests: list[Any] = []
+
+    async def keep(request: Any, handler: Any) -> Any:
+        requests.append(request)
+        return await handler(request)
+
+    async def on_approval(request: ApprovalRequest) -> bool:
+        requests[0].args["paths"].append("/etc")
+        requests[0].args["recursive"] = True
+        return request.arguments == {"paths": ["/tmp/a"]}
+
+    async with MultiServerMCPClient(
+        {"disk": removing_server(removed)},
+        policy=ASK,
+        on_approval=on_approval,
+        tool_interceptors=[keep],
+    ) as client:
+        (tool,) = await client.get_tools()
+        await tool.ainvoke({"paths": ["/tmp/a"]})
+
+    assert removed == [["/tmp/a"]]
+
+
+async def test_arguments_that_are_too_deep_to_be_decided_about_are_not_sent() -> None:
+    removed: list[list[str]] = []
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    async with Toolbox({"disk": removing_server(removed)}, policy=Policy(default="allow")) as box:
+        with pytest.raises(InvalidArgumentsError):
+            await box.call("disk", "remove", {"paths": deep})
+
+    assert removed == []

@@ -9,12 +9,13 @@ from typing import Any, Final, Literal
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
+from plait.client.calls.arguments import copied
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.argument_readings import is_large
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.client.config.raw_value import as_list, as_mapping
-from plait.errors import ConfigError, PermissionDeniedError
+from plait.errors import ConfigError, InvalidArgumentsError, PermissionDeniedError
 
 Decision = Literal["approve", "edit", "reject"]
 
@@ -141,6 +142,18 @@ class PolicyCheck:
         await self.check(approved, tool)
         return replace(approved, decided_hints=hints)
 
+    async def own(self, call: ToolCall) -> ToolCall:
+        """Return the call with arguments that nobody changes while it is decided about."""
+        if self.policy is None:
+            return call
+        arguments = dict(call.arguments)
+        try:
+            own = await in_thread(copied, arguments) if is_large(arguments) else copied(arguments)
+        except RecursionError:
+            text = f"the arguments are nested too deeply. {_NOT_SENT}"
+            raise call.error(InvalidArgumentsError, text) from None
+        return replace(call, arguments=own)
+
     async def check(self, call: ToolCall, tool: Tool | None) -> PolicyDecision:
         """Return the decision about a call, or raise `PermissionDeniedError` if it is denied."""
         if self.policy is not None and is_large(call.arguments):
@@ -158,10 +171,12 @@ class PolicyCheck:
     ) -> ToolCall:
         names = hidden_names(tool)
         hidden = {name: value for name, value in call.arguments.items() if name in names}
+        shown = {name: value for name, value in call.arguments.items() if name not in names}
         request = ApprovalRequest(
             server=call.server,
             tool=call.tool,
-            arguments={key: value for key, value in call.arguments.items() if key not in hidden},
+            # A callback that changes what it shows must not change what is sent.
+            arguments=copied(shown),
             annotations=hints_of(tool),
             reason=decision.reason,
             instead_of=call.instead_of,
@@ -173,7 +188,7 @@ class PolicyCheck:
             raise call.error(PermissionDeniedError, text)
         if approval.args is None:
             return call
-        return replace(call, arguments={**approval.args, **hidden})
+        return replace(call, arguments=copied({**approval.args, **hidden}))
 
     async def _request_approval(self, call: ToolCall, request: ApprovalRequest) -> Approval:
         on_approval = call.on_approval or self._on_approval

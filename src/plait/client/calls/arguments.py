@@ -189,7 +189,7 @@ def _if_relaxed(validator: SchemaValidator, value: Any) -> Any | None:
 
 
 def _repair_all(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Repaired:
-    box: list[Any] = [_copied(value)]
+    box: list[Any] = [copied(value)]
     changes: list[_Change] = []
     left = validator.violations(box[0])
     for _ in range(_MOST_ROUNDS):
@@ -415,11 +415,12 @@ def _at(value: Any, path: Iterable[str | int]) -> Any:
     return value
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """Copy objects and lists; other values are shared."""
     if isinstance(value, dict):
-        return {name: _copied(inner) for name, inner in cast("dict[str, Any]", value).items()}
+        return {name: copied(inner) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_copied(inner) for inner in cast("list[Any]", value)]
+        return [copied(inner) for inner in cast("list[Any]", value)]
     return value
 
 

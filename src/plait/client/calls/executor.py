@@ -431,7 +431,7 @@ class ToolExecutor:
                 return call
             # It was permitted before it was sent; another attempt meets the tool as it is then.
             return replace(call, decided_hints=call.first.tool.annotations)
-        call = await self._with_valid_arguments(call, tool)
+        call = await self._with_valid_arguments(await self.settings.policy_check.own(call), tool)
         permitted = await self.settings.policy_check.permit(call, tool)
         if permitted.arguments is call.arguments:
             return permitted
