@@ -192,14 +192,16 @@ class CallPipeline:
 
     async def apply_overrides(self, call: ToolCall, *, context: object) -> ToolCall:
         """Return the call with the tool's overrides applied; their functions get the `context`."""
+        runtime = self._lifecycle.runtime
+        backup = runtime.executor.settings.fallbacks.get(call.server)
+        if backup is not None:
+            call = replace(call, override_context=context)
         if call.first is not None:
             return call  # it was sent: its tool has no overrides
         try:
             tool = await self._tool_of(call)
         except PlaitError:
             # The server cannot list its tools; if it has a backup, that one is called.
-            runtime = self._lifecycle.runtime
-            backup = runtime.executor.settings.fallbacks.get(call.server)
             if backup is None:
                 raise
             tool = runtime.catalog.known(backup, call.tool)

@@ -12,7 +12,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from plait import ConnectError, OAuth, PlaitError, Toolbox
+from plait import ConnectError, MultiServerMCPClient, OAuth, PlaitError, Toolbox
 from plait.errors import HttpError
 from tests.integration.canaries.mirror import Mirror
 from tests.integration.canaries.search import canary
@@ -252,3 +252,37 @@ async def test_a_backup_gets_only_the_hidden_values_that_it_would_get_by_itself(
     assert result.server == "spare"
     assert any(secret in one for one in here.heard)
     assert any(secret in one for one in elsewhere.heard) is reaches_backup
+
+
+@pytest.mark.parametrize("primary", [{}, {"shop/fetch": {"arguments": {"note": {"value": "a"}}}}])
+async def test_the_hidden_values_of_a_backup_are_its_own_whoever_sets_them_for_the_primary(
+    here: Mirror, elsewhere: Mirror, primary: dict[str, Any]
+) -> None:
+    shown: list[Any] = []
+    contexts: list[Any] = []
+
+    def pinned(context: Any) -> str:
+        contexts.append(context)
+        return "pinned"
+
+    def on_approval(request: Any) -> bool:
+        shown.append((request.server, dict(request.arguments)))
+        return True
+
+    overrides = {**primary, "spare/fetch": {"arguments": {"note": {"value": pinned}}}}
+    servers = {"shop": {"url": here.url}, "spare": {"url": elsewhere.url}}
+    async with MultiServerMCPClient(
+        servers,
+        fallbacks={"shop": "spare"},
+        tool_overrides=overrides,
+        policy={"default": "ask"},
+        on_approval=on_approval,
+    ) as client:
+        (tool,) = [one for one in await client.get_tools() if one.name == "fetch"]
+        here.mode = "status"
+        await tool.ainvoke({"count": 1, **({} if primary else {"note": "forged"})})
+
+    assert shown[-1] == ("spare", {"count": 1})
+    assert any("pinned" in one for one in elsewhere.heard)
+    assert not any("forged" in one or '"note":"a"' in one for one in elsewhere.heard)
+    assert [context.args["count"] for context in contexts] == [1]

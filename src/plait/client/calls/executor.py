@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
-from plait.client.calls.approval import PolicyCheck, hidden_names, hints_of
+from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
 from plait.client.calls.call_routing import (
@@ -37,6 +37,7 @@ from plait.client.calls.tool_call import (
     within_run,
 )
 from plait.client.catalog.catalog import ToolCatalog, not_offered
+from plait.client.catalog.overrides import arguments_for_fallback
 from plait.client.catalog.validation import prepare
 from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
@@ -499,9 +500,9 @@ class ToolExecutor:
                     f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
                 )
             self._check_offered(call)
-            # What overrides add for the first server may be secret.
-            foreign = hidden_names(primary) - hidden_names(tool)
-            arguments = {key: call.arguments[key] for key in call.arguments if key not in foreign}
+            # What overrides hide is for one server: it may be secret, or not for the model to set.
+            context = call.override_context or call
+            arguments = await arguments_for_fallback(tool, call.arguments, primary, context)
             call = await self._permitted(replace(call, arguments=arguments), tool)
             return await self._run_on_server(call, tool)
         except PlaitError as second:

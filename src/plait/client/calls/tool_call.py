@@ -199,6 +199,8 @@ class ToolCall:
     run: RunIdentity | None = field(default=None, repr=False)
     first: FirstAttempt | None = field(default=None, repr=False)
     """The first attempt, if it was already made."""
+    override_context: object | None = field(default=None, repr=False)
+    """What functions of overrides get, where those of a fallback server may be needed."""
     decided_hints: Mapping[str, Any] | None = None
     """The annotations that the policy or a person decided by, if they matter."""
 

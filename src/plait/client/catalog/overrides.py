@@ -263,10 +263,37 @@ async def complete_arguments(
     known = wire_names.keys() | hidden
     completed = {name: value for name, value in arguments.items() if name not in known}
     completed |= {wire_names[name]: arguments[name] for name in arguments if name in wire_names}
-    schema = tool.wire_schema
+    return await _filled_in(tool, completed, override.arguments, context)
+
+
+async def arguments_for_fallback(
+    tool: Tool, arguments: Mapping[str, Any], primary: Tool | None, context: object = None
+) -> dict[str, Any]:
+    """Convert arguments of a server's tool into those of the same tool of its fallback server.
+
+    Each gets only the hidden values of its own overrides. A value that the same rule gave for the
+    first server is kept: it may be the key by which both know the call.
+    """
+    hidden, before = _hidden_rules(tool), _hidden_rules(primary)
+    changed = {name for name in hidden | before if hidden.get(name) != before.get(name)}
+    kept = {name: value for name, value in arguments.items() if name not in changed}
+    return await _filled_in(tool, kept, hidden, context)
+
+
+def _hidden_rules(tool: Tool | None) -> dict[str, ArgumentOverride]:
+    if tool is None or tool.override is None:
+        return {}
+    return {name: rule for name, rule in tool.override.arguments.items() if rule.hidden}
+
+
+async def _filled_in(
+    tool: Tool, arguments: Mapping[str, Any], rules: Arguments, context: object
+) -> dict[str, Any]:
+    """Add the values and defaults of arguments that are missing, and that the tool takes."""
+    schema, completed = tool.wire_schema, dict(arguments)
     takes_any = "$ref" in schema or bool(schema.get("additionalProperties"))
     named = declared_arguments(schema) | required_arguments(schema)
-    for name, rule in override.arguments.items():
+    for name, rule in rules.items():
         if name not in completed and rule.filled_in and (takes_any or name in named):
             value = rule.default if rule.value is UNSET else rule.value
             completed[name] = await _resolved(value, context)
