@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import HIDDEN, looks_secret
 from plait.cli.terminal import visible
 from plait.client.config.document import load_document, user_path
-from plait.client.config.keys import SERVER_LISTS
+from plait.client.config.key_table import KeyTable
+from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
+from plait.client.config.oauth import OAUTH_KEYS
 from plait.client.config.raw_value import Location, Problems, as_list, as_mapping
-from plait.client.config.read import Layout, find_layout
+from plait.client.config.read import find_layout
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import StdioServer
 from plait.client.config.urls import public_url
@@ -68,17 +70,27 @@ def preview_of(path: Path) -> Preview:
     layout = find_layout(document.value, document.location) if document else None
     if problems.errors or document is None or layout is None:
         raise ConfigError.from_problems(problems.errors)
-    variables = Variables.of(None, document.folder)
+    variables = Variables.of(None, document.folder, layout.inputs)
     digest = hashlib.sha256(_labelled("configuration", content))
-    servers: list[tuple[str, tuple[tuple[str, str], ...]]] = []
-    for name, entry in layout.servers.items():
-        servers.append((str(name), tuple(_facts(as_mapping(entry) or {}, variables))))
-    options = {key: value for key, value in layout.options.items() if key not in SERVER_LISTS}
-    if references := _references_in(options):
-        servers.append(("options", (("use", ", ".join(references)),)))
-    for file in _files_of(layout, variables):
+    options = _by_name(layout.options, CLIENT_KEYS)
+    entries = {str(name): _by_name(one, server_keys(None)) for name, one in layout.servers.items()}
+    servers = [(name, tuple(_facts(entry, variables))) for name, entry in entries.items()]
+    if facts := tuple(_option_facts(options)):
+        servers.append(("options", facts))
+    if facts := tuple(_input_facts(layout.inputs)):
+        servers.append(("inputs", facts))
+    for file in _files_of(entries.values(), options, variables):
         digest.update(_labelled(str(file), _bytes_of(file)))
     return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers))
+
+
+def _by_name(value: object, keys: KeyTable) -> dict[str, object]:
+    """Return the entries of an object by the names of their keys, however these are spelled."""
+    found: dict[str, object] = {}
+    for spelling, entry in (as_mapping(value) or {}).items():
+        key = keys.find(str(spelling))
+        found[str(spelling) if key is None else key.name] = entry
+    return found
 
 
 def _labelled(label: str, content: bytes) -> bytes:
@@ -92,18 +104,13 @@ def _bytes_of(path: Path) -> bytes:
         return b""
 
 
-def _files_of(layout: Layout, variables: Variables) -> list[Path]:
+def _files_of(
+    entries: Iterable[Mapping[str, object]], options: Mapping[str, object], variables: Variables
+) -> list[Path]:
     """Return the env files and the policy that the configuration names."""
-    entries = [as_mapping(entry) or {} for entry in layout.servers.values()]
-    named = {file for entry in entries for file in _env_files(entry, variables)}
-    if (policy := _resolved(layout.options.get("policy"), variables)) is not None:
-        named.add(policy)
-    return sorted(named)
-
-
-def _env_files(entry: Mapping[object, object], variables: Variables) -> list[Path]:
-    named = [_resolved(entry.get(key), variables) for key in ("envFile", "env_file")]
-    return [file for file in named if file is not None]
+    named = [_resolved(entry.get("env_file"), variables) for entry in entries]
+    named.append(_resolved(options.get("policy"), variables))
+    return sorted({file for file in named if file is not None})
 
 
 def _resolved(value: object, variables: Variables) -> Path | None:
@@ -112,10 +119,30 @@ def _resolved(value: object, variables: Variables) -> Path | None:
     name = variables.expand(value, Location(Problems()))
     if not name or "\0" in name:
         return None
-    return Path(os.path.normpath(variables.folder.resolve() / user_path(name)))
+    # Not by its text alone: behind a link, `..` leads elsewhere than it seems.
+    return Path(os.path.realpath(variables.folder / user_path(name)))
 
 
-def _facts(entry: Mapping[object, object], variables: Variables) -> Iterator[tuple[str, str]]:
+def _option_facts(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what the client does."""
+    for name, verb in (("record", "writes"), ("replay", "reads")):
+        if (value := options.get(name)) is not None:
+            yield verb, str(value)
+    if options.get("sampling"):
+        yield "may", "use your model"
+    used = {key: value for key, value in options.items() if key not in SERVER_LISTS}
+    if references := _references_in(used):
+        yield "use", ", ".join(references)
+
+
+def _input_facts(inputs: Mapping[str, InputRequest]) -> Iterator[tuple[str, str]]:
+    """Yield the values that are used where nothing else is typed."""
+    for request in inputs.values():
+        if request.default is not None:
+            yield "sets", f"{request.id}={shlex.quote(request.default)}"
+
+
+def _facts(entry: Mapping[str, object], variables: Variables) -> Iterator[tuple[str, str]]:
     """Yield what one server does."""
     if entry.get("disabled") is True or entry.get("enabled") is False:
         yield "is", "disabled"
@@ -128,21 +155,29 @@ def _facts(entry: Mapping[object, object], variables: Variables) -> Iterator[tup
         yield "contacts", public_url(str(url))
     if settings := list(_settings_in(as_mapping(entry.get("env")) or {})):
         yield "sets", ", ".join(settings)
-    for file in _env_files(entry, variables):
+    if (file := _resolved(entry.get("env_file"), variables)) is not None:
         yield "reads", f"{file} ({_names_in(file)})"
-    inherited = entry.get("inheritEnv", entry.get("inherit_env"))
-    if inherited:
+    if inherited := entry.get("inherit_env"):
         names = as_list(inherited)
         every = "every variable of your environment"
         yield "gets", every if names is None else ", ".join(map(str, names))
     if references := _references_in(entry):
         yield "gets", ", ".join(references)
-    if entry.get("auth", entry.get("authProvider")) is not None:
-        yield "signs in", "with OAuth"
+    if (auth := entry.get("auth")) is not None:
+        yield from _sign_in_facts(_by_name(auth, OAUTH_KEYS), variables)
     if entry.get("sampling"):
         yield "may", "use your model"
-    if entry.get("trust_instructions", entry.get("trustInstructions")):
+    if entry.get("trust_instructions"):
         yield "may", "instruct your agents"
+
+
+def _sign_in_facts(
+    settings: Mapping[str, object], variables: Variables
+) -> Iterator[tuple[str, str]]:
+    issuer = settings.get("issuer")
+    yield "signs in", "with OAuth" if issuer is None else f"with OAuth at {public_url(str(issuer))}"
+    if (file := _resolved(settings.get("private_key_file"), variables)) is not None:
+        yield "reads", str(file)
 
 
 def _command_line(command: str, args: tuple[str, ...]) -> str:

@@ -104,6 +104,62 @@ def test_a_change_of_an_env_file_or_policy_asks_again(plait: Plait, key: str) ->
     assert untrusting(plait, "tools") == 12
 
 
+@pytest.mark.parametrize("path", ["link/../settings", "${input:place}"], ids=["link", "input"])
+def test_a_change_of_the_file_that_is_really_read_asks_again(plait: Plait, path: str) -> None:
+    (plait.folder / "other" / "inner").mkdir(parents=True)
+    (plait.folder / "link").symlink_to("other/inner")
+    env = plait.folder / "other" / "settings"
+    env.write_text("REGION=north\n")
+    (plait.folder / "settings").write_text("HARMLESS=1\n")
+    server = {"command": "touch", "args": ["ran"], "envFile": path}
+    inputs = [{"id": "place", "type": "promptString", "default": "other/settings"}]
+    document = {"mcpServers": {"evil": server}, "inputs": inputs}
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+    shown = plait("tools", PLAIT_TRUST="").stderr
+    assert f"    reads     {env} (sets REGION)" in shown.splitlines()
+    assert untrusting(plait, "tools", "--trust") == 3
+
+    env.write_text("REGION=north\nPATH=./bin\n")
+    assert untrusting(plait, "tools") == 12
+
+
+def test_a_change_of_a_policy_behind_a_link_asks_again(plait: Plait) -> None:
+    (plait.folder / "other" / "inner").mkdir(parents=True)
+    (plait.folder / "link").symlink_to("other/inner")
+    policy = plait.folder / "other" / "policy.json"
+    policy.write_text('{"default": "deny"}')
+    (plait.folder / "policy.json").write_text('{"default": "deny"}')
+    server = {"command": "touch", "args": ["ran"]}
+    document = {"mcpServers": {"evil": server}, "policy": "link/../policy.json"}
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+    assert untrusting(plait, "policy", "check", "--trust") == 3
+
+    policy.write_text('{"default": "allow"}')
+    assert untrusting(plait, "policy", "check") == 12
+
+
+def test_what_options_inputs_and_logins_do_is_shown_however_they_are_spelled(plait: Plait) -> None:
+    auth = {"clientId": "me", "clientSecret": "${SHOP_SECRET}", "issuer": "https://login.example/"}
+    document = {
+        "inputs": [{"id": "program", "type": "promptString", "default": "touch ran"}],
+        "mcpServers": {
+            "shop": {"url": "https://shop.example/mcp", "auth_provider": auth},
+            "evil": {"command": "${input:program}"},
+        },
+        "record": "/home/me/.bashrc",
+        "sampling": True,
+    }
+    (plait.folder / "mcp.json").write_text(json.dumps(document))
+
+    shown = plait("tools", PLAIT_TRUST="").stderr.splitlines()
+
+    assert "    contacts  https://shop.example/mcp" in shown
+    assert "    signs in  with OAuth at https://login.example/" in shown
+    assert "    writes    /home/me/.bashrc" in shown
+    assert "    may       use your model" in shown
+    assert "    sets      program='touch ran'" in shown
+
+
 def test_an_approval_belongs_to_one_folder_and_can_be_revoked(cloned: Plait) -> None:
     assert untrusting(cloned, "tools", "--trust") == 3
     other = Plait(cloned.folder / "copy")
