@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from mcp.server import MCPServer
 
@@ -17,6 +19,7 @@ from plait.langchain.tools.graph_run import shown_interrupts
 from plait.testing import ScriptedChatModel, tool_call
 from tests.integration.policy.conftest import Guarded
 from tests.integration.policy.test_agents import SAID, THREAD, answers_of
+from tests.nursery import fault_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -81,6 +84,71 @@ async def test_a_call_that_stays_the_same_is_asked_about_once(
 
     assert sorted(guarded.ledger()) == ["touch a", "touch b"]
     assert "__interrupt__" not in state
+
+
+class Done(TypedDict):
+    done: bool
+
+
+async def decided_paths(app: Any, answers: list[Any], *, between: Callable[[], None]) -> list[Any]:
+    """Run a graph, answering each interrupt; return what was shown."""
+    paths: list[Any] = []
+    state = await app.ainvoke({"done": False}, THREAD)
+    for answer in answers:
+        paths += shown(state)
+        between()
+        state = await app.ainvoke(Command(resume=answer), THREAD)
+    return [*paths, *shown(state)]
+
+
+@pytest.mark.parametrize("between", [lambda: None, forget], ids=["here", "elsewhere"])
+async def test_an_earlier_approval_of_a_task_is_none_of_a_call_that_changed(
+    guarded: Guarded, between: Callable[[], None]
+) -> None:
+    """A node that makes two calls runs from its beginning after each answer."""
+    firsts = iter(["a", "a", "changed", "changed", "again", "again"])
+
+    async with MultiServerMCPClient(guarded.with_policy(ASK)) as client:
+        (touch,) = await client.get_tools(include="files/touch")
+
+        async def node(state: Done, config: RunnableConfig) -> Done:
+            del state
+            await touch.ainvoke({"path": next(firsts)}, config)
+            await touch.ainvoke({"path": "b"}, config)
+            return {"done": True}
+
+        graph = StateGraph(Done)
+        graph.add_node("node", node)
+        graph.add_edge(START, "node")
+        app: Any = graph.compile(checkpointer=InMemorySaver())
+        paths = await decided_paths(app, [True] * 5, between=between)
+
+    assert [one["path"] for one in paths] == ["a", "b", "changed", "b", "again", "b"]
+    assert guarded.ledger() == ["touch a", "touch changed", "touch again"]
+
+
+async def test_an_answer_to_a_server_is_no_approval_of_a_call_that_changed() -> None:
+    questions = iter(["a", "a"])
+
+    async def change(request: Any, handler: Any) -> Any:
+        return await handler(request.override(args={"question": next(questions, "changed")}))
+
+    with fault_server() as server:
+        async with MultiServerMCPClient(
+            {"shop": {"url": server.url}}, policy=ASK, tool_interceptors=[change]
+        ) as client:
+            model = ScriptedChatModel([[tool_call("ask", question="x")], "done"])
+            agent: Any = create_agent(model, await client.get_tools(), checkpointer=InMemorySaver())
+            await agent.ainvoke(SAID, THREAD)
+            forget()
+            state = await agent.ainvoke(Command(resume=True), THREAD)
+            (request,) = state["__interrupt__"][0].value["requests"]
+            forget()
+            reply = {request["key"]: {"action": "accept", "content": {"text": "5"}}}
+            state = await agent.ainvoke(Command(resume={"responses": reply}), THREAD)
+
+    assert shown(state) == [{"question": "changed"}]
+    assert "changed" in state["__interrupt__"][0].value["problem"]
 
 
 def removing_server(removed: list[list[str]]) -> MCPServer:

@@ -98,7 +98,8 @@ def _interrupt_count(scratchpad: Any) -> int:
 class ShownInterrupts:
     """What the interrupts of a task showed, when it ran before: which answer is one to what.
 
-    A checkpointer has the last one, in any process; earlier ones are remembered in this process.
+    A checkpointer has the last one, in any process. Its value has the digests of the approvals
+    before it, and so have those of this process in memory.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -111,6 +112,7 @@ class ShownInterrupts:
         self.last: Mapping[str, Any] = {}
         """The value of the last interrupt of the run before, if it was a mapping."""
         self.last_index: int | None = None
+        self._earlier: list[str | None] = []
 
     @property
     def next_index(self) -> int:
@@ -141,6 +143,7 @@ class ShownInterrupts:
                     self.last = entries_of(value[-1].value)
         if self.last:
             self.last_index = answered
+            self._earlier = list(self.last.get(EARLIER) or ())
 
     async def _saved(self, where: Mapping[str, Any]) -> Any:
         try:
@@ -148,19 +151,28 @@ class ShownInterrupts:
         except NotImplementedError:
             return await in_thread(self._saver.get_tuple, where)
 
-    def at(self, index: int) -> Mapping[str, Any] | None:
-        """Return what was shown at a place, or `None` if it is not known."""
-        if index == self.last_index:
-            return self.last
-        return shown_interrupts.get((self._thread, self._task, index))
+    def digest_before(self, index: int) -> str | None:
+        """Return the digest of the approval at a place before the last one, if it is known."""
+        known = shown_interrupts.get((self._thread, self._task, index))
+        if known is None and index < len(self._earlier):
+            return self._earlier[index]
+        return known
 
-    def remember(self, index: int, value: Mapping[str, Any]) -> None:
-        """Remember what is shown at a place."""
-        shown_interrupts[self._thread, self._task, index] = dict(value)
+    def earlier(self) -> dict[str, Any]:
+        """Return what the value of the next interrupt says of the approvals before it."""
+        digests = [self.digest_before(index) for index in range(self.next_index)]
+        return {EARLIER: digests} if any(digests) else {}
+
+    def remember(self, index: int, digest: str) -> None:
+        """Remember the digest of the approval that is shown at a place."""
+        shown_interrupts[self._thread, self._task, index] = digest
 
 
-shown_interrupts: LRUCache[tuple[str, str, int], Mapping[str, Any]] = LRUCache(1000)
-"""The values of recent interrupts, by thread, task and place."""
+EARLIER = "earlier"
+"""The key of the digests of earlier approvals in the value of an interrupt."""
+
+shown_interrupts: LRUCache[tuple[str, str, int], str] = LRUCache(1000)
+"""The digests of recent approvals, by thread, task and place."""
 
 
 def last_resume_value(config: Mapping[str, Any]) -> object | None:

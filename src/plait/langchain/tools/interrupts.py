@@ -6,6 +6,7 @@ one kind must not be taken for that to another.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
@@ -65,6 +66,8 @@ class ApprovalInterrupt(TypedDict):
     """The server that failed, if this call goes to its fallback."""
     problem: NotRequired[str]
     """Why the last answer was not accepted."""
+    earlier: NotRequired[list[str | None]]
+    """Digests of the approvals before this one in the same task, to which answers are bound."""
 
 
 class Approvals:
@@ -87,6 +90,10 @@ class Approvals:
         self._decisions: dict[str, object] = {}
         self.bare_answers = True
         """Whether a bare `True` or `False` can only answer this interrupt."""
+
+    def earlier(self) -> dict[str, Any]:
+        """Return what an interrupt of another kind says of the approvals before it."""
+        return {} if self._shown is None else self._shown.earlier()
 
     async def __call__(self, request: ApprovalRequest) -> object:
         """Return the decision, or `None` if there is no one to decide.
@@ -129,8 +136,9 @@ def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> Appr
 
 
 def _facts(value: Mapping[str, Any]) -> str:
-    """Return what an approval is bound to, of the value of its interrupt."""
-    return json.dumps([value.get(name) for name in _BINDING], sort_keys=True, default=repr)
+    """Return a digest of what an approval is bound to, of the value of its interrupt."""
+    bound = json.dumps([value.get(name) for name in _BINDING], sort_keys=True, default=repr)
+    return hashlib.sha256(bound.encode()).hexdigest()
 
 
 async def _ask_user(value: ApprovalInterrupt, shown: ShownInterrupts, *, bare: bool) -> Approval:
@@ -143,20 +151,23 @@ async def _ask_user(value: ApprovalInterrupt, shown: ShownInterrupts, *, bare: b
     facts = _facts(value)
     while True:
         index = shown.next_index
-        before = shown.at(index)
+        is_last = index == shown.last_index
+        before = _facts(shown.last) if is_last else shown.digest_before(index)
         try:
-            answer = interrupt(value)
+            answer = interrupt({**value, **shown.earlier()})
         except GraphInterrupt:
-            shown.remember(index, value)
+            shown.remember(index, facts)
             raise
         if before is None and _facts(shown.last) == facts:
             continue  # the answer to this very call comes later
-        if before is not None and _facts(before) != facts:
-            if before.get("type") == value["type"]:
+        if before is not None and before != facts:
+            if not is_last or shown.last.get("type") == value["type"]:
+                shown.remember(index, before)
                 value["problem"] = _CHANGED
             continue
         approval = None if isinstance(answer, bool) and not bare else Approval.read(answer)
         if approval is not None:
+            shown.remember(index, facts)
             return approval
         if not entries_of(answer).keys() & {"responses", "action"}:
             value["problem"] = _UNCLEAR
@@ -183,11 +194,14 @@ def needs_sign_in(error: PlaitError) -> bool:
     return isinstance(error, AuthRequiredError)
 
 
-def wait_for_sign_in(call: ToolCall, error: PlaitError) -> None:
+def wait_for_sign_in(
+    call: ToolCall, error: PlaitError, earlier: Mapping[str, Any] | None = None
+) -> None:
     """Pause the graph until the user has signed in, or return if it resumes.
 
     Resume with `True` or `{"action": "retry"}` to repeat the call, and with `False` or
-    `{"action": "decline"}` to cancel it.
+    `{"action": "decline"}` to cancel it. `earlier` is what the interrupt says of the approvals
+    before it.
 
     Raises:
         GraphInterrupt: There is no answer yet.
@@ -204,10 +218,11 @@ def wait_for_sign_in(call: ToolCall, error: PlaitError) -> None:
     }
     if facts.authorization_url is not None:
         value["authorization_url"] = facts.authorization_url
-    answer = interrupt(value)
+    shown = {**value, **(earlier or {})}
+    answer = interrupt(shown)
     while "responses" in entries_of(answer):
         # That answer belongs to an elicitation earlier in this call.
-        answer = interrupt(value)
+        answer = interrupt(shown)
     if _is_refusal(answer):
         raise _declined(call)
 
@@ -261,10 +276,13 @@ class ElicitationInterrupt(TypedDict):
     requests: list[ElicitationRequest]
 
 
-def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> InputAnswers:
+def responses_from_interrupt(
+    call: ToolCall, needed: InputNeededError, earlier: Mapping[str, Any] | None = None
+) -> InputAnswers:
     """Pause the graph until the user has answered, or return the answers if it resumes.
 
-    Resume with `{"responses": {key: {"action": "accept", "content": {…}}}}`.
+    `earlier` is what the interrupt says of the approvals before it. Resume with
+    `{"responses": {key: {"action": "accept", "content": {…}}}}`.
 
     Raises:
         GraphInterrupt: There is no answer yet.
@@ -288,10 +306,11 @@ def responses_from_interrupt(call: ToolCall, needed: InputNeededError) -> InputA
         "tool_name": call.tool,
         "requests": [_description(key, request) for key, request in requests.items()],
     }
-    answer = interrupt(value)
+    shown = {**value, **(earlier or {})}
+    answer = interrupt(shown)
     while _is_sign_in_answer(answer) or Approval.read(answer) is not None:
         # That answer belongs to an earlier interrupt of this call.
-        answer = interrupt(value)
+        answer = interrupt(shown)
     return InputAnswers(_responses(answer, requests, call), needed.request_state)
 
 

@@ -361,12 +361,12 @@ class _Sender:
                 break
             except InputNeededError as needed:
                 # Pauses the graph; when it resumes, everything up to here runs again.
-                answers = responses_from_interrupt(call, needed)
+                answers = responses_from_interrupt(call, needed, self.approvals.earlier())
                 call = replace(call, input_answers=answers, first=None)
             except PlaitError as error:
                 if not self.pauses or not needs_sign_in(error):
                     raise
-                wait_for_sign_in(call, error)
+                wait_for_sign_in(call, error, self.approvals.earlier())
                 call = replace(call, first=None)
         self.server, self.tool = result.server, result.tool
         self.facts |= {"attempts": result.attempts, "seconds": result.seconds}
