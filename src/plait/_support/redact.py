@@ -138,8 +138,8 @@ def _is_long_enough(secret: str) -> bool:
 
 
 _SECRET_WORDS = frozenset(
-    {"key", "keys", "auth", "authorization", "authentication", "bearer", "cookie", "jwt"}
-    | {"pass", "passphrase", "pat", "pin", "private", "pwd", "sig", "signature"}
+    {"key", "keys", "auth", "authorization", "authentication", "bearer", "cookie", "creds", "jwt"}
+    | {"otp", "pass", "passphrase", "pat", "pin", "private", "psk", "pw", "pwd", "sig", "signature"}
 )
 
 _SECRET_PARTS = re.compile(r"token|secret|passw|api_?key|credential", re.IGNORECASE)

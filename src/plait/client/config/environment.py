@@ -7,8 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from plait._support.redact import looks_secret
+from plait.client.config.secrets import TOKEN
+from plait.client.config.urls import secrets_in_url
 
 if TYPE_CHECKING:
     from plait.client.config.servers import StdioServer
@@ -30,9 +33,9 @@ _USUAL_NAMES: Final = (
 _USUAL_GLOBS: Final = ("LC_*", "NPM_CONFIG_*", "UV_*", "XDG_*")
 """The same, but for those that may hold a token or a password."""
 
-_OTHER_SECRETS: Final = re.compile(r"_(?:OTP|USERNAME|USER)$")
+_OTHER_SECRETS: Final = re.compile(r"[_:](?:LOGIN|USERNAME|USER)$")
 """Names of credentials that `looks_secret` does not know."""
-_CREDENTIALS_IN_URL: Final = re.compile(r"://[^/\s]*@")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 
 
 def child_environment(
@@ -60,8 +63,23 @@ def _is_usual(name: str, value: str) -> bool:
     if _matches(upper, _USUAL_NAMES):
         return True
     return _matches(upper, _USUAL_GLOBS) and not (
-        looks_secret(name) or _OTHER_SECRETS.search(upper) or _CREDENTIALS_IN_URL.search(value)
+        looks_secret(name) or _OTHER_SECRETS.search(upper) or _holds_secret(value)
     )
+
+
+def _holds_secret(value: str) -> bool:
+    """Return whether a value is a well-known kind of token, or has a URL with credentials in it."""
+    if TOKEN.search(value):
+        return True
+    # Paths of indexes have ids in them that look like keys.
+    return any(secrets_in_url(_without_path(url)) for url in _URL.findall(value))
+
+
+def _without_path(url: str) -> str:
+    try:
+        return urlsplit(url)._replace(path="").geturl()
+    except ValueError:
+        return url
 
 
 def _matches(name: str, patterns: Iterable[str], *, any_case: bool = False) -> bool:

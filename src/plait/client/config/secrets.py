@@ -34,7 +34,7 @@ _SCHEME = re.compile(r"(bearer|basic|token|digest|apikey|negotiate)\s+(.+)", re.
 _PAIR = re.compile(r"-{0,2}(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"(?:gh[a-z]_|github_pat_|glpat-|sk-|pk-|xox[a-z]-|AKIA|AIza|eyJ|npm_|hf_)[\w.-]{12,}"
 )
 """Prefixes of keys of well-known services."""
@@ -81,7 +81,7 @@ def _in_arguments(args: Sequence[str]) -> Iterator[str]:
 def secrets_in_argument(argument: str) -> Iterator[str]:
     """Yield the secrets in one argument of a program, which may follow a flag."""
     yield from secrets_in_url(argument)
-    yield from _TOKEN.findall(argument)
+    yield from TOKEN.findall(argument)
     pair = _PAIR.fullmatch(argument)
     if pair and looks_secret(pair["name"]):
         yield from _if_secret(pair["name"], pair["value"])

@@ -60,6 +60,10 @@ def test_only_the_usual_variables_are_passed_on() -> None:
         "npm_config_key",
         "LC_API_TOKEN",
         "XDG_SECRET",
+        "XDG_CREDS",
+        "LC_PW",
+        "UV_INDEX_PRIVATE_LOGIN",
+        "npm_config_//registry.example.com/:username",
     ],
 )
 def test_no_token_or_password_slips_through_a_wildcard(name: str) -> None:
@@ -68,6 +72,35 @@ def test_no_token_or_password_slips_through_a_wildcard(name: str) -> None:
 
     assert child_environment(StdioServer(command="a"), parent, windows=False) == USUAL
     assert child_environment(named, parent, windows=False) == {**USUAL, name: "secret"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://index.example/simple?token=s3cret-value",
+        "corp=https://index.example/simple?sig=s3cret-value",
+        "ghp_0123456789abcdefghij",
+        "npm_0123456789abcdefghij",
+    ],
+)
+def test_a_token_under_a_harmless_name_is_not_passed_on(value: str) -> None:
+    parent = {**PARENT, "UV_FIND_LINKS": value}
+
+    assert child_environment(StdioServer(command="a"), parent, windows=False) == USUAL
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "https://pkgs.example/8f14e45f-ceea-467f-a9f1-2b5d0c6f1a11/simple",
+        "/nix/store/0c5v3z4k5h8a9b1c2d3e4f5g6h7j8k9l-links",
+    ],
+)
+def test_an_id_in_a_path_is_no_token(value: str) -> None:
+    parent = {**PARENT, "UV_FIND_LINKS": value}
+    expected = {**USUAL, "UV_FIND_LINKS": value}
+
+    assert child_environment(StdioServer(command="a"), parent, windows=False) == expected
 
 
 @pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "npm_config_registry"])
