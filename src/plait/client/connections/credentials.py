@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, cast
 from weakref import ref
 
@@ -134,7 +135,8 @@ def join(
 
 
 def _folded(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return sorted((name.lower(), text) for name, text in headers.items())
+    # By name only: of names that differ in case, the order of the values counts for servers.
+    return sorted(((name.lower(), text) for name, text in headers.items()), key=itemgetter(0))
 
 
 def _texts(values: Any) -> dict[str, str]:

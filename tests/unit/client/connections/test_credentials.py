@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.config.servers import HttpServer, StdioServer
-from plait.client.connections.credentials import PRIVATE_IDLE_SECONDS, CallerCredentials, join
+from plait.client.connections.credentials import (
+    PRIVATE_IDLE_SECONDS,
+    CallerCredentials,
+    digest_of_headers,
+    join,
+)
 
 SECRET = "s3cr3t-t0ken"
 
@@ -152,3 +157,13 @@ def test_an_object_that_takes_the_place_of_another_gets_another_key(kind: type) 
 
     assert len(places) < 3000  # the addresses of objects are used again
     assert len(keys) == 3000
+
+
+def test_values_that_change_places_under_one_name_are_other_credentials() -> None:
+    one = CallerCredentials.of({"X-User": "ann", "x-user": "bob"})
+    other = CallerCredentials.of({"X-User": "bob", "x-user": "ann"})
+
+    assert one is not None
+    assert other is not None
+    assert one.key != other.key
+    assert digest_of_headers(one.headers) != digest_of_headers(other.headers)
