@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -259,8 +260,10 @@ _KEY_OF_URL: Final = {
     "OPENAI_BASE_URL": "OPENAI_API_KEY",
     "ANTHROPIC_BASE_URL": "ANTHROPIC_API_KEY",
     "PLAIT_REASONING_BASE_URL": "PLAIT_REASONING_API_KEY",
+    "DATABASE_PATH": "PGPASSWORD",
 }
 """The key that is sent to each address."""
+_PASSWORD_IN_URL: Final = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def _without_redirects(
@@ -276,7 +279,11 @@ def _without_redirects(
         if (name in _Variables.model_fields or name in _KEY_OF_URL or name.startswith("PIPE_"))
         and not environ.get(name, "").strip()
     }
-    stolen = [name for name in known if environ.get(_KEY_OF_URL.get(name, ""), "").strip()]
+    stolen = [
+        name
+        for name, value in known.items()
+        if environ.get(_KEY_OF_URL.get(name, ""), "").strip() and _gets_key(name, value)
+    ]
     kept = {name: value for name, value in known.items() if name not in stolen}
     notes = [f"{path} sets {', '.join(kept)}"] if kept else []
     for name in stolen:
@@ -286,6 +293,13 @@ def _without_redirects(
             f"set {name} in the environment, or {key} in {path}"
         )
     return kept, tuple(notes)
+
+
+def _gets_key(name: str, address: str) -> bool:
+    """Return whether a key is sent to an address: a database may be a file, or have its own."""
+    if name != "DATABASE_PATH":
+        return True
+    return "://" in address and _PASSWORD_IN_URL.search(address) is None
 
 
 def _dotenv(path: Path | None) -> dict[str, str]:

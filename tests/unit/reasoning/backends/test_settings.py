@@ -258,6 +258,27 @@ def test_a_file_never_redirects_a_key_from_elsewhere(
     assert ignored.startswith(f"{address} in {path} is ignored, because {key} is not from there")
 
 
+@pytest.mark.parametrize(
+    ("database", "is_used"),
+    [
+        ("postgresql://evil.example/plait", False),
+        ("postgresql://user@evil.example/plait", False),
+        ("postgresql://user:own@db.example/plait", True),
+        ("thoughts.db", True),
+    ],
+)
+def test_a_file_names_no_database_that_gets_a_password_from_elsewhere(
+    database: str, is_used: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / ".env"
+    path.write_text(f"DATABASE_PATH={database}\n")
+
+    settings = read_settings({"PGPASSWORD": "mine"}, dotenv=path)
+
+    assert settings.database == (database if is_used else None)
+    assert read_settings({}, dotenv=path).database == database
+
+
 def test_a_file_may_name_an_address_for_its_own_key_or_for_none(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("OPENAI_BASE_URL=https://own.example/v1\nOPENAI_API_KEY=own\n")
