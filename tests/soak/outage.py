@@ -22,6 +22,8 @@ TRANSPORTS = (
     "stdio legacy",
     "http modern",
     "http legacy",
+    "httpx2 modern",
+    "httpx2 legacy",
     "sse legacy",
     "websocket legacy",
 )
@@ -37,7 +39,8 @@ class _Program:
         self._down = Path(folder, "down")
         gate = f"import os, sys\nif os.path.exists({str(self._down)!r}): sys.exit(1)\n"
         start = f"{gate}os.execv(sys.argv[1], sys.argv[1:])"
-        self.entry = {"command": sys.executable, "args": ["-S", "-c", start, *command]}
+        arguments = ["-S", "-c", start, *command]
+        self.entry: dict[str, object] = {"command": sys.executable, "args": arguments}
 
     def kill(self, pid: int | None) -> None:
         self._down.touch()
@@ -53,7 +56,7 @@ class _Remote:
 
     def __init__(self, server: ServerProcess, transport: str) -> None:
         self._server = server
-        self.entry = {"url": server.url, "transport": transport}
+        self.entry: dict[str, object] = {"url": server.url, "transport": transport}
 
     def kill(self, pid: int | None) -> None:
         del pid
@@ -75,13 +78,21 @@ def _served(transport: str, era: str) -> Generator[_Program | _Remote]:
             yield _Remote(server, transport)
 
 
+@contextmanager
+def _served_by_name(name: str) -> Generator[_Program | _Remote]:
+    transport, era = name.split()
+    with _served("http" if transport == "httpx2" else transport, era) as server:
+        if transport == "httpx2":
+            server.entry["headers"] = dict  # a function for headers, for which httpx2 is needed
+        yield server
+
+
 async def outage(name: str, seconds: float) -> bool:
     """Read from a server that goes away; return whether every read was answered in time."""
-    transport, era = name.split()
     answered: list[float] = []
     failed: list[str] = []
     reading: set[asyncio.Task[None]] = set()
-    with _served(transport, era) as server:
+    with _served_by_name(name) as server:
         entry = {**server.entry, "connect_timeout": SPEND_SECONDS}
         async with Toolbox({"server": entry}) as box:
 

@@ -24,6 +24,8 @@ PROGRAM = str(Path(__file__).with_name("server.py"))
 PORTS: dict[str, tuple[str, str]] = {
     "http": ("http", "modern"),
     "http_legacy": ("http", "legacy"),
+    "httpx2": ("http", "modern"),
+    "httpx2_legacy": ("http", "legacy"),
     "sse": ("sse", "legacy"),
     "websocket": ("websocket", "legacy"),
 }
@@ -84,6 +86,8 @@ class Storm:
                 "url": server.url,
                 "protocol": "legacy" if era == "legacy" else "2026-07-28",
                 **({"transport": "sse"} if transport == "sse" else {}),
+                # With a function for headers, httpx2 posts the requests.
+                **({"headers": dict} if name.startswith("httpx2") else {}),
                 **limits,
             }
             for (name, server), (transport, era) in zip(
