@@ -18,7 +18,7 @@ from tests.servers.scripted_http import Reply, scripted_http
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 SERVER = """
-import json, os, sys
+import json, os, sys, time
 
 ANY = {"type": "object"}
 REF = {"type": "object", "properties": {"$ref": {"type": "string"}}, "required": ["$ref"]}
@@ -50,6 +50,9 @@ for line in sys.stdin:
         outcome = '"result": {%s}' % result
         if message["params"]["name"] == "misread":
             outcome = given["outcome"]
+        if "notification" in given:
+            print(given["notification"].replace("TOKEN", str(message["id"])), flush=True)
+            time.sleep(0.2)  # it is handled while the call is under way
         print('{"jsonrpc": "2.0", "id": %d, %s}' % (message["id"], outcome), flush=True)
         continue
     else:
@@ -117,6 +120,38 @@ async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing
         last = json.loads((await box.call("odd", "pid")).text)
 
     assert first["pid"] == last["pid"]
+
+
+@pytest.mark.parametrize("wire", ["lean", "sdk"])
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        pytest.param("progress", '"progressToken": TOKEN, "progress": 1%s' % ("0" * 400), id="far"),
+        pytest.param(
+            "progress",
+            '"progressToken": TOKEN, "progress": 1, "total": -1%s' % ("0" * 400),
+            id="of too much",
+        ),
+        ("cancelled", '"requestId": [TOKEN]'),
+        ("cancelled", '"requestId": {"id": TOKEN}'),
+    ],
+)
+async def test_a_notification_with_impossible_values_costs_no_call_and_no_session(
+    servers: dict[str, dict[str, Any]],
+    method: str,
+    params: str,
+    wire: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PLAIT_WIRE", wire)
+    text = f'{{"jsonrpc": "2.0", "method": "notifications/{method}", "params": {{{params}}}}}'
+    async with Toolbox(servers) as box:
+        first = json.loads((await box.call("odd", "pid")).text)
+        arguments = {"notification": text}
+        answer = await box.call("odd", "pid", arguments, on_progress=lambda *_: None)
+        last = json.loads((await box.call("odd", "pid")).text)
+
+    assert first["pid"] == json.loads(answer.text)["pid"] == last["pid"]
 
 
 async def test_such_an_answer_on_a_websocket_ends_its_call_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -52,6 +53,7 @@ _UNDISPATCHED = frozenset({"notifications/cancelled", "notifications/roots/list_
 _MOST_REQUESTS = 256
 _MOST_REQUEST_BYTES = 32_000_000
 """How many requests, and how much of them, a server may send before it reads the answers."""
+_LARGEST_FLOAT = int(sys.float_info.max)
 _SLICE = 20
 """So many messages are handled before other tasks have their turn."""
 
@@ -189,6 +191,8 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
                 await asyncio.sleep(0)
             if not isinstance(item, SessionMessage):
                 return item
+            if _has_impossible_progress(item):
+                continue  # an error here, or in the SDK, would end the session
             if not self._may_be_open(item):
                 self._wire.end("the server sends requests without reading the answers")
                 raise StopAsyncIteration
@@ -273,5 +277,15 @@ def _version_of(params: dict[str, Any] | None) -> str:
 def _cancelled_id(item: SessionMessage) -> RequestId | None:
     message = item.message
     if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-        return (message.params or {}).get("requestId")
+        request_id = (message.params or {}).get("requestId")
+        return request_id if isinstance(request_id, str | int) else None
     return None
+
+
+def _has_impossible_progress(item: SessionMessage) -> bool:
+    """Return whether a message reports progress in a number that is too large for a float."""
+    message = item.message
+    if not isinstance(message, JSONRPCNotification) or message.method != "notifications/progress":
+        return False
+    numbers = map((message.params or {}).get, ("progress", "total"))
+    return any(isinstance(number, int) and abs(number) > _LARGEST_FLOAT for number in numbers)
