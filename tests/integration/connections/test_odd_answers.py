@@ -50,6 +50,8 @@ for line in sys.stdin:
         outcome = '"result": {%s}' % result
         if message["params"]["name"] == "misread":
             outcome = given["outcome"]
+        if "before" in given:
+            print(given["before"].replace("TOKEN", str(message["id"])), end="")
         if "notification" in given:
             print(given["notification"].replace("TOKEN", str(message["id"])), flush=True)
             time.sleep(0.2)  # it is handled while the call is under way
@@ -107,6 +109,8 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
         '"error": "no"',
         '"error": 1',
         pytest.param('"result": {"a": %s}' % ("9" * 1_200_000), id="a long number"),
+        pytest.param('"result": {"a": %s}' % ("9" * 5000), id="a number"),
+        pytest.param('"result": {"a": %s}' % ("[" * 300_000 + "]" * 300_000), id="levels"),
     ],
 )
 async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing_else(
@@ -152,6 +156,17 @@ async def test_a_notification_with_impossible_values_costs_no_call_and_no_sessio
         last = json.loads((await box.call("odd", "pid")).text)
 
     assert first["pid"] == json.loads(answer.text)["pid"] == last["pid"]
+
+
+async def test_a_half_answer_does_not_take_the_place_of_the_whole_one_behind_it(
+    servers: dict[str, dict[str, Any]],
+) -> None:
+    half = '{"jsonrpc": "2.0", "id": TOKEN, "result": {"content": [{}'
+    async with Toolbox(servers) as box:
+        await box.call("odd", "pid")
+        answer = await box.call("odd", "misread", {"before": half, "outcome": '"result": {}'})
+
+    assert answer.text == ""
 
 
 async def test_such_an_answer_on_a_websocket_ends_its_call_too() -> None:

@@ -29,6 +29,7 @@ _HEAD_BYTES = 200
 _MOST_SEARCHED = 4 * 1024 * 1024
 """Longer lines that are not one message are not searched for several."""
 _SIGN = b'{"jsonrpc"'
+_NO_JSON_RPC = "it is not JSON-RPC"
 
 
 async def read_large(
@@ -54,13 +55,13 @@ async def read_large(
     except ValueError:
         if len(body) <= _MOST_SEARCHED:
             found = frames_of(body, encoding=encoding, errors=errors)
-            return found if found.messages else _lost(wire, body, "it is not JSON-RPC", noise=True)
+            return found if found.messages else _lost(wire, body, _NO_JSON_RPC, noise=True)
         try:
             message = await in_thread(_parse_last, parse, body, encoding, errors)
         except LimitError as error:
             return _lost(wire, body, str(error))
         except (ValueError, LookupError):
-            return _lost(wire, body, "it is not JSON-RPC", noise=True)
+            return _lost(wire, body, _NO_JSON_RPC, noise=True)
     own = cast("dict[str, Any]", message if type(message) is dict else {})
     if may_take() and wire.take(own, body):
         return Framed(())
@@ -111,10 +112,17 @@ def lose_misread(wire: Wire, line: bytes) -> tuple[types.JSONRPCMessage, ...]:
     try:
         message = cast("dict[str, Any] | list[Any]", from_json(line))
     except ValueError:
-        return ()
+        # It has a number of thousands of digits, say, or too many levels.
+        return _lost(wire, line, _NO_JSON_RPC, noise=True).messages if _is_whole(line) else ()
     if not isinstance(message, dict) or "method" in message or not {"result", "error"} & {*message}:
         return ()
-    return _messages_in(_fail(wire, {coerced_id(message.get("id"))}, "it is not JSON-RPC"))
+    return _messages_in(_fail(wire, {coerced_id(message.get("id"))}, _NO_JSON_RPC))
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether a line looks like an answer from its beginning to its end."""
+    has_outcome = b'"result"' in line or b'"error"' in line
+    return has_outcome and b'"method"' not in line[:_HEAD_BYTES] and line.rstrip().endswith(b"}")
 
 
 def _messages_in(lines: Iterable[bytes]) -> tuple[types.JSONRPCMessage, ...]:

@@ -136,7 +136,8 @@ class StdioRead(BorrowedStream):
                 )
             if framed.noise:
                 self._wire.note_noise(line, "; logs belong on standard error")
-                self._messages.extend(lose_misread(self._wire, line))
+                if not framed.messages:
+                    self._messages.extend(lose_misread(self._wire, line))
             del line  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())

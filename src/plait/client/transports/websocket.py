@@ -139,7 +139,8 @@ class _SocketRead(BorrowedStream):
                 framed = frames_of(frame)
             if framed.noise:
                 self._wire.note_noise(frame)
-                self._messages.extend(lose_misread(self._wire, frame))
+                if not framed.messages:
+                    self._messages.extend(lose_misread(self._wire, frame))
             del frame  # it may be large, and the next may be long in coming
             self._messages.extend(framed.messages)
         return SessionMessage(self._messages.popleft())
