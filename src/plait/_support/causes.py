@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from plait._support.redact import Redactor
@@ -50,8 +50,11 @@ class _Cleaning:
             inner = [self.clean(one) for one in group.exceptions]
             same = all(new is old for new, old in zip(inner, group.exceptions, strict=True))
             return group if same else group.derive(inner)
-        texts = _texts_of(error)
-        too_long = not isinstance(error, PlaitError) and max(map(len, texts)) > _MOST_TEXT
+        # A `repr` of megabytes would hold up the event loop.
+        too_long = not isinstance(error, PlaitError) and is_longer(error.args, _MOST_TEXT)
+        texts = [] if too_long else _texts_of(error)
+        if not isinstance(error, PlaitError) and any(len(text) > _MOST_TEXT for text in texts):
+            too_long = True
         if not too_long and not self._is_tainted(texts):
             return error
         if isinstance(error, PlaitError):
@@ -89,6 +92,27 @@ class _Cleaning:
         if isinstance(value, list | tuple):
             return [self._value(inner) for inner in cast("list[Any]", value)]
         return value
+
+
+def is_longer(value: object, limit: int) -> bool:
+    """Return whether a value has more than `limit` characters and entries, at any depth."""
+    waiting, length = [value], 0
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            entries = cast("Mapping[object, object]", one)
+            length += len(entries)
+            inner = [*entries.keys(), *entries.values()] if length <= limit else []
+        elif isinstance(one, list | tuple):
+            inner = cast("Sequence[object]", one)
+            length += len(inner)
+        else:
+            inner = ()
+            length += len(one) if isinstance(one, str | bytes) else 0
+        if length > limit:
+            return True
+        waiting.extend(inner)
+    return False
 
 
 def _texts_of(error: BaseException) -> list[str]:

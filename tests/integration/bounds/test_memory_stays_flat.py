@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import zlib
@@ -17,7 +18,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from plait import ConnectError, OutcomeUnknownError, PlaitError, Toolbox
-from plait.errors import HttpError
+from plait.errors import HttpError, ProtocolError
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
@@ -68,6 +69,21 @@ async def test_a_line_of_too_many_values_is_not_parsed_and_fails_only_its_call(
         assert growth.worst_bytes < _MOST_GROWTH
         assert (await box.call("s", "good")).text == "good"
         assert box.status()["s"].pid == pid
+
+
+async def test_long_errors_do_not_pile_up_until_garbage_is_collected() -> None:
+    async with _stdio_box() as box:
+        await box.call("s", "good")
+        gc.collect()
+        gc.disable()
+        try:
+            with MemoryGrowth() as growth:
+                for _ in range(20):
+                    with pytest.raises(ProtocolError):
+                        await box.call("s", "refusal", {"megabytes": 7}, timeout_seconds=20)
+        finally:
+            gc.enable()
+        assert growth.worst_bytes < _MOST_GROWTH
 
 
 async def test_a_line_under_the_limit_arrives_whole() -> None:

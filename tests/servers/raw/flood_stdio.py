@@ -1,11 +1,11 @@
 """An MCP server on stdio without an SDK that writes far too much: `flood_stdio.py`.
 
 The tool `line` answers with a result of `megabytes` in one line, its id in front or, with
-`late_id`, at the end; `dense` answers with as much in empty objects; `endless` writes as much
-without a newline, and then nothing more; `notice` sends a notification of that size before its
-answer, `stderr` as much on standard error. `chatter` sends so many `lines` of notifications before
-its answer, `noise` so many that are no MCP, and `requests` so many requests, without reading the
-answers.
+`late_id`, at the end; `refusal` answers with an error of that size; `dense` answers with as much
+in empty objects; `endless` writes as much without a newline, and then nothing more; `notice` sends
+a notification of that size before its answer, `stderr` as much on standard error. `chatter` sends
+so many `lines` of notifications before its answer, `noise` so many that are no MCP, and `requests`
+so many requests, without reading the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINES = {
     "noise": b'{"a":',
     "requests": b'{"jsonrpc":"2.0","id":"%d%b","method":"ping"}',
 }
-_NAMES = ("line", "dense", "endless", "notice", "stderr", *LINES, "good")
+_NAMES = ("line", "refusal", "dense", "endless", "notice", "stderr", *LINES, "good")
 _TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in _NAMES]
 _MEGABYTE = b"x" * 1_000_000
 
@@ -51,6 +51,9 @@ def call(number: int, name: str, arguments: Json) -> None:
             flood(b"{" + text, megabytes, b'"}]},' + frame + b"}\n")
         case "line":
             flood(b"{" + frame + b"," + text, megabytes, b'"}]}}\n')
+        case "refusal":
+            flood(b"{" + frame + b',"error":{"code":-32000,"message":"', megabytes, b'"}}\n')
+            return
         case "dense":
             objects = b"{}," * (megabytes * 333_333)
             result = b'"result":{"content":[],"structuredContent":{"a":[' + objects + b"1]}}}\n"

@@ -108,3 +108,16 @@ def test_of_a_very_long_error_only_the_beginning_is_kept(data: Any) -> None:
     assert str(cause).startswith("MCPError: ")
     assert len(shown(cause)) < 100_000
     assert SECRET not in shown(cause)
+
+
+def test_a_very_long_error_is_not_written_out() -> None:
+    class LongError(Exception):
+        def __repr__(self) -> str:
+            raise AssertionError("a text of megabytes holds up the event loop")
+
+    error = ConnectError("failed")
+    error.__cause__ = LongError({"data": ["x" * 100_000]})
+
+    without_secrets(error, redact)
+
+    assert isinstance(error.__cause__, HiddenCauseError)

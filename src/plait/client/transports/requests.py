@@ -17,7 +17,7 @@ import anyio
 from pydantic_core import to_json
 
 from plait._support import mcp_types as types
-from plait._support.causes import without_secrets
+from plait._support.causes import is_longer, without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.transports.repair import repair_result
@@ -39,6 +39,8 @@ HANDSHAKE_VERSION = "2025-11-25"
 PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
 _LARGE_LIST_BYTES = 256 * 1024
 """Larger lists of tools are checked and repaired in a thread."""
+_LONGEST_ERROR = 64 * 1024
+"""How many characters are kept of the message of an error, and of its data."""
 _LARGE_RESULT_BYTES = 1024 * 1024
 _MANY_BLOCKS = 500
 """Larger results, and those with more content blocks, are too."""
@@ -162,10 +164,16 @@ def error_of(request: PendingRequest) -> Exception | None:
     """Return why an ended request has no result; `None` if it has one."""
     if request.fault is not None:
         return request.fault
-    error = (request.message or {}).get("error")
-    if error is None:
+    if request.message is None or (error := request.message.get("error")) is None:
         return None
-    return RequestError(error["code"], error["message"], error.get("data"))
+    message, data = error["message"], error.get("data")
+    if is_longer([message, data], _LONGEST_ERROR):
+        # Tracebacks keep it alive until garbage is collected, so it is cut where it is.
+        message = message[:_LONGEST_ERROR]
+        data = None if is_longer(data, _LONGEST_ERROR) else data
+        cut = {"code": error["code"], "message": message, "data": data}
+        request.message = {**request.message, "error": cut}
+    return RequestError(error["code"], message, data)
 
 
 def _list_of(request: PendingRequest) -> dict[str, Any]:
