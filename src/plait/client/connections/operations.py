@@ -43,6 +43,8 @@ def _call_result() -> TypeAdapter[_CallResult]:
 
 _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
+_LONGEST_CURSOR = 16_384
+"""Characters of a cursor: all of a list are kept while it is fetched."""
 _MOST_ROUNDS = 10
 """How often a server may request input during one call."""
 _FIRST_PAUSE_SECONDS = 0.05
@@ -218,13 +220,20 @@ async def answer_request(
 async def all_pages(
     fetch: Callable[..., Awaitable[PageT]], is_full: Callable[[], bool] = lambda: False
 ) -> list[PageT]:
-    """Fetch every page of a list, up to 1,000 pages, or until there is enough."""
+    """Fetch every page of a list, up to 1,000 pages, or until there is enough.
+
+    A cursor of more than 16,384 characters ends the list, too.
+    """
     pages = [await fetch(cursor=None)]
     seen: set[str] = set()
     while (cursor := pages[-1].next_cursor) and cursor not in seen and not is_full():
         seen.add(cursor)  # a repeated cursor would never end
         if len(pages) >= _MOST_PAGES:
             logger.warning("a list ends after %d pages: the server has more", len(pages))
+            break
+        if len(cursor) > _LONGEST_CURSOR:
+            text = "a list ends after %d pages: its next cursor has more than %d characters"
+            logger.warning(text, len(pages), _LONGEST_CURSOR)
             break
         pages.append(await fetch(cursor=cursor))
     return pages

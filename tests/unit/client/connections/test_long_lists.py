@@ -46,3 +46,16 @@ async def test_a_list_of_large_pages_ends_after_a_hundred_thousand_entries(
     assert len(listed) == 100_000
     assert next(cursors) == "2"  # two pages were enough
     assert "cut after 100000 entries" in caplog.text
+
+
+async def test_a_list_ends_at_a_cursor_that_is_too_long_to_be_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cursors = (str(number) * 20_000 for number in itertools.count(1))
+
+    async def fetch(cursor: str | None) -> types.ListPromptsResult:
+        del cursor
+        return types.ListPromptsResult(prompts=[], next_cursor=next(cursors))
+
+    assert len(await all_pages(fetch)) == 1
+    assert "more than 16384 characters" in caplog.text
