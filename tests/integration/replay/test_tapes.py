@@ -100,6 +100,18 @@ async def test_a_server_in_this_process_is_recorded_too(tmp_path: Path) -> None:
     assert played == live[::-1] == ["3", "2", "1"]
 
 
+async def test_a_tape_that_cannot_be_written_costs_one_warning_and_no_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tape = Tape(tmp_path, mode="all")  # a folder, which fails as a full disk does
+    async with Toolbox({"sums": build_server()}, record=tape) as box:
+        live = [(await box.call("sums", "add_numbers", {"a": n, "b": 1})).text for n in range(3)]
+
+    assert live == ["1", "2", "3"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cannot be written" in caplog.text
+
+
 def content(tape: Path) -> str:
     return tape.read_text()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from typing import Any, Literal, cast, get_args
 
 from plait._support.exception_groups import one_line
 from plait.errors import ConfigError
+
+logger = logging.getLogger("plait.client.transports")
 
 TapeMode = Literal["once", "none", "all", "new_episodes"]
 """When to record: if there is no tape yet, never, always anew, or what is not on the tape."""
@@ -131,6 +134,7 @@ class Tape:
         self.records = mode in {"all", "new_episodes"} or not exists
         """Whether requests are sent to servers and recorded."""
         self._fresh = not self.plays
+        self._has_failed = False
         self._faults = [[fault, fault.times] for fault in faults]
         self._recorded: dict[str, list[Recorded]] = defaultdict(list)
         self._played: dict[str, int] = defaultdict(int)
@@ -192,7 +196,19 @@ class Tape:
         )
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append a line; a tape that is recorded anew begins with the first."""
+        """Append a line; a tape that is recorded anew begins with the first.
+
+        If that fails, the recording ends there, with a warning: calls do not depend on it.
+        """
+        if self._has_failed:
+            return
+        try:
+            self._append(line)
+        except OSError as error:
+            self._has_failed = True
+            logger.warning("the tape %s cannot be written: %s", self.path, error.strerror)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
         if self._fresh:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text(_encoded({"tape": TAPE_VERSION}), encoding="utf-8")
