@@ -20,7 +20,7 @@ from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
 from plait.client.transports.requests import RequestError, read_aside, result_of
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
-from plait.client.transports.wire import PendingRequest, collect
+from plait.client.transports.wire import PendingRequest, collect, received_bytes
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _MOST_PAGES = 1000
 _MOST_ITEMS = 100_000
 _LONGEST_CURSOR = 16_384
 """Characters of a cursor: all of a list are kept while it is fetched."""
+_MOST_LIST_BYTES = 32_000_000
+"""As much as one message."""
 _MOST_ROUNDS = 10
 """How often a server may request input during one call."""
 _FIRST_PAUSE_SECONDS = 0.05
@@ -222,7 +224,7 @@ async def all_pages(
 ) -> list[PageT]:
     """Fetch every page of a list, up to 1,000 pages, or until there is enough.
 
-    A cursor of more than 16,384 characters ends the list, too.
+    A cursor of more than 16,384 characters ends the list, and so do pages of more than 32 MB.
     """
     pages = [await fetch(cursor=None)]
     seen: set[str] = set()
@@ -234,6 +236,10 @@ async def all_pages(
         if len(cursor) > _LONGEST_CURSOR:
             text = "a list ends after %d pages: its next cursor has more than %d characters"
             logger.warning(text, len(pages), _LONGEST_CURSOR)
+            break
+        if received_bytes() > _MOST_LIST_BYTES:
+            text = "a list ends after %d pages, which have more than %d bytes"
+            logger.warning(text, len(pages), _MOST_LIST_BYTES)
             break
         pages.append(await fetch(cursor=cursor))
     return pages

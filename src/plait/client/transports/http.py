@@ -18,6 +18,7 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
@@ -59,9 +60,12 @@ async def open_http(server: HttpServer, wire: Wire) -> AsyncGenerator[TransportS
             yield read, write
             return
         merged = MergedRead(read)
-        wire.pass_on = lambda message: merged.push(
-            SessionMessage(message), contextvars.copy_context()
-        )
+
+        async def pass_on(message: JSONRPCMessage) -> None:
+            merged.push(SessionMessage(message), contextvars.copy_context())
+            await merged.dispatched()
+
+        wire.pass_on = pass_on
         async with (
             anyio.create_task_group() as tasks,
             open_sender(server, wire, client, session, tls, merged),

@@ -7,6 +7,7 @@ loop, so that large ones do not reach it on the lean wire.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterable, AsyncIterator
@@ -29,7 +30,7 @@ from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
-from plait.client.transports.oversize import too_large
+from plait.client.transports.oversize import too_large, too_large_handshake
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
@@ -85,7 +86,7 @@ def too_large_answer(exchange: Exchange, wire: Wire, limits: IncomingLimits) -> 
     most = longest_answer(exchange, wire, limits)
     if most == limits.message_bytes:
         return too_large(most)
-    return f"the server answered {exchange.method} with more than {most:,} bytes"
+    return too_large_handshake(exchange.method)
 
 
 async def readable_events(
@@ -97,6 +98,7 @@ async def readable_events(
     """
     parser = EventParser(server.most_event_bytes)
     async for chunk in chunks:
+        await asyncio.sleep(0)  # what was decompressed arrives without waiting
         for event in parser.feed(chunk):
             if (data := await _readable(event, wire, server.incoming, exchange)) is not None:
                 yield _encoded(event, data)
@@ -122,7 +124,7 @@ async def _readable(
     if wire.pass_on is None or len(event.data) < LARGE_BYTES:
         return event.data
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
-        wire.pass_on(message)
+        await wire.pass_on(message)
         return b""  # the id of the event counts
     if exchange is None:
         return None

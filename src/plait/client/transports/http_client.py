@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
@@ -47,6 +48,8 @@ from plait.client.transports.wire import (
     current_exchange,
 )
 from plait.errors import ConfigError, PlaitError
+
+logger = logging.getLogger("plait.client.transports")
 
 Send = Callable[..., Awaitable[httpx2.Response]]
 
@@ -191,6 +194,8 @@ class _Send:
                 return await self._checked(response, exchange)
         except TooLargeError:
             reason = too_large_answer(exchange, self._wire, self._server.incoming)
+            # The SDK may try another handshake, whose error would hide this one.
+            logger.warning("%s: %s", self._wire.server, reason)
             return misread(httpx2.Response(200, request=request), exchange, reason)
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:

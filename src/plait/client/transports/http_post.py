@@ -7,7 +7,7 @@ import contextlib
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -105,7 +105,7 @@ class HttpPost(HttpExchange):
         self._event_id = ""
         self._retry: int | None = None
         self._is_reading = False
-        """Whether a large message is parsed in a thread; what arrives after it waits."""
+        """Whether a large message is parsed or decompressed; what arrives after it waits."""
         self._waiting: deque[Callable[[], None]] = deque()
 
     @override
@@ -138,13 +138,19 @@ class HttpPost(HttpExchange):
     def on_data(self, data: bytes) -> None:
         if self._decoder is None:
             self._take_data(data)
-            return
+        else:
+            self._in_order(partial(self._decode_data, self._decoder, data))
+
+    def _decode_data(self, decoder: zlib._Decompress, data: bytes) -> None:  # pyright: ignore[reportPrivateUsage]
+        """Decompress a piece; what is left of the data waits for another turn of the loop."""
         try:
-            while data and not self.ended:
-                self._take_data(self._decoder.decompress(data, _DECODED_BYTES))
-                data = self._decoder.unconsumed_tail
+            self._take_data(decoder.decompress(data, _DECODED_BYTES))
         except zlib.error as error:
             self._spoil(httpx2.DecodingError(str(error)))
+        if decoder.unconsumed_tail and not self.ended and decoder is self._decoder:
+            self._waiting.appendleft(partial(self._decode_data, decoder, decoder.unconsumed_tail))
+            if not self._is_reading:
+                self._let_wait_for(partial(asyncio.sleep, 0))
 
     def _take_data(self, data: bytes) -> None:
         if self._events is not None:
@@ -171,6 +177,9 @@ class HttpPost(HttpExchange):
 
     @override
     def on_end(self) -> None:
+        self._in_order(self._take_end)
+
+    def _take_end(self) -> None:
         if self._events is not None:
             self._take_events(self._events.end())
             self._in_order(self._stream_ended)
@@ -185,6 +194,9 @@ class HttpPost(HttpExchange):
 
     @override
     def on_fault(self, fault: Exception) -> None:
+        self._in_order(partial(self._take_fault, fault))
+
+    def _take_fault(self, fault: Exception) -> None:
         if self._events is not None:
             self._in_order(self._stream_ended)
         elif self._status >= 300:
@@ -267,14 +279,20 @@ class HttpPost(HttpExchange):
             return message
 
     def _read_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        """Parse a large message in a thread, while nothing more of the response is received."""
+        """Parse a large message in a thread."""
+        self._let_wait_for(partial(self._parse_large, body, take))
+
+    def _let_wait_for(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Receive nothing more of the response until some work is done."""
         self._is_reading = True
         if self.connection is not None:
             self.connection.pause()
-        self._sender.start(self._read_parsed(body, take), self.context)
+        self._sender.start(self._go_on_after(work), self.context)
 
-    async def _read_parsed(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        await self._parse_large(body, take)
+    async def _go_on_after(self, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
+        if not self._is_over:
+            await self._sender.received.dispatched()
         self._is_reading = False
         while self._waiting and not self._is_reading:
             self._in_order(self._waiting.popleft())

@@ -29,6 +29,7 @@ _HEAD_BYTES = 200
 _MOST_SEARCHED = 4 * 1024 * 1024
 """Longer lines that are not one message are not searched for several."""
 _SIGN = b'{"jsonrpc"'
+_HANDSHAKES = frozenset({"initialize", "server/discover"})
 _NO_JSON_RPC = "it is not JSON-RPC"
 
 
@@ -46,6 +47,8 @@ async def read_large(
     Return what the SDK has to handle: other messages, and errors in place of answers that are
     refused. With `may_take` returning `False`, it handles all of them.
     """
+    if (method := _answered_handshake(wire, body)) is not None:
+        return _lost(wire, body, too_large_handshake(method))
     parse = partial(parse_large, most_values=limits.values, most_bytes=limits.message_bytes)
     try:
         # The tools of a list are not parsed as a whole.
@@ -66,6 +69,19 @@ async def read_large(
     if may_take() and wire.take(own, body):
         return Framed(())
     return frames_from(cast("object", message))
+
+
+def _answered_handshake(wire: Wire, body: bytes) -> str | None:
+    """Return the method of the handshake that a message answers, if it is one."""
+    found = _ID_FIRST.match(body[:_HEAD_BYTES]) or _ID_LAST.search(body[-_HEAD_BYTES:])
+    request_id = None if found is None else int(found[1])
+    exchange = wire.requests.get(request_id) or wire.pending.get(request_id or "")
+    return exchange.method if exchange is not None and exchange.method in _HANDSHAKES else None
+
+
+def too_large_handshake(method: str) -> str:
+    """Explain that the answer of a handshake is refused."""
+    return f"the server answered {method} with more than {LARGE_BYTES:,} bytes"
 
 
 def _parse_last(parse: Callable[[bytes], Any], body: bytes, encoding: str, errors: str) -> Any:

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support import mcp_types as types
+from plait._support.causes import is_longer
 from plait._support.exception_groups import one_line
 from plait.client.transports.tool_rows import (
     checked_row,
@@ -45,6 +46,8 @@ _MOST_BYTES = 2**63 - 1
 """The largest size of a resource."""
 _LONGEST_QUOTE = 2000
 """How much of an unreadable block is quoted to the model."""
+_MOST_QUOTED = 1_000_000
+"""Encoding larger blocks would take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +342,8 @@ def _name_from_uri(uri: str) -> str:
 def _readable(block: object) -> str:
     if _is_object(block) and isinstance(block.get("text"), str):
         return cast("str", block["text"])
+    if is_longer(block, _MOST_QUOTED):
+        return "content that is too large to be shown"
     try:
         quoted = json.dumps(block, ensure_ascii=False, default=str)
     except RecursionError:

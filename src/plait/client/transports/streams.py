@@ -33,6 +33,8 @@ _BOM = b"\xef\xbb\xbf"
 _DECODER = json.JSONDecoder()
 _MOST_FAILURES = 64
 """How many positions of a noisy line are tried as the start of a message."""
+_MOST_WAITING = 1000
+"""How many messages wait to be dispatched before no more are received."""
 _MOST_BATCHED = 1000
 """How many messages of a batch are read."""
 _MOST_SEARCHED = 4 * 1024 * 1024
@@ -67,6 +69,7 @@ class MergedRead(AsyncResource):
         self.waiting: deque[tuple[contextvars.Context | None, Item]] = deque()
         """The items that are not dispatched yet, with their contexts."""
         self._arrived: asyncio.Future[None] | None = None
+        self._dispatched = asyncio.Event()
         self._ended = False
 
     async def pump(self) -> None:
@@ -75,9 +78,18 @@ class MergedRead(AsyncResource):
             with contextlib.suppress(anyio.ClosedResourceError):
                 async for item in self._inner:
                     self.push(item, getattr(self._inner, "last_context", None))
+                    if len(self.waiting) >= _MOST_WAITING:
+                        await self.dispatched()
         finally:
             self._ended = True
+            self._dispatched.set()
             self._wake()
+
+    async def dispatched(self) -> None:
+        """Wait until every item is dispatched, so that a server cannot fill the memory."""
+        if self.waiting and not self._ended:
+            self._dispatched.clear()
+            await self._dispatched.wait()
 
     def push(self, item: Item, context: contextvars.Context | None) -> None:
         """Add a message, whose handlers run in the context."""
@@ -108,6 +120,7 @@ class MergedRead(AsyncResource):
                 item()
             if self._ended:
                 raise StopAsyncIteration
+            self._dispatched.set()
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
 

@@ -317,6 +317,13 @@ def collect(exchange: Exchange) -> None:
         exchange.held = watching.held
 
 
+def received_bytes() -> int:
+    """Return how large the responses to requests of our own are that the operation has caused."""
+    watching = _watching.get()
+    requests = () if watching is None else watching.all
+    return sum(one.body_bytes for one in requests if isinstance(one, PendingRequest))
+
+
 def sending(exchange: Exchange) -> AbstractContextManager[None]:
     """Make an exchange current, and collect it if it is a request."""
     if exchange.request_id is not None:
@@ -387,7 +394,7 @@ class Wire:
         """The last HTTP error response, of any request."""
         self.before_end: Callable[[], Awaitable[None]] | None = None
         """Called once the stream has ended, to find out why."""
-        self.pass_on: Callable[[JSONRPCMessage], None] | None = None
+        self.pass_on: Callable[[JSONRPCMessage], Awaitable[None]] | None = None
         """Handles a large message in place of the SDK's parser; `None` if that reads all."""
         self.on_notification: Callable[[str, object], None] | None = None
         """Gets method and params of notifications that the SDK does not dispatch."""
