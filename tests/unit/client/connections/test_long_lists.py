@@ -10,6 +10,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.connections.operations import all_pages, list_prompts
+from plait.client.transports.wire import PendingRequest, collect, watched_exchanges
 
 pytestmark = pytest.mark.anyio
 
@@ -59,3 +60,18 @@ async def test_a_list_ends_at_a_cursor_that_is_too_long_to_be_kept(
 
     assert len(await all_pages(fetch)) == 1
     assert "more than 16384 characters" in caplog.text
+
+
+async def test_a_list_ends_when_its_pages_have_more_bytes_than_a_message_may_have(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cursors = map(str, itertools.count())
+
+    async def fetch(cursor: str | None) -> types.ListPromptsResult:
+        del cursor
+        collect(PendingRequest("prompts/list", 1, "2026-07-28", body_bytes=10_000_000))
+        return types.ListPromptsResult(prompts=[], next_cursor=next(cursors))
+
+    with watched_exchanges():
+        assert len(await all_pages(fetch)) == 4
+    assert "which have more than 32000000 bytes" in caplog.text

@@ -97,10 +97,10 @@ class Pool(HttpPool):
 
 
 async def _sent(
-    headers: dict[str, str] | None = None, wire: Wire | None = None
+    headers: dict[str, str] | None = None, wire: Wire | None = None, most_bytes: int = 1000
 ) -> tuple[PendingRequest, list[HttpExchange]]:
-    """Send a request whose response may have 1,000 bytes."""
-    limits = IncomingLimits(message_bytes=1000)
+    """Send a request whose response has a limit."""
+    limits = IncomingLimits(message_bytes=most_bytes)
     server = HttpServer(url="http://server.test/mcp", limits=limits)
     wire, pool = wire or Wire("shop", Redactor(), lambda: None), Pool()
     send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
@@ -143,6 +143,35 @@ async def test_a_response_has_a_limit(
     assert "message_bytes" in request.fault.message
     assert request.written
     assert post.ended
+
+
+@pytest.mark.anyio
+async def test_no_more_than_a_megabyte_is_decompressed_in_one_turn_of_the_loop() -> None:
+    request, (post,) = await _sent(most_bytes=5_000_000)
+    answer = b'{"jsonrpc": "2.0", "id": 1, "result": {}}' + b" " * 4_000_000
+    post.on_response(200, [JSON, GZIP])
+    post.on_data(gzip.compress(answer))
+    post.on_end()
+    turns = 0
+    while request.message is None and turns < 1000:
+        turns += 1
+        await asyncio.sleep(0.001)
+
+    assert request.answered
+    assert turns > 3
+
+
+@pytest.mark.anyio
+async def test_a_redirect_with_too_long_a_compressed_body_is_followed() -> None:
+    request, submitted = await _sent()
+    post = submitted[0]
+    post.on_response(307, [GZIP, (b"location", b"/other")])
+    post.on_data(gzip.compress(b" " * 4_000_000))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert submitted == [post, post]
+    assert request.fault is None
 
 
 @pytest.mark.anyio

@@ -103,6 +103,15 @@ def test_a_block_without_a_type_is_named_so(era: str) -> None:
     )
 
 
+def test_a_block_that_is_too_large_is_not_quoted() -> None:
+    block = {"type": "hologram", "points": "x" * 2_000_000}
+
+    repaired = _repaired("tools/call", _sent(MODERN, content=[block]), MODERN)
+
+    assert repaired.result["content"][0]["text"] == "content that is too large to be shown"
+    assert repaired.result["content"][0]["_meta"] == {ORIGINAL: block}
+
+
 def _check_block_of_type(kind: object, era: str) -> None:
     repaired = _repaired("tools/call", _sent(era, content=[{"type": kind}, BEFORE]), era)
 

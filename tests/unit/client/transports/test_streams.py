@@ -78,5 +78,24 @@ async def test_it_ends_with_the_stream_of_the_sdk_after_all_items() -> None:
     await merged.aclose()
 
 
+async def test_whoever_waits_for_its_items_goes_on_when_the_last_is_dispatched() -> None:
+    send, receive = create_context_streams[SessionMessage | Exception](0)
+    merged = MergedRead(receive)
+    await merged.dispatched()
+    merged.push(message("large"), context_of("ann"))
+    waiting = asyncio.ensure_future(merged.dispatched())
+    await asyncio.sleep(0)
+    await merged.receive()
+    await asyncio.sleep(0)
+    assert not waiting.done()  # it is being dispatched
+
+    reading = asyncio.ensure_future(merged.receive())
+    async with asyncio.timeout(5):
+        await waiting
+    reading.cancel()
+    await send.aclose()
+    await receive.aclose()
+
+
 async def _read_all(merged: MergedRead) -> list[str]:
     return [shown(merged, item)[0] async for item in merged]
