@@ -41,7 +41,8 @@ from plait.errors import (
 )
 
 if TYPE_CHECKING:
-    from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
+    from plait.client.transports.http_reply import HttpReply
+    from plait.client.transports.wire import Exchange, Exchanges, Wire
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
 

@@ -38,15 +38,9 @@ from plait.client.transports.http_answers import (
     readable_events,
     too_large_answer,
 )
+from plait.client.transports.http_reply import Advice, HttpReply
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.wire import (
-    Advice,
-    Exchange,
-    HttpReply,
-    PendingRequest,
-    Wire,
-    current_exchange,
-)
+from plait.client.transports.wire import Exchange, PendingRequest, Wire, current_exchange
 from plait.errors import ConfigError, PlaitError
 
 logger = logging.getLogger("plait.client.transports")

@@ -26,8 +26,9 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
+from plait.client.transports.http_reply import HttpReply
 from plait.client.transports.open import TappedRead
-from plait.client.transports.wire import Exchange, Exchanges, HttpReply, Wire
+from plait.client.transports.wire import Exchange, Exchanges, Wire
 from plait.errors import (
     AuthRequiredError,
     ConfigError,

@@ -33,7 +33,8 @@ from plait.client.transports.auth.endpoints import EndpointGuard
 from plait.client.transports.auth.prompts import OpenPrompt
 from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError, error_in
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
-from plait.client.transports.wire import Advice, clock_held
+from plait.client.transports.http_reply import Advice
+from plait.client.transports.wire import clock_held
 from plait.errors import ConnectError
 
 logger = logging.getLogger("plait.client.transports.auth")

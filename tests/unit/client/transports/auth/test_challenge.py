@@ -17,7 +17,7 @@ from plait.client.transports.auth.challenge import (
     sign_in_advice,
 )
 from plait.client.transports.auth.prompts import result_from_text
-from plait.client.transports.wire import Advice
+from plait.client.transports.http_reply import Advice
 
 REQUEST = httpx2.Request("POST", "https://example.com/mcp")
 scopes = st.lists(st.sampled_from(["read", "write", "list", "mcp:tools"]), max_size=4).map(" ".join)
