@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from plait._support.redact import Redactor
+from plait.client.transports.http_reply import HttpReply
 from plait.client.transports.wire import (
     Exchange,
-    HttpReply,
     Wire,
     current_exchange,
     sending,
