@@ -64,10 +64,17 @@ def is_imported(module: str) -> bool:
 async def import_in_thread(module: str) -> None:
     """Import a module without blocking the event loop; an `import` statement is quick then."""
     if module not in _imported:
-        await in_thread(_import, module)
+        await in_thread(import_once, module)
 
 
-def _import(module: str) -> None:
+def import_once(module: str) -> None:
+    """Import a module while no other thread imports one of this kind.
+
+    Use it before an `import` statement inside a function, for packages with circular imports: a
+    thread may see half of a module that another thread imports.
+    """
+    if module in _imported:
+        return
     # Classes and functions stay; looking for garbage among them takes a tenth of the time.
     with _import_lock, collection_paused():
         import_module(module)

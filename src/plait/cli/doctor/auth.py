@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plait._support.redact import looks_secret
+from plait._support.threads import import_once
 from plait.cli.doctor.findings import Examined, Finding, Level
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, RemoteOptions, ServerConfig, SseServer
@@ -50,6 +51,7 @@ async def look_at_auth(
 
     `error` is the connection error, and `written` the text of the configuration.
     """
+    import_once("plait.client.transports.auth.login")  # connections are imported in threads
     from plait.client.transports.auth.login import login_file, login_status, probe_sign_in
 
     if not isinstance(server, RemoteOptions):

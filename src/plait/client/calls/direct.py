@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from plait._support import mcp_types as types
 from plait._support.loops import calls_into, running_loop
+from plait._support.threads import import_once
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
@@ -389,6 +390,7 @@ def _headers(name: str, template: RequestTemplate) -> dict[str, str]:
         return {}
     headers = {PROTOCOL_VERSION_HEADER: template.protocol_header}
     if template.version in types.version.MODERN_PROTOCOL_VERSIONS:
+        import_once("mcp.shared.inbound")
         from mcp.shared import inbound  # noqa: PLC0415  # imports the SDK
 
         headers[inbound.MCP_METHOD_HEADER] = METHOD

@@ -25,6 +25,7 @@ from mcp_types import (
 from pydantic_core import to_json
 
 from plait._support.causes import without_secrets
+from plait._support.threads import import_once
 from plait.client.config.servers import (
     HttpServer,
     InProcessServer,
@@ -125,6 +126,7 @@ def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager
 
             return open_websocket(server, wire)
         case InProcessServer():
+            import_once("mcp.client._memory")
             from mcp.client._memory import InMemoryTransport  # noqa: PLC0415
 
             return InMemoryTransport(server.server)

@@ -21,6 +21,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from plait._support import mcp_types as types
 from plait._support.causes import is_longer
 from plait._support.exception_groups import one_line
+from plait._support.threads import import_once
 from plait.client.transports.tool_rows import (
     checked_row,
     is_list,
@@ -238,6 +239,7 @@ class _Repairer:
     def has_bad_headers(self, result: Json) -> bool:
         if not self.checks_headers:
             return False
+        import_once("mcp.shared.inbound")
         from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
 
         return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
@@ -352,6 +354,7 @@ def _readable(block: object) -> str:
 
 
 def _repair_tools(repairer: _Repairer, result: Json) -> Json:
+    import_once("mcp.shared.inbound")
     from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
 
     if is_list(rows := result.get("tools")):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from plait._support.threads import import_once
 from plait.client.config.servers import StdioServer
 from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import lose_answer, lose_misread, read_large, too_large
@@ -116,6 +117,7 @@ class StdioRead(BorrowedStream):
         return await self._lines.next_arrival()
 
     async def __anext__(self) -> SessionMessage:
+        import_once("mcp.shared.message")
         from mcp.shared.message import SessionMessage  # noqa: PLC0415  # imports the SDK
 
         for number in count(1):
