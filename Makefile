@@ -18,7 +18,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills test-long check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,8 +51,11 @@ check: setup ## Check format, lint, types and layers, run the tests, then the gu
 types: setup ## Check types
 	$(BIN)/basedpyright
 
-tests: setup ## Run the tests
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile || $(ALONE)
+tests: setup ## Run the tests but the long ones
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not long" || $(ALONE)
+
+test-long: setup ## Run the tests that take long: runs that are killed and resumed, random exchanges on both wires
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long || $(ALONE)
 
 test-browser: setup ## Open every page, and the site of the docs, in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then $(MAKE) --no-print-directory docs && PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi

@@ -10,8 +10,8 @@ from hypothesis import settings
 pytest_plugins = ["plait.testing.fixtures", "pytester"]
 
 # A busy machine makes single examples slow; the time limit per test still holds.
-# Fifty examples keep the property tests within a minute; new ones are drawn in every run.
-settings.register_profile("plait", deadline=None, max_examples=50)
+# Thirty examples keep the property tests within a minute; new ones are drawn in every run.
+settings.register_profile("plait", deadline=None, max_examples=30)
 settings.load_profile("plait")
 
 # Weights that happen to be on this machine must not change what a test sees.

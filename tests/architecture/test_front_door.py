@@ -165,6 +165,7 @@ Toolbox({}, tool_filtr=None)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "checker",
     [

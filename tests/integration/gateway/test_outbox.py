@@ -39,6 +39,7 @@ def run(path: Path, url: str, step: str = "never", count: int = 1, letters: str 
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "count", "letters"),
     [

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from plait.testing import FaultOptions, ServerProcess, eventually, running
 from plait.testing import fault_server as new_fault_server
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 SERVERS: dict[str, FaultOptions] = {
     "plain": {},
