@@ -129,7 +129,7 @@ async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
 
 
 @pytest.mark.usefixtures("lean_wire")
-@pytest.mark.parametrize("name", ["50,000 tools", "text of escapes"])
+@pytest.mark.parametrize("name", ["50,000 tools", "text of escapes", "allowed objects"])
 async def test_what_httpx2_receives_is_parsed_beside_the_loop(name: str) -> None:
     assert await measure("httpx2", name)
 

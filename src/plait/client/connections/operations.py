@@ -18,7 +18,7 @@ from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
-from plait.client.transports.requests import RequestError, read_aside, result_of
+from plait.client.transports.requests import RequestError, large_result, read_aside, result_of
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect, received_bytes
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
@@ -154,7 +154,11 @@ async def _send(
     client: Client, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
 ) -> _CallResult:
     request = types.CallToolRequest(params=params)
-    return await client.session.send_request(request, _call_result(), progress_callback=on_progress)
+    with large_result(_read) as large:
+        result = await client.session.send_request(
+            request, _call_result(), progress_callback=on_progress
+        )
+    return result if large.value is None else large.value
 
 
 async def _result_of(request: PendingRequest) -> _CallResult:

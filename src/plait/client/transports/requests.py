@@ -9,9 +9,12 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import anyio
 from pydantic_core import to_json
@@ -128,12 +131,41 @@ async def exchange(
     finally:
         wire.requests.pop(request.request_id, None)
         wire.parse = parse_json
+    large = _large_result.get() if request.method == "tools/call" else None
+    if large is not None and request.body_bytes > _LARGE_RESULT_BYTES:
+        large.value = await in_thread(large.read, request)
+        wire.note_repairs(request)
+        return {"content": [], "resultType": "complete"}  # which is quick to validate
     result = await read_aside(request, _list_of)
     wire.note_repairs(request)
     if not request.wants_body or (rows := current_rows()) is None:
         return result
     body, request.body, request.message = request.body, None, None  # they are large
     return rows.take(result, body, mirror=request.may_mirror)
+
+
+@dataclass
+class LargeResult(Generic[T]):
+    """The result of a call that is too large to be validated in the event loop, as the SDK does."""
+
+    read: Callable[[PendingRequest], T]
+    """Validates the result of an ended request, in a thread."""
+    value: T | None = None
+    """The result, if it was large; then the SDK gets an empty one."""
+
+
+_large_result: ContextVar[LargeResult[Any] | None] = ContextVar("plait_large", default=None)
+
+
+@contextmanager
+def large_result(read: Callable[[PendingRequest], T]) -> Generator[LargeResult[T]]:
+    """Read the result of a call that is made in the block in a thread, if it is large."""
+    large = LargeResult(read)
+    token = _large_result.set(large)
+    try:
+        yield large
+    finally:
+        _large_result.reset(token)
 
 
 async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T]) -> T:
