@@ -51,7 +51,9 @@ check: setup ## Check format, lint, types and layers, run the tests, then the gu
 types: setup ## Check types
 	$(BIN)/basedpyright
 
+# Modules are compiled once, before several workers would each do it.
 tests: setup ## Run the tests but the long ones
+	@$(BIN)/pytest --collect-only -q > /dev/null
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not long" || $(ALONE)
 
 test-long: setup ## Run the tests that take long: runs that are killed and resumed, random exchanges on both wires
