@@ -69,7 +69,8 @@ def serve_stdio() -> None:
         if message["method"] == "tools/list" and then is not None:
             FILE.write_text(json.dumps(then))
             lines.append(CHANGED)
-        print("\n".join(lines), flush=True)
+        sys.stdout.write("".join(f"{line}\n" for line in lines))  # `print` writes its end later
+        sys.stdout.flush()
 
 
 class Handler(BaseHTTPRequestHandler):
