@@ -299,6 +299,7 @@ class _LoopThread(threading.Thread):
             self._cancel_all()
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.loop.run_until_complete(asyncio.sleep(0))  # closed transports close their sockets
         finally:
             self.loop.close()
             self.ended.set_result(None)
