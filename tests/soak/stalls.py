@@ -26,14 +26,15 @@ from websockets.sync.server import serve as serve_websocket
 from websockets.typing import Subprotocol
 
 from plait import PlaitError, Toolbox
+from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.testing import ServerProcess
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 
 SIZE = 24_900_000
-"""Just under the limit of a message."""
+"""Three quarters of the limit of a message."""
 MOST_SECONDS = 0.1
-MOST_GROWTH = 25_000_000 + 64_000_000
+MOST_GROWTH = DEFAULT_LIMITS.message_bytes + 64_000_000
 TIMEOUT_SECONDS = 60.0
 TRANSPORTS = ("stdio", "http", "events", "sse", "websocket", "httpx2")
 _LEVELS = 18

@@ -157,6 +157,7 @@ async def open_websocket(
             server.url,
             subprotocols=[Subprotocol("mcp")],
             additional_headers=await headers_of(server, wire),
+            compression=None,  # a message would be decompressed in one turn of the event loop
             max_size=server.incoming.message_bytes,
             max_queue=1,  # of messages, which may be large
             open_timeout=None,
