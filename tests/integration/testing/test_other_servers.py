@@ -25,7 +25,7 @@ from tests.servers import (
 )
 from tests.servers.raw.payloads import MODES
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 
 Json = dict[str, Any]
 

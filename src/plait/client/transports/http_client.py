@@ -190,6 +190,8 @@ class _Send:
             reason = too_large_answer(exchange, self._wire, self._server.incoming)
             # The SDK may try another handshake, whose error would hide this one.
             logger.warning("%s: %s", self._wire.server, reason)
+            if response is not None:
+                await response.aclose()
             return misread(httpx2.Response(200, request=request), exchange, reason)
         except (httpx2.RequestError, PlaitError) as fault:
             if response is not None:
