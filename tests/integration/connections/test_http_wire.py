@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -437,6 +438,17 @@ async def test_an_answer_in_an_encoding_that_nobody_requested_names_it() -> None
     async with scripted_http(answer) as server, box_for(server) as box:
         with pytest.raises(OutcomeUnknownError, match="'br'"):
             await work(box)
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_large_answer_is_recorded(form: str, tmp_path: Path) -> None:
+    async def answer(reply: Reply) -> None:
+        FORMS[form](reply, "x" * 2_000_000)
+
+    async with scripted_http(answer) as server:
+        config = {"server": {"url": server.url}}
+        async with Toolbox(config, record=tmp_path / "tape.jsonl") as box:
+            assert len(await work(box)) == 2_000_000
 
 
 @pytest.mark.parametrize("when", ["handshake", "call"])

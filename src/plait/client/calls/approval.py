@@ -143,7 +143,7 @@ class PolicyCheck:
         return replace(approved, decided_hints=hints)
 
     async def own(self, call: ToolCall) -> ToolCall:
-        """Return the call with arguments that nobody changes while it is decided about."""
+        """Return the call with a copy of its arguments, which no other code can change."""
         if self.policy is None:
             return call
         arguments = dict(call.arguments)

@@ -91,7 +91,7 @@ class ActiveCall:
     on_asked: Callable[[ClientSession], None] | None = None
     """Called when an elicitation request of this call arrives."""
     has_elicited: bool = False
-    """Whether the server may have asked the user during this call."""
+    """Whether the server may have sent an elicitation request during this call."""
 
     @classmethod
     def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:

@@ -30,8 +30,8 @@ from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
-from plait.client.transports.oversize import too_large, too_large_handshake
-from plait.client.transports.wire import Exchange, PendingRequest, Wire, coerced_id
+from plait.client.transports.oversize import HANDSHAKES, too_large, too_large_handshake
+from plait.client.transports.wire import Exchange, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -76,9 +76,11 @@ def _misread_error(exchange: Exchange, reason: str) -> dict[str, Any]:
 
 
 def longest_answer(exchange: Exchange | None, wire: Wire, limits: IncomingLimits) -> int:
-    """Return how many bytes a response may have; those that the SDK parses, only a few."""
-    is_ours = wire.pass_on is None or isinstance(exchange, PendingRequest)
-    return limits.message_bytes if is_ours else min(LARGE_BYTES, limits.message_bytes)
+    """Return how many bytes a response may have; those of handshakes, which the SDK parses, few."""
+    is_handshake = exchange is not None and exchange.method in HANDSHAKES
+    if wire.pass_on is None or not is_handshake:
+        return limits.message_bytes
+    return min(LARGE_BYTES, limits.message_bytes)
 
 
 def too_large_answer(exchange: Exchange, wire: Wire, limits: IncomingLimits) -> str:
@@ -128,6 +130,8 @@ async def _readable(
         return b""  # the id of the event counts
     if exchange is None:
         return None
+    if len(event.data) <= longest_answer(exchange, wire, limits):
+        return event.data  # of a session that is recorded, in which the SDK makes all requests
     return to_json(_misread_error(exchange, too_large_answer(exchange, wire, limits)))
 
 

@@ -29,7 +29,7 @@ _HEAD_BYTES = 200
 _MOST_SEARCHED = 4 * 1024 * 1024
 """Longer lines that are not one message are not searched for several."""
 _SIGN = b'{"jsonrpc"'
-_HANDSHAKES = frozenset({"initialize", "server/discover"})
+HANDSHAKES = frozenset({"initialize", "server/discover"})
 _NO_JSON_RPC = "it is not JSON-RPC"
 
 
@@ -76,7 +76,7 @@ def _answered_handshake(wire: Wire, body: bytes) -> str | None:
     found = _ID_FIRST.match(body[:_HEAD_BYTES]) or _ID_LAST.search(body[-_HEAD_BYTES:])
     request_id = None if found is None else int(found[1])
     exchange = wire.requests.get(request_id) or wire.pending.get(request_id or "")
-    return exchange.method if exchange is not None and exchange.method in _HANDSHAKES else None
+    return exchange.method if exchange is not None and exchange.method in HANDSHAKES else None
 
 
 def too_large_handshake(method: str) -> str:

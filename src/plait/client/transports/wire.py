@@ -202,7 +202,7 @@ class Sender(Protocol):
 
     @property
     def is_direct(self) -> bool:
-        """Whether a request is sent at once: no function is called, and nobody has to sign in."""
+        """Whether a request is sent at once, without functions for headers or a sign-in."""
         ...
 
     def send(self, body: bytes, request: PendingRequest) -> None:
