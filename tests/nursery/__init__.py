@@ -32,6 +32,7 @@ from plait.testing import FaultOptions, ServerProcess
 from plait.testing.faults.options import Transport
 
 _HERE = Path(__file__).parent
+_nurseries: set[int] = set()
 
 
 def python(*slow: str) -> tuple[str, ...]:
@@ -40,6 +41,11 @@ def python(*slow: str) -> tuple[str, ...]:
     After it comes what comes after `python`: a file or `-m` and a module, then its arguments.
     """
     return (sys.executable, "-I", "-S", str(_HERE / "stand_in.py"), _address(slow))
+
+
+def processes() -> frozenset[int]:
+    """Return the nurseries themselves, which stay until this process ends."""
+    return frozenset(_nurseries)
 
 
 def entry(*arguments: str, **more: object) -> dict[str, object]:
@@ -110,6 +116,7 @@ def _address(slow: tuple[str, ...]) -> str:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+    _nurseries.add(started.pid)
     owner = os.getpid()
 
     def stop() -> None:

@@ -437,7 +437,6 @@ server.run()
 """
 
 
-@pytest.mark.long
 async def test_servers_can_be_left_to_the_program(tmp_path: Path) -> None:
     write(tmp_path / "server.py", SERVER)
     servers: Any = {

@@ -141,7 +141,6 @@ class TestClaudeTool(LiveAgentSuite):
         return LiveStage(anthropic, config, streams_by="stream")
 
 
-@pytest.mark.long
 class TestClaudeAgentSDK(LiveAgentSuite):
     served = quickly_served
 

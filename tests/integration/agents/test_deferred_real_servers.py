@@ -41,7 +41,6 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
-@pytest.mark.long
 async def test_real_tools_are_found_cost_little_and_start_only_their_own_server(
     servers: dict[str, Any],
 ) -> None:

@@ -34,7 +34,6 @@ each_way = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.long
 @each_way
 async def test_fifty_turns_list_the_tools_once(tmp_path: Path, transport: str, era: str) -> None:
     with counting(tmp_path, transport, "--era", era) as server:

@@ -60,6 +60,7 @@ def client(folder: Path) -> Generator[MultiServerMCPClient]:
             "dropping": {"url": dropping.url, "include": ["pay_and_die", "pid", "audio"]},
         }
         with MultiServerMCPClient(servers) as client:
+            client.get_tools_blocking()  # starts the servers, which all tests share
             yield client
 
 
@@ -152,6 +153,7 @@ def _calls(folder: Path) -> list[tuple[str, dict[str, Any], str]]:
     ]
 
 
+@pytest.mark.usefixtures("heals_shared_servers")
 def test_an_agent_calls_every_tool_of_every_server(
     client: MultiServerMCPClient, folder: Path
 ) -> None:
@@ -270,6 +272,7 @@ def test_structured_content_is_kept_and_not_said_twice(contents: dict[str, ToolM
     assert str(message.content).count("temperature") == 1
 
 
+@pytest.mark.usefixtures("heals_shared_servers")
 @pytest.mark.parametrize("each_turn", [False, True], ids=["tools once", "tools each turn"])
 @pytest.mark.parametrize("blocking", [False, True], ids=["ainvoke", "invoke"])
 def test_a_run_goes_on_through_every_kind_of_failure(

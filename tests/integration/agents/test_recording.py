@@ -18,7 +18,6 @@ from plait.traces.observer import CallTool
 from plait.traces.recorder import Recorder
 
 
-@pytest.mark.long
 @pytest.mark.anyio
 async def test_a_server_that_was_killed_is_healed_in_the_trace() -> None:
     observer, recorder = RunObserver(), Recorder()
@@ -58,7 +57,6 @@ async def test_a_repeated_call_says_why_it_is_repeated() -> None:
     assert (retried.attempt, retried.reason) == (2, "calc: it went away")
 
 
-@pytest.mark.long
 @pytest.mark.anyio
 async def test_runs_that_share_a_server_each_record_that_it_was_healed() -> None:
     observer = RunObserver()

@@ -19,8 +19,6 @@ from plait.testing.agent_suite import outline
 from plait.traces import ToolCalled, read_trace
 from tests.nursery import python, stdio_config
 
-pytestmark = pytest.mark.long
-
 PROGRAM = Path(__file__).with_name("stopped_run.py")
 SLOW = (
     "claude_agent_sdk",

@@ -47,7 +47,6 @@ async def test_without_a_login_connecting_ends_at_once_and_says_how_to_get_one(
         assert server.counts["authorize"] == server.counts["register"] == 0
 
 
-@pytest.mark.long
 async def test_a_login_outlives_the_process_that_made_it(tmp_path: Path) -> None:
     with oauth_server() as server:
         await signed_in(server, tmp_path)
@@ -132,7 +131,6 @@ async def test_tokens_that_live_for_a_moment_are_not_refreshed_for_every_call(
         assert server.counts["refresh_token"] == 0
 
 
-@pytest.mark.long
 async def test_processes_that_share_a_login_refresh_it_once(tmp_path: Path) -> None:
     with oauth_server() as server:
         await signed_in(server, tmp_path)

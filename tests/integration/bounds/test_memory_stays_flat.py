@@ -33,8 +33,7 @@ _SENT_MEGABYTES = 150
 _MOST_GROWTH = _LIMIT + 64_000_000
 
 LIMITS = {"message_bytes": _LIMIT}
-SDK = pytest.param("sdk", marks=pytest.mark.long)
-WIRES = pytest.mark.parametrize("wire", ["lean", SDK])
+WIRES = pytest.mark.parametrize("wire", ["lean", "sdk"])
 
 
 def _stdio_box() -> Toolbox:
@@ -185,7 +184,7 @@ ATTACKS: list[tuple[Callable[[Reply], Awaitable[None]], type[PlaitError]]] = [
 ]
 
 
-@pytest.mark.parametrize("wire", ["lean", "lean with httpx2", SDK])
+@pytest.mark.parametrize("wire", ["lean", "lean with httpx2", "sdk"])
 @pytest.mark.parametrize(("attack", "error"), ATTACKS)
 async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails(
     wire: str,

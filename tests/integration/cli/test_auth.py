@@ -126,7 +126,6 @@ def test_a_server_without_oauth_cannot_be_signed_in_to(with_login: Plait) -> Non
     assert '"auth": "oauth"' in done.stderr
 
 
-@pytest.mark.long
 def test_an_interrupted_login_ends_at_once(with_login: Plait, server: OAuthServer) -> None:
     import signal
 
@@ -142,7 +141,6 @@ def test_an_interrupted_login_ends_at_once(with_login: Plait, server: OAuthServe
     assert "Traceback" not in said
 
 
-@pytest.mark.long
 def test_the_page_that_ends_a_login_answers_only_to_its_own_question(
     with_login: Plait, server: OAuthServer
 ) -> None:

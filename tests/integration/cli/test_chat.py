@@ -195,7 +195,6 @@ def test_settings_and_limits_hold_for_the_whole_conversation(
     assert "has used its 40 tokens" in done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_ctrl_c_stops_an_answer_and_a_prompt_and_twice_ends_the_program(
     plait: Plait, api: AnthropicServer, shop_url: str

@@ -48,7 +48,6 @@ def run_without(missing: str, command: list[str], folder: Path) -> subprocess.Co
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("missing", "command", "extra"),
     [

@@ -14,7 +14,7 @@ from .conftest import Plait
 from .test_interrupt import wait_until
 from .test_questions import Terminal
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
+pytestmark = pytest.mark.timeout(120)
 
 FAULTS = {"command": sys.executable, "args": ["-m", "plait.testing.faults", "--transport=stdio"]}
 POLICY = {"rules": [{"tool": "echo", "do": "ask"}], "default": "allow"}

@@ -21,7 +21,7 @@ from plait.testing.llm.turns import Cut, Hang, Script
 from plait.traces import Delta, ToolCalled, ToolReturned, Trace, Turn, read_trace
 from tests.nursery import fault_server, python
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+pytestmark = pytest.mark.timeout(240)
 
 Engine = Literal["langchain", "openai", "claude_tool"]
 Stop = Literal["kill", "once", "twice", "cut"]

@@ -45,7 +45,6 @@ def start(plait: Plait, api: AnthropicServer, *arguments: str) -> subprocess.Pop
     )
 
 
-@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_tasks_that_are_done_are_not_run_again_after_a_kill(
     plait: Plait, api: AnthropicServer

@@ -63,7 +63,6 @@ async def test_a_read_whose_answer_was_lost_is_made_again(ledger: Any) -> None:
         assert state.reads() == ["balance", "balance"]
 
 
-@pytest.mark.long
 async def test_a_request_that_a_stopped_server_never_read_is_made_again(tmp_path: Path) -> None:
     async with Toolbox({"bank": testing.stdio_config(state_dir=tmp_path)}) as box:
         await box.tools()
@@ -181,7 +180,6 @@ async def test_progress_keeps_a_call_alive_up_to_a_cap() -> None:
             )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stdio", "http legacy"])
 async def test_a_server_that_is_stopped_in_its_tracks_is_given_up_and_replaced(
     kind: str, request: pytest.FixtureRequest

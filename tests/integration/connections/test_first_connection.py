@@ -13,7 +13,7 @@ import pytest
 
 from tests.servers import Era, raw_stdio_config
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.long]
+pytestmark = pytest.mark.timeout(150)
 
 _SERVER = """
 import os, pathlib, runpy, sys

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.fixture(scope="module")
 def box() -> Generator[Toolbox]:
     with Toolbox({"server": stdio_config()}) as box:
+        box.tools_blocking()  # starts the server, which all tests share
         yield box
 
 

@@ -78,7 +78,6 @@ async def test_closing_during_a_handshake_does_not_wait_for_its_end(
     assert "did not close in time" not in caplog.text
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse", "websocket"])
 async def test_reconnects_leave_no_task_thread_process_or_file_behind(
     transport: str, fault_server: StartFaultServer

@@ -160,7 +160,6 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.long
 async def test_another_process_goes_on_with_the_answer(tmp_path: Path) -> None:
     saver = InMemorySaver()
     kept = tmp_path / "state"

@@ -39,7 +39,6 @@ def run(path: Path, url: str, step: str = "never", count: int = 1, letters: str 
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "count", "letters"),
     [

@@ -42,7 +42,6 @@ async def call(tool: Any, user: str, **args: Any) -> Any:
     return message
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_two_users_are_never_mixed_up_over_a_thousand_calls(era: Era) -> None:
     with fault_server(legacy_only=era == "legacy") as server:

@@ -18,8 +18,6 @@ from plait.reasoning.values import Session, Thought
 from tests.nursery import python
 from tests.servers import thought_writer
 
-pytestmark = pytest.mark.long
-
 WRITES = 300
 
 

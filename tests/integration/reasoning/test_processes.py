@@ -122,7 +122,6 @@ async def _steps(
     return json.loads(one.text), json.loads(two.text)
 
 
-@pytest.mark.long
 async def test_an_agent_goes_on_after_the_server_on_stdio_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "reasoning.db"
     parameters = stdio_server(path)
@@ -163,7 +162,6 @@ def void(_value: object) -> None:
     """Do without a value."""
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_on_stdio_while_it_waits(
     tmp_path: Path, number: signal.Signals

@@ -138,7 +138,6 @@ def _seconds_to_end(database: Path, number: int) -> float:
         return time.monotonic() - began
 
 
-@pytest.mark.long
 @pytest.mark.timeout(120 + 5 * SHUTDOWNS)
 def test_the_end_of_input_ends_the_process_at_any_time(tmp_path: Path) -> None:
     database = tmp_path / "r.db"

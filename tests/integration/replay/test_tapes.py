@@ -64,7 +64,6 @@ async def used(server: object, order: list[str], **options: Any) -> list[Any]:
     return [sorted(zip(order, results, strict=True)), sorted(seen, key=str)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("over", ["stdio", "http"])
 async def test_a_recorded_client_runs_without_its_server_in_any_order(

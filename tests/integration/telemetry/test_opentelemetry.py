@@ -214,7 +214,6 @@ async def test_observers_see_lists_and_failed_tools(recorded: Recorded) -> None:
     assert seen[-1][1] == "_ReportedFailure"
 
 
-@pytest.mark.long
 def test_the_sdk_is_not_imported_by_programs_that_do_not_use_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=50

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from plait.testing import FaultOptions, ServerProcess, eventually, running
 from plait.testing import fault_server as new_fault_server
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.anyio
 
 SERVERS: dict[str, FaultOptions] = {
     "plain": {},
@@ -143,6 +143,7 @@ async def test_a_modern_only_server_refuses_the_handshake(
             pass
 
 
+@pytest.mark.usefixtures("heals_shared_servers")
 async def test_a_payment_is_on_the_ledger_when_its_server_dies(
     servers: dict[str, ServerProcess],
 ) -> None:

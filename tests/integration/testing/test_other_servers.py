@@ -25,7 +25,7 @@ from tests.servers import (
 )
 from tests.servers.raw.payloads import MODES
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.anyio
 
 Json = dict[str, Any]
 

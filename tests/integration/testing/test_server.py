@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 from plait.testing import ServerProcess, running, running_server, server_stdio_config
 from plait.testing.fixtures import StartFaultServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.long]
+pytestmark = pytest.mark.anyio
 
 MakeTarget = Callable[[], Any]
 

@@ -121,7 +121,6 @@ def test_what_decides_an_answer_is_in_its_key(tmp_path: Path) -> None:
     assert len({before[1], *(key for _, key in judged)}) == 4
 
 
-@pytest.mark.long
 async def test_an_interrupted_suite_goes_on_to_the_same_report(tmp_path: Path) -> None:
     suite = suite_in(tmp_path, some_cases(6), SUM)
     whole = await Watched(suite, report=tmp_path / "whole").run()

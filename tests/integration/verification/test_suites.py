@@ -107,7 +107,6 @@ def test_a_judge_reads_the_template_and_decides_about_traits(tmp_path: Path) -> 
     assert results["off"].failure == "VerifyTemplate: total is 42, expected 42.2"
 
 
-@pytest.mark.long
 async def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(12)]
     script = [{**ADD, "delay": 0.05}, "It is 42."]
@@ -133,7 +132,6 @@ async def test_a_killed_runner_goes_on_where_it_was(tmp_path: Path) -> None:
     assert {key: after[key] for key in finished} == finished
 
 
-@pytest.mark.long
 def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(5)]
     suite = suite_in(tmp_path, cases, [ADD, "It is 42."], repeat=2, scope="suite")
@@ -151,7 +149,6 @@ def test_shards_are_merged_to_the_report_of_one_run(tmp_path: Path) -> None:
     assert keys == {result.key for result in read_results(tmp_path / "whole")}
 
 
-@pytest.mark.long
 def test_a_report_is_compared_with_its_baseline(tmp_path: Path) -> None:
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(6)]
     suite = suite_in(tmp_path, cases, [ADD, "It is 42."], scope="suite")
@@ -212,7 +209,6 @@ def test_one_case_is_watched(tmp_path: Path) -> None:
     assert case.checks == [{"contains": "42"}, {"tools_in_order": ["add_numbers"]}]
 
 
-@pytest.mark.long
 async def test_ctrl_c_leaves_a_valid_report(tmp_path: Path) -> None:
     script = [{**ADD, "delay": 0.05}, "It is 42."]
     cases = [{"name": f"case-{n}", "checks": [{"contains": "42"}]} for n in range(30)]

@@ -93,7 +93,6 @@ async def run_on_a_server(era: str, chosen: list[str]) -> tuple[list[object], li
     return outcomes, [seen.message["params"]["arguments"] for seen in server.calls()]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("era", "seed"), [("legacy", 3), ("modern", 4)])
 async def test_random_exchanges_have_the_same_outcome_with_httpx2_and_without(
     era: str, seed: int, monkeypatch: pytest.MonkeyPatch

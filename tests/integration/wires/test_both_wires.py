@@ -87,7 +87,6 @@ async def run_over(
     return outcomes, log.read_text().splitlines()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("era", "seed"), [("legacy", 1), ("modern", 2)])
 async def test_random_exchanges_have_the_same_outcome_on_both_wires(
     era: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

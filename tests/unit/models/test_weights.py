@@ -63,7 +63,6 @@ def _weights() -> Weights:
     )
 
 
-@pytest.mark.long
 def test_a_download_that_broke_off_goes_on_where_it_was(index: Path, tmp_path: Path) -> None:
     weights, folder = _weights(), tmp_path / "models"
     seen: list[int] = []
@@ -85,7 +84,6 @@ def test_a_download_that_broke_off_goes_on_where_it_was(index: Path, tmp_path: P
     assert not remove_weights(weights, folder)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("index")
 def test_weights_with_another_digest_are_not_kept(tmp_path: Path) -> None:
     weights = replace(_weights(), sha256="0" * 64)

@@ -122,7 +122,6 @@ class Walker:
         return name, arguments
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("profile", ["full", "compact"])
 @pytest.mark.parametrize("backend", ["host", "scripted"])
 async def test_no_advice_is_refused_on_random_walks(desk: Desk, profile: str, backend: str) -> None:

@@ -186,7 +186,6 @@ async def test_refusals_name_compact_tools(call: Compact) -> None:
     assert "is not a known argument" in await call("think", content="x", color="red")
 
 
-@pytest.mark.long
 async def test_200_steps_make_no_context_bomb(call: Compact) -> None:
     begun = await call("think", content="step 0")
     session = {"session_id": begun["session_id"]}

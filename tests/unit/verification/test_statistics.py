@@ -20,7 +20,6 @@ from plait.verification.statistics import (
 )
 
 
-@pytest.mark.long
 def test_a_thousand_tables_have_the_intervals_and_p_values_of_scipy() -> None:
     chance = random.Random(7)
     for _ in range(1000):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
@@ -167,6 +168,8 @@ class SessionCaller(Caller):
         if running_loop() is not None:  # else the session is none of the SDK's, which need a loop
             bridge.use_current_loop()
         self.run_blocking = bridge.run_blocking
+        # Ends the thread that a call without a loop has started; there is nothing to wait for.
+        weakref.finalize(self, bridge.stop, 0)
 
     async def list_tools(self, *, strict: bool = False) -> list[Tool]:
         """List the tools of all pages, up to 1,000 pages; `strict` raises if one is not valid."""
