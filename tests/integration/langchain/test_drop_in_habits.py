@@ -29,6 +29,7 @@ from plait import (
 )
 from plait.langchain import MCPTool, ToolFailedException
 from plait.testing import ScriptedChatModel, running, tool_call
+from tests.nursery import fault_server
 from tests.servers import raw_stdio_config
 from tests.servers.langchain_servers import math_server, served, stdio_entry
 
@@ -46,6 +47,13 @@ ADD = Tool(name="add", input_schema=NUMBER)
 @pytest.fixture(scope="module")
 def time_url() -> Generator[str]:
     with running(served("time")) as (server,):
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def faults_url() -> Generator[str]:
+    """A server with the tool `hang`, which never answers."""
+    with fault_server() as server:
         yield server.url
 
 
@@ -163,26 +171,25 @@ async def test_run_and_arun_take_what_an_agent_executor_passes() -> None:
         assert await add.arun({"a": 1, "b": 2}, llm_prefix="Thought:", **passed) == "3"
 
 
-async def test_a_tool_with_a_timeout_of_its_own_gives_up_in_time(time_url: str) -> None:
-    async with MultiServerMCPClient({"faults": {"url": time_url}}) as client:
-        now = await tool_of(client, "now")
-        assert await now.ainvoke({}) == "twenty past five"
-        assert await now.with_timeout(30).ainvoke({}) == "twenty past five"
-        assert await now.with_timeout(timedelta(seconds=30)).ainvoke({}) == "twenty past five"
-        message = await now.with_timeout(0.000001).ainvoke(called(now))
+async def test_a_tool_with_a_timeout_of_its_own_gives_up_in_time(faults_url: str) -> None:
+    async with MultiServerMCPClient({"faults": {"url": faults_url}}) as client:
+        slow, hang = await tool_of(client, "slow"), await tool_of(client, "hang")
+        for patient in (slow.with_timeout(30), slow.with_timeout(timedelta(seconds=30)), slow):
+            assert await patient.ainvoke({"seconds": 0}) == "slept 0 s"
+        message = await hang.with_timeout(0.05).ainvoke(called(hang))
         assert (message.status, message.artifact["error"]["error"]) == ("error", "CallTimeoutError")
-        message = await now.with_config(timeout=0.000001).ainvoke(called(now))  # pyright: ignore[reportCallIssue]
+        message = await hang.with_config(timeout=0.05).ainvoke(called(hang))  # pyright: ignore[reportCallIssue]
         assert (message.status, message.artifact["error"]["error"]) == ("error", "CallTimeoutError")
-        assert await now.ainvoke({}) == "twenty past five"
+        assert await slow.ainvoke({"seconds": 0}) == "slept 0 s"
         with pytest.raises(ConfigError):
-            now.with_timeout(-1)
+            slow.with_timeout(-1)
 
 
-async def test_the_limit_of_a_tool_holds_in_an_agent(time_url: str) -> None:
-    async with MultiServerMCPClient({"time": {"url": time_url}}) as client:
-        tool = (await tool_of(client, "now")).with_timeout(0.000001)
+async def test_the_limit_of_a_tool_holds_in_an_agent(faults_url: str) -> None:
+    async with MultiServerMCPClient({"faults": {"url": faults_url}}) as client:
+        tool = (await tool_of(client, "hang")).with_timeout(0.05)
         model = ScriptedChatModel(
-            [AIMessage("", tool_calls=[tool_call("now")]), AIMessage("Done.")]
+            [AIMessage("", tool_calls=[tool_call("hang")]), AIMessage("Done.")]
         )
         result = await create_agent(model, [tool]).ainvoke({"messages": [HumanMessage("When?")]})
     (answer,) = [one for one in result["messages"] if isinstance(one, ToolMessage)]
@@ -363,16 +370,19 @@ async def test_arguments_over_a_session_are_checked_first() -> None:
         assert message.artifact["error"]["error"] == "InvalidArgumentsError"
 
 
-@pytest.mark.parametrize("limit", [0.000001, timedelta(microseconds=1)])
+@pytest.mark.parametrize("limit", [0.05, timedelta(milliseconds=50)])
 async def test_the_tools_of_a_session_or_connection_have_a_limit(
-    limit: float | timedelta, time_url: str
+    limit: float | timedelta, faults_url: str
 ) -> None:
-    async with Client(time_url) as client:
-        (now, *_) = await load_mcp_tools(client, default_tool_timeout=limit)
-        message = await now.ainvoke(called(now))
-        assert message.artifact["error"]["error"] == "CallTimeoutError"
-    (now, *_) = await load_mcp_tools(None, connection={"url": time_url}, default_tool_timeout=limit)
-    message = await now.ainvoke(called(now))
+    async with Client(faults_url) as client:
+        await check_limit(await load_mcp_tools(client, default_tool_timeout=limit))
+    connection: Any = {"url": faults_url}
+    await check_limit(await load_mcp_tools(None, connection=connection, default_tool_timeout=limit))
+
+
+async def check_limit(tools: list[BaseTool]) -> None:
+    hang = next(tool for tool in tools if tool.name == "hang")
+    message = await hang.ainvoke(called(hang))
     assert message.artifact["error"]["error"] == "CallTimeoutError"
 
 
