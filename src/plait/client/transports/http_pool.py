@@ -263,8 +263,13 @@ class HttpPool:
             self._fail_first(httpx2.ConnectError(str(error)))
         else:
             self._open.add(connection)
-            if self._waiting:
-                connection.start(self._waiting.popleft(), self._loop.time())
+            now = self._loop.time()
+            # With TLS there may be something to read: tickets for later sessions.
+            if self._tls is None and not connection.is_usable(now):
+                connection.abort()
+                self._fail_first(httpx2.ConnectError("the server closed the connection at once"))
+            elif self._waiting:
+                connection.start(self._waiting.popleft(), now)
             else:
                 self._idle.append(connection)
 

@@ -10,6 +10,7 @@ import pytest
 
 from plait.client.transports import http_pool
 from plait.client.transports.http_pool import HttpExchange, HttpPool, head_of
+from plait.testing.ports import bind
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +51,20 @@ async def test_a_request_that_waits_is_not_written_to_a_closed_connection(
     server.close()
 
     assert outcomes == ["answered"] * 5
+
+
+async def test_a_connection_that_was_closed_while_it_was_opened_gets_no_request() -> None:
+    with bind() as listener:
+        port: int = listener.getsockname()[1]
+        pool = HttpPool("127.0.0.1", port, None, exchange_seconds=5, read_seconds=5)
+        post = _Post()
+        pool.submit(post)
+        await asyncio.sleep(0)  # the system connects meanwhile; the loop learns of it later
+        listener.accept()[0].close()
+        outcome = await post.outcome
+        await pool.close()
+
+    assert outcome == "ConnectError"  # it was not sent, so it may be sent again
 
 
 async def test_after_a_cut_response_the_next_request_has_a_new_connection() -> None:
