@@ -19,6 +19,7 @@ from tests.integration.telemetry.recorded import Recorded
 def recorded() -> Iterator[Recorded]:
     """Set up the providers, which a program can do only once, and remove them again."""
     kept = Recorded()
+    _forget_provider()  # a call of an earlier test may have asked for one
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept.exporter))
     trace.set_tracer_provider(provider)
@@ -29,6 +30,10 @@ def recorded() -> Iterator[Recorded]:
     for module, name in ((trace, "_TRACER_PROVIDER"), (internal, "_METER_PROVIDER")):
         setattr(module, name, None)
         getattr(module, f"{name}_SET_ONCE")._done = False
+    _forget_provider()
+
+
+def _forget_provider() -> None:
     for kept_of_provider in (spans._tracer, spans._histogram):
         kept_of_provider.cache_clear()
 
