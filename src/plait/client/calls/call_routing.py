@@ -479,7 +479,8 @@ class PausedCalls:
         if self.has(call):
             paused = self._calls[key]
         else:
-            if responses is None and call.pause and call.pause.resumed and not idempotent:
+            is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
+            if is_lost and not idempotent:
                 raise call.error(OutcomeUnknownError, _EXPIRED)
             connection = self._pool.connection(call.server, call.access)
             known = self._answers.pop(key, ()) if responses is not None else ()

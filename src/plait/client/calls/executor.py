@@ -232,6 +232,8 @@ class ToolExecutor:
             timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
             deadline = call_deadline(call, timeouts, self.settings.default_seconds)
             with self._runs.counted(call):
+                if call.on_send is not None:
+                    await call.on_send()
                 try:
                     async with deadline:
                         result = await function(call)
@@ -261,6 +263,8 @@ class ToolExecutor:
         active = active or ActiveCall.of(call, self._bridge, self._sample)
         try:
             with self._runs.counted(call):
+                if call.on_send is not None:
+                    await call.on_send()
                 return await self._run_attempts(call, tool, active)
         finally:
             if self.results is not None and (tool is None or not tool.read_only):
@@ -456,7 +460,7 @@ class ToolExecutor:
             logger.debug("%s: %s", call.where, change)
         spent = time.monotonic() - began
         if spent > _SHORT_SECONDS:  # the check is a part of the time of the call
-            call = replace(call, timeout_seconds=max(limit - spent, _SHORT_SECONDS))
+            call = replace(call, spent_seconds=min(spent, max(limit - _SHORT_SECONDS, 0.0)))
         if prepared.arguments is call.arguments:
             return call
         return replace(call, arguments=prepared.arguments)

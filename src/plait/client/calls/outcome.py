@@ -114,6 +114,13 @@ class ToolResult:
             del data["full_result"]
         return data
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Convert from what `to_dict` returns."""
+        content = types.CallToolResult.model_validate({"content": data["content"]}).content
+        known = dict[str, Any](data, content=tuple(content), notes=tuple(data["notes"]))
+        return cls(**known)
+
 
 async def output_schema_notes(
     tool: Tool, result: types.CallToolResult, seconds_left: float = inf

@@ -180,12 +180,16 @@ class ToolCall:
     call_id: str | None = None
     """The id that the model gave the call, for spans."""
     timeout_seconds: float | None = None
+    spent_seconds: float = 0.0
+    """How much of its time the call has spent before it was sent."""
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
     on_elicitation: ElicitationFnT | None = None
     """Answers elicitation requests during the call."""
     on_approval: OnApproval | None = None
     """Requests approval if the policy says so, instead of the client's own callback."""
+    on_send: Callable[[], Awaitable[None]] | None = None
+    """Called before the call is sent, when it is permitted."""
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
     input_answers: InputAnswers | None = field(default=None, repr=False)
@@ -278,4 +282,10 @@ def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | N
     if timeouts.connect_seconds is None:
         # A caller that has set a longer time for its call has it for waiting too.
         patience = Patience(max(_WAIT_SECONDS, chosen or 0.0))
-    return Deadline(seconds, cap_seconds=cap, setting="timeout", patience=patience)
+    return Deadline(
+        seconds,
+        cap_seconds=cap,
+        setting="timeout",
+        patience=patience,
+        spent_seconds=call.spent_seconds,
+    )

@@ -41,8 +41,11 @@ class Deadline:
         cap_seconds: float | None = None,
         setting: str = "timeout",
         patience: Patience | None = None,
+        spent_seconds: float = 0.0,
     ) -> None:
+        """Take the limit; `spent_seconds` of it are over when it is entered."""
         self.seconds = seconds
+        self._spent_seconds = spent_seconds
         self.patience = patience
         """How long the request may wait for a session, before its time begins; `None` is not
         long for a server that was never there."""
@@ -67,7 +70,7 @@ class Deadline:
         now = asyncio.get_running_loop().time()
         self._cap = now + self.cap_seconds
         self._holds = 0
-        self._scope = asyncio.timeout_at(now + self.seconds)
+        self._scope = asyncio.timeout_at(now + self.seconds - self._spent_seconds)
         await self._scope.__aenter__()
         self._running = True
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from cachetools import LRUCache
 from langchain_core.messages import HumanMessage
 
 from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
 from plait.client.call_pipeline import thread_of
-from plait.client.calls.tool_call import Pause, RunIdentity
-
-logger = logging.getLogger("plait.langchain")
+from plait.client.calls.tool_call import RunIdentity
 
 CHECKPOINTER = "__pregel_checkpointer"
 _RESUMING = "__pregel_resuming"
@@ -65,120 +64,84 @@ def may_interrupt(config: Mapping[str, Any]) -> bool:
     return bool(configurable_of(config).get(CHECKPOINTER))
 
 
-def pause_of(config: Mapping[str, Any], tool_call_id: str | None) -> Pause | None:
-    """Return how a call is recognized when its graph resumes; `None` if it cannot pause."""
-    if not may_interrupt(config):
-        return None
+def task_of(config: Mapping[str, Any]) -> TaskFacts | None:
+    """Return the task that makes a call; `None` if its graph cannot pause."""
     configurable = configurable_of(config)
-    task = str(configurable.get("checkpoint_ns") or "")
-    key = (str(configurable.get("thread_id")), tool_call_id or task)
-    return Pause(key, resumed=_has_responses(configurable.get(_SCRATCHPAD)))
+    saver, scratchpad = configurable.get(CHECKPOINTER), configurable.get(_SCRATCHPAD)
+    if not saver or scratchpad is None:
+        return None
+    info = getattr(configurable.get(_RUNTIME), "execution_info", None)
+    attempt: int = getattr(info, "node_attempt", 1)
+    return TaskFacts(
+        saver=saver,
+        scratchpad=scratchpad,
+        thread=str(configurable.get("thread_id")),
+        namespace=str(configurable.get("checkpoint_ns") or ""),
+        checkpoints=configurable.get("checkpoint_map") or {},
+        attempt=attempt,
+        runs_again=bool(configurable.get(_RESUMING)) or attempt > 1 or bool(scratchpad.resume),
+    )
 
 
-def _has_responses(scratchpad: Any) -> bool:
-    """Return whether the resume value of the task's next interrupt answers an elicitation."""
-    if scratchpad is None:
-        return False
-    # Other interrupts of the task come first.
-    resumed: list[Any] = scratchpad.resume
-    values = resumed[_interrupt_count(scratchpad) :]
-    next_value = scratchpad.get_null_resume(False)
-    if not any(value is next_value for value in resumed):
-        values.append(next_value)
-    return any(isinstance(value, Mapping) and "responses" in value for value in values)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """A task of a graph, and what its checkpointer has of it."""
 
-
-def _interrupt_count(scratchpad: Any) -> int:
-    """Return how many interrupts of the task there were so far; only its counter knows."""
-    counter = getattr(scratchpad.interrupt_counter, "_counter", None)
-    count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
-    return int(count[1]) if count else 0
-
-
-class ShownInterrupts:
-    """What the interrupts of a task showed, when it ran before: which answer is one to what.
-
-    A checkpointer has the last one, in any process. Its value has the digests of the approvals
-    before it, and so have those of this process in memory.
-    """
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        configurable = configurable_of(config)
-        self._saver: Any = configurable.get(CHECKPOINTER)
-        self._scratchpad: Any = configurable.get(_SCRATCHPAD)
-        self._thread = str(configurable.get("thread_id"))
-        self._task = str(configurable.get("checkpoint_ns") or "")
-        self._is_loaded = False
-        self.last: Mapping[str, Any] = {}
-        """The value of the last interrupt of the run before, if it was a mapping."""
-        self.last_index: int | None = None
-        self._earlier: list[str | None] = []
+    saver: Any = field(repr=False)
+    scratchpad: Any = field(repr=False)
+    thread: str
+    namespace: str
+    """The path of the task in its graph, the same in each of its runs."""
+    checkpoints: Mapping[str, str] = field(repr=False)
+    """The ids of the checkpoints of the graphs around it."""
+    attempt: int
+    """How often the node was tried in this run of the graph."""
+    runs_again: bool
+    """Whether the node may have run before."""
 
     @property
+    def identity(self) -> object:
+        """An object that lives as long as this run of the task."""
+        return self.scratchpad.get_null_resume
+
     def next_index(self) -> int:
-        """The place of the next interrupt among those of the task."""
-        return _interrupt_count(self._scratchpad) if self._scratchpad is not None else 0
+        """Return the place of the next interrupt among those of the task; only a counter knows."""
+        counter = getattr(self.scratchpad.interrupt_counter, "_counter", None)
+        count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
+        return int(count[1]) if count else 0
 
-    async def load(self) -> None:
-        """Read the last interrupt of a task that is resumed, once."""
-        pad = self._scratchpad
-        if self._is_loaded or pad is None:
-            return
-        self._is_loaded = True
-        if not pad.resume and pad.get_null_resume(False) is None:
-            return
-        outer, _, own = self._task.rpartition("|")
-        where = {"configurable": {"thread_id": self._thread, "checkpoint_ns": outer}}
-        try:
-            saved = await self._saved(where)
-        except Exception:  # boundary: a checkpointer may raise anything
-            logger.warning("cannot read what the graph was interrupted with", exc_info=True)
-            return
-        answered = 0
-        for task, channel, value in (saved and saved.pending_writes) or ():
-            if task == own.rpartition(":")[2]:
-                if channel == _RESUME:
-                    answered = len(value)
-                elif channel == _INTERRUPT and value:
-                    self.last = entries_of(value[-1].value)
-        if self.last:
-            self.last_index = answered
-            self._earlier = list(self.last.get(EARLIER) or ())
+    async def writes(self) -> list[tuple[str, str, Any]]:
+        """Return what was written for the tasks of the checkpoint: task, channel and value."""
+        saved = await self._asked("get_tuple", self._where)
+        return list((saved and saved.pending_writes) or ())
 
-    async def _saved(self, where: Mapping[str, Any]) -> Any:
-        try:
-            return await self._saver.aget_tuple(where)
-        except NotImplementedError:
-            return await in_thread(self._saver.get_tuple, where)
+    async def write(self, task: str, channel: str, value: object) -> None:
+        """Write a value for a task."""
+        await self._asked("put_writes", self._where, [(channel, value)], task)
 
-    def digest_before(self, index: int) -> str | None:
-        """Return the digest of the approval at a place before the last one, if it is known."""
-        known = shown_interrupts.get((self._thread, self._task, index))
-        if known is None and index < len(self._earlier):
-            return self._earlier[index]
-        return known
+    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> tuple[int, Any] | None:
+        """Return the place and the value of the interrupt that the task ended with."""
+        own = self.namespace.rpartition("|")[2].rpartition(":")[2]
+        by_channel = {channel: value for task, channel, value in writes if task == own}
+        interrupts = by_channel.get(_INTERRUPT)
+        if not interrupts:
+            return None
+        return len(by_channel.get(_RESUME) or ()), interrupts[-1].value
 
-    def earlier(self) -> dict[str, Any]:
-        """Return what the value of the next interrupt says of the approvals before it."""
-        digests = [self.digest_before(index) for index in range(self.next_index)]
-        return {EARLIER: digests} if any(digests) else {}
+    @property
+    def _where(self) -> dict[str, Any]:
+        outer = self.namespace.rpartition("|")[0]
+        where = {"thread_id": self.thread, "checkpoint_ns": outer}
+        if (checkpoint := self.checkpoints.get(outer)) is not None:
+            # A task of the functional API is one of the graph that runs the function.
+            around = [name for name, id_ in self.checkpoints.items() if id_ == checkpoint]
+            where |= {"checkpoint_ns": min(around, key=len), "checkpoint_id": checkpoint}
+        return {"configurable": where}
 
-    def remember(self, index: int, digest: str) -> None:
-        """Remember the digest of the approval that is shown at a place."""
-        shown_interrupts[self._thread, self._task, index] = digest
-
-
-EARLIER = "earlier"
-"""The key of the digests of earlier approvals in the value of an interrupt."""
-
-shown_interrupts: LRUCache[tuple[str, str, int], str] = LRUCache(1000)
-"""The digests of recent approvals, by thread, task and place."""
-
-
-def last_resume_value(config: Mapping[str, Any]) -> object | None:
-    """Return the latest value that the task was resumed with, or `None`."""
-    scratchpad = configurable_of(config).get(_SCRATCHPAD)
-    if scratchpad is None:
-        return None
-    values = (*scratchpad.resume, scratchpad.get_null_resume(False))
-    return next((value for value in reversed(values) if value is not None), None)
+    async def _asked(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the checkpointer, in the way it can be called here."""
+        here = asyncio.get_running_loop()
+        if getattr(self.saver, "loop", here) is here:
+            with contextlib.suppress(NotImplementedError):
+                return await getattr(self.saver, f"a{method}")(*arguments)
+        return await in_thread(getattr(self.saver, method), *arguments)

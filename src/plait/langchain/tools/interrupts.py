@@ -1,19 +1,13 @@
-"""The interrupts of a tool call: approval by a person, sign-in, and elicitation.
-
-A graph that resumes runs its node again, and each interrupt gets the next answer. So the answer to
-one kind must not be taken for that to another.
-"""
+"""The interrupts of a tool call: approval by a person, sign-in, and elicitation."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, NotRequired, TypedDict, cast
 
 import mcp_types as types
-from langgraph.errors import GraphInterrupt
-from langgraph.types import interrupt
 
 from plait._support.gather import resolve
 from plait._support.mappings import entries_of
@@ -28,10 +22,10 @@ from plait.errors import (
     InputNeededError,
     PlaitError,
 )
-from plait.langchain.tools.graph_run import ShownInterrupts, last_resume_value
 
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import ToolCall
+    from plait.langchain.tools.graph_task import GraphCall
 
 ELICITATION_INTERRUPT_TYPE = "mcp_elicitation"
 """The `type` of the value of an elicitation interrupt."""
@@ -66,34 +60,19 @@ class ApprovalInterrupt(TypedDict):
     """The server that failed, if this call goes to its fallback."""
     problem: NotRequired[str]
     """Why the last answer was not accepted."""
-    earlier: NotRequired[list[str | None]]
-    """Digests of the approvals before this one in the same task, to which answers are bound."""
 
 
 class Approvals:
-    """Gets approval for the calls of one tool invocation, once for each.
+    """Gets approval for a call, once for each form that it takes.
 
     A call that the client's callback does not decide interrupts a graph with a checkpointer.
     """
 
-    def __init__(
-        self,
-        on_approval: OnApproval | None,
-        *,
-        shown: ShownInterrupts | None,
-        tool_call_id: str | None = None,
-    ) -> None:
-        """Take the interrupts of the task; `None` if the graph cannot be interrupted."""
+    def __init__(self, on_approval: OnApproval | None, call: GraphCall | None) -> None:
+        """Take the call of a graph; `None` if the graph cannot be interrupted."""
         self._on_approval = on_approval
-        self._shown = shown
-        self._tool_call_id = tool_call_id
+        self._call = call
         self._decisions: dict[str, object] = {}
-        self.bare_answers = True
-        """Whether a bare `True` or `False` can only answer this interrupt."""
-
-    def earlier(self) -> dict[str, Any]:
-        """Return what an interrupt of another kind says of the approvals before it."""
-        return {} if self._shown is None else self._shown.earlier()
 
     async def __call__(self, request: ApprovalRequest) -> object:
         """Return the decision, or `None` if there is no one to decide.
@@ -111,12 +90,23 @@ class Approvals:
             decision: object = await resolve(self._on_approval(request))
             if decision is not None:
                 return decision
-        if self._shown is None:
+        if self._call is None:
             return None
-        # The sign-in of a fallback server, which comes before, is answered with a bare `True`.
-        bare = self.bare_answers and request.instead_of is None
-        value = _interrupt_value(request, self._tool_call_id)
-        return await _ask_user(value, self._shown, bare=bare)
+        return await _approval_of(self._call, _interrupt_value(request, self._call.call_id))
+
+
+async def _approval_of(call: GraphCall, value: ApprovalInterrupt) -> Approval:
+    """Return the decision about a call as it is now, or interrupt the graph for it."""
+    facts, unanswered = _facts(value), call.unanswered
+    answers = call.answers("approval")
+    given = [answer for question, answer in answers if question.facts == facts]
+    if given and (approval := Approval.read(given[-1])) is not None:
+        return approval
+    if given or (unanswered is not None and unanswered.facts == facts):
+        value["problem"] = _UNCLEAR
+    elif answers:
+        value["problem"] = _CHANGED
+    return await call.ask("approval", value, facts=facts)
 
 
 def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> ApprovalInterrupt:
@@ -141,38 +131,6 @@ def _facts(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(bound.encode()).hexdigest()
 
 
-async def _ask_user(value: ApprovalInterrupt, shown: ShownInterrupts, *, bare: bool) -> Approval:
-    """Pause the graph until a person has decided, or return the decision if it resumes.
-
-    A resumed task gets the answers of all its interrupts again, in order. Those to interrupts
-    that do not come again are skipped, and so is the approval of a call that is another one now.
-    """
-    await shown.load()
-    facts = _facts(value)
-    while True:
-        index = shown.next_index
-        is_last = index == shown.last_index
-        before = _facts(shown.last) if is_last else shown.digest_before(index)
-        try:
-            answer = interrupt({**value, **shown.earlier()})
-        except GraphInterrupt:
-            shown.remember(index, facts)
-            raise
-        if before is None and _facts(shown.last) == facts:
-            continue  # the answer to this very call comes later
-        if before is not None and before != facts:
-            if not is_last or shown.last.get("type") == value["type"]:
-                shown.remember(index, before)
-                value["problem"] = _CHANGED
-            continue
-        approval = None if isinstance(answer, bool) and not bare else Approval.read(answer)
-        if approval is not None:
-            shown.remember(index, facts)
-            return approval
-        if not entries_of(answer).keys() & {"responses", "action"}:
-            value["problem"] = _UNCLEAR
-
-
 class AuthInterrupt(TypedDict):
     """The value of a sign-in interrupt: the server that needs a login, and how to sign in."""
 
@@ -194,18 +152,14 @@ def needs_sign_in(error: PlaitError) -> bool:
     return isinstance(error, AuthRequiredError)
 
 
-def wait_for_sign_in(
-    call: ToolCall, error: PlaitError, earlier: Mapping[str, Any] | None = None
-) -> None:
-    """Pause the graph until the user has signed in, or return if it resumes.
+async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: PlaitError) -> NoReturn:
+    """Interrupt the graph until the user has signed in; then the call is made again.
 
     Resume with `True` or `{"action": "retry"}` to repeat the call, and with `False` or
-    `{"action": "decline"}` to cancel it. `earlier` is what the interrupt says of the approvals
-    before it.
+    `{"action": "decline"}` to cancel it.
 
     Raises:
-        GraphInterrupt: There is no answer yet.
-        AuthRequiredError: The user declined.
+        GraphInterrupt: Always.
     """
     facts = error if isinstance(error, HttpError) else HttpError(error.message)
     value: AuthInterrupt = {
@@ -218,43 +172,26 @@ def wait_for_sign_in(
     }
     if facts.authorization_url is not None:
         value["authorization_url"] = facts.authorization_url
-    shown = {**value, **(earlier or {})}
-    answer = interrupt(shown)
-    while "responses" in entries_of(answer):
-        # That answer belongs to an elicitation earlier in this call.
-        answer = interrupt(shown)
-    if _is_refusal(answer):
-        raise _declined(call)
+    await in_graph.ask("sign-in", value)
 
 
-def check_not_declined(call: ToolCall, config: Mapping[str, Any]) -> None:
+def check_not_declined(in_graph: GraphCall, call: ToolCall) -> None:
     """Refuse a call whose sign-in the user declined, even if it would succeed now.
 
-    A resumed node starts from the beginning. Another call may have signed in meanwhile, and then
-    this one would run although it was declined.
+    Another call may have signed in meanwhile, and then this one would be made although it was
+    declined.
     """
-    answer = last_resume_value(config)
-    # A bare `False` may be the answer to any interrupt.
-    if answer is not False and _is_refusal(answer):
-        raise _declined(call)
-
-
-def _is_sign_in_answer(answer: object) -> bool:
-    entries = entries_of(answer)
-    return isinstance(answer, bool) or ("action" in entries and "responses" not in entries)
+    answers = in_graph.answers("sign-in")
+    if answers and _is_refusal(answers[-1][1]):
+        raise AuthRequiredError(
+            f"{call.where}: it needs somebody to sign in, and the user declined",
+            server=call.server,
+            tool=call.tool,
+        )
 
 
 def _is_refusal(answer: object) -> bool:
-    refuses = entries_of(answer).get("action") in _REFUSALS
-    return _is_sign_in_answer(answer) and (answer is False or refuses)
-
-
-def _declined(call: ToolCall) -> AuthRequiredError:
-    return AuthRequiredError(
-        f"{call.where}: it needs somebody to sign in, and the user declined",
-        server=call.server,
-        tool=call.tool,
-    )
+    return answer is False or entries_of(answer).get("action") in _REFUSALS
 
 
 class ElicitationRequest(TypedDict):
@@ -276,17 +213,14 @@ class ElicitationInterrupt(TypedDict):
     requests: list[ElicitationRequest]
 
 
-def responses_from_interrupt(
-    call: ToolCall, needed: InputNeededError, earlier: Mapping[str, Any] | None = None
-) -> InputAnswers:
-    """Pause the graph until the user has answered, or return the answers if it resumes.
+async def ask_for_input(in_graph: GraphCall, call: ToolCall, needed: InputNeededError) -> NoReturn:
+    """Interrupt the graph until the user has answered the elicitations of a server.
 
-    `earlier` is what the interrupt says of the approvals before it. Resume with
-    `{"responses": {key: {"action": "accept", "content": {…}}}}`.
+    Resume with `{"responses": {key: {"action": "accept", "content": {…}}}}`.
 
     Raises:
-        GraphInterrupt: There is no answer yet.
-        ConfigError: The run resumes with a value that is not an answer.
+        GraphInterrupt: Always, unless there is another error.
+        ConfigError: The server asks for something that an interrupt cannot answer.
     """
     requests = {
         key: request
@@ -306,12 +240,32 @@ def responses_from_interrupt(
         "tool_name": call.tool,
         "requests": [_description(key, request) for key, request in requests.items()],
     }
-    shown = {**value, **(earlier or {})}
-    answer = interrupt(shown)
-    while _is_sign_in_answer(answer) or Approval.read(answer) is not None:
-        # That answer belongs to an earlier interrupt of this call.
-        answer = interrupt(shown)
-    return InputAnswers(_responses(answer, requests, call), needed.request_state)
+    asked = {
+        key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        for key, request in requests.items()
+    }
+    await in_graph.ask("elicitation", value, more={"asked": asked, "state": needed.request_state})
+
+
+async def input_answers(in_graph: GraphCall, call: ToolCall) -> InputAnswers | None:
+    """Return the answers that a call goes on with, if its server has asked for them.
+
+    Raises:
+        GraphInterrupt: The questions are not answered yet.
+        ConfigError: The run resumes with a value that is not an answer.
+    """
+    unanswered = in_graph.unanswered
+    if unanswered is not None and unanswered.kind == "elicitation":
+        await in_graph.ask("elicitation", unanswered.value, more=unanswered.more)
+    answers = in_graph.answers("elicitation")
+    if not answers:
+        return None
+    question, answer = answers[-1]
+    requests = {
+        key: types.ElicitRequest.model_validate(request)
+        for key, request in question.more["asked"].items()
+    }
+    return InputAnswers(_responses(answer, requests, call), question.more["state"])
 
 
 def _description(key: str, request: types.ElicitRequest) -> ElicitationRequest:

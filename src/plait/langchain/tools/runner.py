@@ -19,7 +19,7 @@ from plait._support.durations import checked_limit
 from plait._support.threads import in_thread
 from plait.client.calls.outcome import FULL_RESULT, ToolResult, has_many_parts
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import FirstAttempt, Pause, ToolCall
+from plait.client.calls.tool_call import FirstAttempt, ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -35,13 +35,8 @@ from plait.langchain.tools.content import (
     pending_reads,
     with_resources,
 )
-from plait.langchain.tools.graph_run import (
-    ShownInterrupts,
-    configurable_of,
-    may_interrupt,
-    pause_of,
-    run_identity,
-)
+from plait.langchain.tools.graph_run import TaskFacts, configurable_of, run_identity, task_of
+from plait.langchain.tools.graph_task import GraphTask
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -53,9 +48,10 @@ from plait.langchain.tools.interceptors import (
 )
 from plait.langchain.tools.interrupts import (
     Approvals,
+    ask_for_input,
     check_not_declined,
+    input_answers,
     needs_sign_in,
-    responses_from_interrupt,
     wait_for_sign_in,
 )
 
@@ -76,8 +72,6 @@ class Invocation:
     arguments: Mapping[str, Any] = field(repr=False)
     tool_call_id: str | None = None
     runtime: object | None = field(default=None, repr=False)
-    pausable: bool = False
-    """Whether the graph of the run can pause."""
     first: FirstAttempt | None = field(default=None, repr=False)
     """The first attempt of the call, if it was already made."""
 
@@ -176,8 +170,6 @@ class ToolRunner:
         )
         sender = await self._sender(tool, invocation, request, config)
         try:
-            if sender.pauses:
-                check_not_declined(sender.call, config)
             request.args = dict((await sender.completed(request)).arguments)
             result = await self._chain(sender.send, config)(request)
             if not isinstance(result, types.CallToolResult):
@@ -266,17 +258,13 @@ class ToolRunner:
             run=run_identity(config, request.runtime),
             first=invocation.first,
         )
-        interrupts = may_interrupt(config)
         return _Sender(
             self._caller,
             call,
-            pause=partial(pause_of, config, invocation.tool_call_id) if interrupts else None,
-            pauses=interrupts and settings.handle_tool_errors and not settings.raise_auth_errors,
-            approvals=Approvals(
-                settings.on_approval,
-                shown=ShownInterrupts(config) if interrupts else None,
-                tool_call_id=invocation.tool_call_id,
-            ),
+            task=task_of(config),
+            signs_in=settings.handle_tool_errors and not settings.raise_auth_errors,
+            on_approval=settings.on_approval,
+            read_only=tool.wire_name if tool.read_only else None,
         )
 
     async def _with_resources(
@@ -321,10 +309,13 @@ class _Sender:
     caller: Caller
     call: ToolCall
     """The call as it was last made."""
-    pause: Callable[[], Pause | None] | None
-    pauses: bool
+    task: TaskFacts | None
+    """The task of the graph that makes the call, if the graph can pause."""
+    signs_in: bool
     """Whether the graph is interrupted where the user has to sign in."""
-    approvals: Approvals
+    on_approval: OnApproval | None
+    read_only: str | None
+    """The tool that may be called again, if it is the one that is called."""
 
     def __post_init__(self) -> None:
         self._run_access = self.access = self.call.access
@@ -340,40 +331,46 @@ class _Sender:
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
-        # Read here and not before: interceptors may have interrupted the graph meanwhile.
-        pause = None
-        if self.pause is not None and self.call.on_elicitation is None:
-            pause = self.pause()
-        # With other credentials, a sign-in interrupt may come before the approval.
-        self.approvals.bare_answers = access == self._run_access
-        call = replace(
-            self.call,
-            tool=request.name,
-            arguments=request.args,
-            access=access,
-            pause=pause,
-            on_approval=self.approvals,
-        )
+        call = replace(self.call, tool=request.name, arguments=request.args, access=access)
         self.call = call
-        while True:
-            try:
-                result = await self.caller.execute(call)
-                break
-            except InputNeededError as needed:
-                # Pauses the graph; when it resumes, everything up to here runs again.
-                answers = responses_from_interrupt(call, needed, self.approvals.earlier())
-                call = replace(call, input_answers=answers, first=None)
-            except PlaitError as error:
-                if not self.pauses or not needs_sign_in(error):
-                    raise
-                wait_for_sign_in(call, error, self.approvals.earlier())
-                call = replace(call, first=None)
+        if self.task is None:
+            on_approval = Approvals(self.on_approval, None)
+            result = await self.caller.execute(replace(call, on_approval=on_approval))
+        else:
+            result = await self._send_in_graph(call, self.task)
         self.server, self.tool = result.server, result.tool
         self.facts |= {"attempts": result.attempts, "seconds": result.seconds}
         self.facts["notes"] = list(result.notes)
         # The fallback server must not get the credentials of another server.
         self.access = access if result.server == call.server else None
         return result.to_mcp()
+
+    async def _send_in_graph(self, call: ToolCall, task: TaskFacts) -> ToolResult:
+        """Make a call, unless an earlier run of its task has made it."""
+        is_repeatable = call.tool == self.read_only
+        in_graph = await GraphTask.of(task).call(call, task, is_repeatable=is_repeatable)
+        earlier = await in_graph.earlier_result()
+        if earlier is not None:
+            return earlier
+        async with in_graph.underway():
+            check_not_declined(in_graph, call)
+            call = replace(
+                call,
+                input_answers=await input_answers(in_graph, call),
+                pause=in_graph.pause if call.on_elicitation is None else None,
+                on_approval=Approvals(self.on_approval, in_graph),
+                on_send=in_graph.send,
+            )
+            try:
+                result = await self.caller.execute(call)
+            except InputNeededError as needed:
+                await ask_for_input(in_graph, call, needed)
+            except PlaitError as error:
+                if not self.signs_in or not needs_sign_in(error):
+                    raise
+                await wait_for_sign_in(in_graph, call, error)
+            await in_graph.end(result)
+            return result
 
 
 def _monotonic(value: object) -> float | None:

@@ -280,6 +280,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return await super().arun(tool_input, *args, **options)
         arguments = cast("dict[str, Any]", tool_input)
         call_id, config = options["tool_call_id"], options["config"]
+        if not self._may_be_direct(may_interrupt(config)):
+            return await super().arun(tool_input, *args, **options)
         run = await announced_run(self, arguments, options)
         try:
             invocation: Invocation = self._to_args_and_kwargs(arguments, call_id)[1]["invocation"]
@@ -323,13 +325,16 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         configurable = options_of_quiet_run(self, config)
         if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
             return None
+        pausable = bool(configurable.get(CHECKPOINTER))
+        if not self._may_be_direct(pausable):
+            return None
         fields = cast("dict[str, Any]", tool_input)
         call_id: str | None = None
         if fields.get("type") == "tool_call":
             call_id, fields = fields["id"], fields["args"]
         if fields.get(_RUNTIME) is not None:
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
-        return fields, call_id, bool(configurable.get(CHECKPOINTER))
+        return fields, call_id, pausable
 
     @cached_property
     def _injected_args_keys(self) -> frozenset[str]:
@@ -391,7 +396,11 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         """Return what makes an observed call directly, if it has no options of its own."""
         if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
             return None
-        return self._direct
+        return self._direct if self._may_be_direct(may_interrupt(config)) else None
+
+    def _may_be_direct(self, pausable: bool) -> bool:
+        """Return whether a call may leave no record, because its graph may repeat it, or cannot."""
+        return not pausable or self._tool.read_only
 
     def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""

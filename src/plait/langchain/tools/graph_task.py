@@ -1,0 +1,386 @@
+"""The calls of one task of a graph: none is made twice, and all ask together.
+
+LangGraph runs the node of a task again from its beginning: when somebody has answered an
+interrupt, when the node is retried, and when another process goes on with the thread. So a call
+leaves records with the checkpointer, one before it is sent and one with its result. A call that
+has a result returns it, and one that was sent and has none is not sent again.
+
+A task has one interrupt at a time, and its answers are matched by their order. The calls of a node
+may be made at the same time, and in another order in each run. So they share one interrupt, and
+each answer is recorded for the call that it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import logging
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
+
+from plait import errors
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.tool_call import Pause, ToolCall
+from plait.errors import OutcomeUnknownError, PlaitError
+from plait.langchain.tools.answers import Kind, Question, answers_of, shown_value
+from plait.langchain.tools.graph_run import TaskFacts
+
+logger = logging.getLogger("plait.langchain")
+
+SIBLING_SECONDS = 30.0
+"""How long a question waits for other calls of its task, which end or come to ask as well.
+
+What still runs then goes on, and is waited for when this process resumes the graph."""
+
+_SETTLE_SECONDS: Final = 0.05
+"""How long calls that are made at the same time may come one after the other."""
+
+_POLL_SECONDS: Final = 0.005
+
+_CHANNEL: Final = "plait_calls"
+
+_LOST = (
+    "it was sent before the graph was interrupted, and its result is not known. "
+    "It may have taken effect, so it was not sent again; check before doing it again"
+)
+
+
+@dataclass(slots=True)
+class _Past:
+    """What earlier runs of the task have recorded of a call."""
+
+    is_sent: bool = False
+    """Whether it was sent, and neither has a result nor waits for an answer."""
+    outcome: Mapping[str, Any] | None = None
+    unanswered: Question | None = None
+    answers: list[tuple[Question, object]] = field(default_factory=list[tuple[Question, object]])
+
+
+class GraphTask:
+    """One run of a task, with the calls that it makes."""
+
+    @classmethod
+    def of(cls, facts: TaskFacts) -> GraphTask:
+        """Return the run of the task that makes a call."""
+        with _lock:
+            task = _tasks.get(facts.identity)
+            if task is None or task.attempt != facts.attempt:
+                task = _tasks[facts.identity] = cls(facts)
+            return task
+
+    def __init__(self, facts: TaskFacts) -> None:
+        self.attempt = facts.attempt
+        self._thread, self._name = facts.thread, facts.namespace
+        self._calls: Counter[str] = Counter()
+        self._is_loaded = not facts.runs_again
+        self._loading = asyncio.Lock()
+        self._past: dict[str, _Past] = {}
+        self._records = 0
+        self._answered: set[int] = set()
+        """The places of interrupts of this module whose answers are recorded."""
+        self._shown: tuple[int, Any, list[Question]] | None = None
+        """The last interrupt, if it is one of this module: its place, value and questions."""
+        self._underway: set[GraphCall] = set()
+        self._joined_at = 0.0
+        self._asking: list[Question] = []
+        self._interrupt: GraphInterrupt | None = None
+
+    async def call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
+        """Return a call of the task; in each run it is known by its id, or else its arguments.
+
+        Calls that are the same in this are told apart by their order.
+        """
+        name = f"{call.where} {call.call_id or _digest(call.arguments)}"
+        key = f"{name} {self._calls[name]}"
+        self._calls[name] += 1
+        async with self._loading:
+            if not self._is_loaded:
+                await self._load(facts)
+                self._is_loaded = True
+            await self._take_answers(facts)
+        return GraphCall(self, facts, key, call, is_repeatable=is_repeatable)
+
+    def past_of(self, key: str) -> _Past:
+        """Return what is known of a call from earlier runs."""
+        return self._past.setdefault(key, _Past())
+
+    def full_name(self, key: str) -> tuple[str, str, str]:
+        """Return how a call is known in all threads and tasks."""
+        return self._thread, self._name, key
+
+    async def reload(self, facts: TaskFacts) -> None:
+        """Read what has been recorded meanwhile, by a call that outlived an earlier run."""
+        async with self._loading:
+            await self._load(facts)
+
+    async def _load(self, facts: TaskFacts) -> None:
+        """Read what earlier runs have recorded, and what their last interrupt showed."""
+        writes = await facts.writes()
+        records = [value for _, channel, value in writes if channel == _CHANNEL]
+        own = [record for record in records if record["task"] == self._name]
+        self._past = {}
+        asked: dict[str, list[Question]] = {}
+        for record in sorted(own, key=lambda record: record["number"]):
+            self._records = max(self._records, record["number"])
+            self._apply(record, asked)
+        shown = facts.last_interrupt(writes)
+        if shown is not None and (questions := asked.get(_digest(shown[1]))) is not None:
+            self._shown = (*shown, questions)
+
+    def _apply(self, record: Mapping[str, Any], asked: dict[str, list[Question]]) -> None:
+        match record:
+            case {"kind": "sent", "call": key}:
+                self.past_of(key).is_sent = True
+            case {"kind": "dropped", "call": key}:
+                self.past_of(key).is_sent = False
+            case {"kind": "ended", "call": key}:
+                self.past_of(key).outcome = record
+            case {"kind": "asked", "shown": shown, "questions": questions}:
+                asked[shown] = [Question(**one) for one in questions]
+                for question in asked[shown]:
+                    past = self.past_of(question.call)
+                    past.is_sent, past.unanswered = False, question
+            case {"kind": "answered", "place": place, "answers": answers}:
+                self._answered.add(place)
+                for question, answer in answers:
+                    self._note_answer(Question(**question), answer)
+            case _:
+                pass  # written by a later version
+
+    def _note_answer(self, question: Question, answer: object) -> None:
+        past = self.past_of(question.call)
+        past.unanswered = None
+        past.answers.append((question, answer))
+
+    async def _take_answers(self, facts: TaskFacts) -> None:
+        """Take the answers to interrupts of this module, where they are next in the task."""
+        while facts.next_index() in self._answered:
+            interrupt(None)  # returns the answer, which is recorded
+        if self._shown is None or facts.next_index() != self._shown[0]:
+            return
+        (place, value, questions), self._shown = self._shown, None
+        try:
+            answer = interrupt(value)
+        except GraphInterrupt as unanswered:
+            self._interrupt = unanswered
+            return
+        self._answered.add(place)
+        answers = [
+            (question, given)
+            for question, given in zip(questions, answers_of(answer, questions), strict=True)
+            if given is not None
+        ]
+        for question, given in answers:
+            self._note_answer(question, given)
+        pairs = [(question.to_dict(), given) for question, given in answers]
+        await self.record(facts, kind="answered", place=place, answers=pairs)
+
+    async def record(self, facts: TaskFacts, **record: Any) -> None:
+        """Leave a record with the checkpointer."""
+        self._records += 1
+        record |= {"task": self._name, "number": self._records}
+        # It is the id of no task, so that LangGraph does not take the record for output.
+        await facts.write(str(uuid.uuid4()), _CHANNEL, record)
+
+    @contextlib.contextmanager
+    def underway(self, call: GraphCall) -> Generator[None]:
+        """Let the questions of other calls wait for this one."""
+        self._underway.add(call)
+        self._joined_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._underway.discard(call)
+
+    async def ask(self, question: Question, facts: TaskFacts) -> NoReturn:
+        """Interrupt the graph when every other call of the task has ended or asks as well.
+
+        Raises:
+            GraphInterrupt: Always, and the same one for all that ask.
+        """
+        if self._interrupt is not None:
+            # It comes too late to be shown, and asks again when the graph resumes.
+            asked = [question.to_dict()]
+            await self.record(facts, kind="asked", shown="", questions=asked)
+            raise self._interrupt
+        self._asking.append(question)
+        ends_at = time.monotonic() + SIBLING_SECONDS
+        try:
+            while self._interrupt is None:
+                await asyncio.sleep(_POLL_SECONDS)
+                is_first = self._asking[0] is question
+                if is_first and (self._is_settled or time.monotonic() > ends_at):
+                    await self._interrupt_together(facts)
+            raise self._interrupt
+        finally:
+            self._asking.remove(question)
+
+    @property
+    def _is_settled(self) -> bool:
+        if time.monotonic() - self._joined_at < _SETTLE_SECONDS:
+            return False
+        return {call.key for call in self._underway} <= {one.call for one in self._asking}
+
+    async def _interrupt_together(self, facts: TaskFacts) -> None:
+        questions = list(self._asking)
+        value = shown_value(questions)
+        asked = [question.to_dict() for question in questions]
+        await self.record(facts, kind="asked", shown=_digest(value), questions=asked)
+        try:
+            while True:
+                interrupt(value)  # returns answers to interrupts that did not come again
+        except GraphInterrupt as raised:
+            self._interrupt = raised
+
+
+class GraphCall:
+    """A call of a task."""
+
+    def __init__(
+        self,
+        task: GraphTask,
+        facts: TaskFacts,
+        key: str,
+        call: ToolCall,
+        *,
+        is_repeatable: bool,
+    ) -> None:
+        self.key = key
+        self.call_id = call.call_id
+        self._task = task
+        self._facts = facts
+        self._call = call
+        self._is_repeatable = is_repeatable
+        self._outcome: concurrent.futures.Future[ToolResult] = concurrent.futures.Future()
+        self._is_sent = False
+
+    @property
+    def pause(self) -> Pause:
+        """How the client recognizes the call when it is made again with answers."""
+        return Pause(self._task.full_name(self.key), resumed=bool(self.answers("elicitation")))
+
+    @property
+    def unanswered(self) -> Question | None:
+        """What the call asked in an earlier run, if there is no answer yet."""
+        return self._task.past_of(self.key).unanswered
+
+    def answers(self, kind: Kind) -> list[tuple[Question, object]]:
+        """Return the questions of a kind that were answered, oldest first."""
+        answers = self._task.past_of(self.key).answers
+        return [(question, answer) for question, answer in answers if question.kind == kind]
+
+    async def ask(
+        self, kind: Kind, value: Mapping[str, Any], *, facts: str = "", more: Any = None
+    ) -> NoReturn:
+        """Interrupt the graph, together with other calls of the task that ask."""
+        question = Question(
+            call=self.key,
+            call_id=self.call_id,
+            kind=kind,
+            value=dict(value),
+            facts=facts,
+            more=more,
+        )
+        await self._task.ask(question, self._facts)
+
+    async def earlier_result(self) -> ToolResult | None:
+        """Return the result of the call, if an earlier run has made it.
+
+        Raises:
+            PlaitError: The call has failed, or it was sent and its result is not known.
+        """
+        past = self._task.past_of(self.key)
+        if past.outcome is None and past.is_sent:
+            running = _running.get(self._task.full_name(self.key))
+            if running is not None:
+                return await asyncio.wrap_future(running)
+            await self._task.reload(self._facts)  # it may have ended a moment ago
+            past = self._task.past_of(self.key)
+        if past.outcome is not None:
+            return _result_of(past.outcome)
+        if past.is_sent:
+            raise self._call.error(OutcomeUnknownError, _LOST)
+        return None
+
+    @contextlib.asynccontextmanager
+    async def underway(self) -> AsyncGenerator[None]:
+        """Record how the call fails, and let others wait for it meanwhile."""
+        with self._task.underway(self):
+            try:
+                yield
+            except PlaitError as error:
+                await self._fail(error)
+                raise
+            finally:
+                if not self._outcome.done():
+                    lost = self._call.error(OutcomeUnknownError, _LOST)
+                    self._outcome.set_exception(lost)
+
+    async def send(self) -> None:
+        """Record that the call is about to be sent."""
+        if self._is_repeatable or self._is_sent:
+            return
+        await self._task.record(self._facts, kind="sent", call=self.key)
+        self._is_sent = True
+        _running[self._task.full_name(self.key)] = self._outcome
+
+    async def end(self, result: ToolResult) -> None:
+        """Record the result."""
+        self._outcome.set_result(result)
+        await self._end(kind="ended", result=result.to_dict())
+
+    async def _fail(self, error: PlaitError) -> None:
+        self._outcome.set_exception(error)
+        if error.retry == "always" or error.kind == "auth":
+            await self._end(kind="dropped")  # it was not executed
+        else:
+            await self._end(kind="ended", error=error.to_dict())
+
+    async def _end(self, **record: Any) -> None:
+        if not self._is_sent:
+            return
+        try:
+            await self._task.record(self._facts, call=self.key, **record)
+        except Exception:  # boundary: a checkpointer may raise anything, and the call is over
+            logger.warning("%s: its outcome is not recorded", self._call.where, exc_info=True)
+
+
+_tasks: WeakKeyDictionary[Any, GraphTask] = WeakKeyDictionary()
+_lock = threading.Lock()
+_running: WeakValueDictionary[tuple[str, str, str], concurrent.futures.Future[ToolResult]]
+_running = WeakValueDictionary()
+"""The outcomes of calls that this process makes; also of those that outlive their task."""
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _result_of(record: Mapping[str, Any]) -> ToolResult:
+    """Return the result in a record, or raise the error."""
+    if (result := record.get("result")) is not None:
+        return ToolResult.from_dict(result)
+    error: Mapping[str, Any] = record["error"]
+    kind = getattr(errors, str(error.get("error")), PlaitError)
+    raise kind(
+        error["message"],
+        server=error.get("client"),
+        tool=error.get("tool_name"),
+        code=error.get("code"),
+        status=error.get("status"),
+        retry=error.get("retry"),
+        retryable=error.get("retryable"),
+    )

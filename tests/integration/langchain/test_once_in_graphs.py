@@ -1,0 +1,311 @@
+"""Whatever the layout of a graph, each of its payments is made once, however often it pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, RetryPolicy, interrupt
+
+from plait import MultiServerMCPClient
+from plait.langchain.tools import graph_task
+from plait.testing import ServerProcess, eventually
+from tests.integration.langchain import paying_graphs
+from tests.integration.langchain.paying_graphs import (
+    LAYOUTS,
+    THREAD,
+    Payment,
+    opened,
+    step,
+    with_tools,
+)
+from tests.nursery import python
+from tests.servers.till import OPEN, ledger_of, served_till
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+
+KINDS = {"approval": "pay_approved", "elicitation": "pay_asked", "sign-in": "pay_signed"}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[ServerProcess]:
+    with served_till(tmp_path) as running:
+        yield running
+
+
+def payments_of(kind: str, *, beside: bool) -> list[Payment]:
+    asking = KINDS[kind]
+    if not beside:
+        return [(asking, 1), (asking, 20), (asking, 300)]
+    return [("pay", 1), (asking, 20), ("pay", 300), (asking, 4000)]
+
+
+def rounds_of(layout: str, payments: list[Payment], kind: str) -> int:
+    """Return how often a person has to be asked at least."""
+    if layout == "before_a_subgraph" and payments[0][0] != "pay" and kind != "sign-in":
+        return 2
+    if layout in {"one_after_the_other", "functional_tasks"} and kind != "sign-in":
+        return sum(name != "pay" for name, _ in payments)
+    return 1  # whoever signs in does so for all calls
+
+
+async def steps_here(
+    server: ServerProcess, layout: str, payments: list[Payment], folder: Path
+) -> tuple[int, Any]:
+    async def run(graph: Any) -> tuple[int, Any]:
+        rounds = 0
+        while (texts := await step(graph, payments, folder)) is None:
+            rounds += 1
+            assert rounds < 9
+        return rounds, texts
+
+    return await opened(server.url, layout, payments, str(folder / "state.db"), run)
+
+
+def command_of(
+    server: ServerProcess, layout: str, payments: list[Payment], folder: Path
+) -> list[str]:
+    """Return the command that takes one step."""
+    database, chosen = str(folder / "state.db"), json.dumps(payments)
+    program = [*python("langgraph.prebuilt"), "-m", paying_graphs.__name__]
+    return [*program, server.url, layout, chosen, database, str(folder)]
+
+
+async def steps_elsewhere(
+    server: ServerProcess, layout: str, payments: list[Payment], folder: Path
+) -> tuple[int, Any]:
+    """Take each step in a process of its own."""
+    command = command_of(server, layout, payments, folder)
+    for rounds in range(9):
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        if (texts := json.loads(done.stdout)) is not None:
+            return rounds, texts
+    raise AssertionError("the graph asks again and again")
+
+
+@pytest.mark.parametrize("steps", [steps_here, steps_elsewhere], ids=["in one process", "in many"])
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_every_payment_is_made_once(
+    server: ServerProcess, tmp_path: Path, layout: str, kind: str, beside: bool, steps: Any
+) -> None:
+    payments = payments_of(kind, beside=beside)
+
+    rounds, texts = await steps(server, layout, payments, tmp_path)
+
+    assert sorted(ledger_of(tmp_path)) == sorted(amount for _, amount in payments)
+    assert texts == [f"paid {amount}" for _, amount in payments]
+    assert rounds == rounds_of(layout, payments, kind)
+
+
+async def in_tool_node(
+    server: ServerProcess,
+    payments: list[Payment],
+    folder: Path,
+    use: Any,
+    layout: str = "tool_node",
+) -> Any:
+    return await opened(server.url, layout, payments, str(folder / "state.db"), use)
+
+
+@pytest.mark.parametrize(
+    ("answer", "texts"),
+    [
+        ({"call_0": {"decision": "approve"}, "call_1": {"decision": "reject"}}, ["paid 1", "not"]),
+        ([{"decision": "reject"}, {"decision": "edit", "args": {"amount": 7}}], ["not", "paid 7"]),
+        (True, ["paid 1", "paid 20"]),
+        ({"decision": "reject"}, ["not", "not"]),
+    ],
+)
+async def test_several_approvals_are_one_interrupt_and_each_has_its_answer(
+    server: ServerProcess, tmp_path: Path, answer: Any, texts: list[str]
+) -> None:
+    payments = payments_of("approval", beside=False)[:2]
+
+    async def run(graph: Any) -> tuple[Any, Any]:
+        await step(graph, payments, tmp_path)
+        (asked,) = (await graph.aget_state(THREAD)).interrupts
+        return asked.value, await graph.ainvoke(Command(resume=answer), THREAD)
+
+    value, state = await in_tool_node(server, payments, tmp_path, run)
+
+    assert value["type"] == "mcp_requests"
+    assert [one["tool_call_id"] for one in value["requests"]] == ["call_0", "call_1"]
+    assert [one["arguments"] for one in value["requests"]] == [{"amount": 1}, {"amount": 20}]
+    said = [one.text for one in state["messages"] if one.type == "tool"]
+    assert [text if text.startswith("paid") else "not" for text in said] == texts
+    amounts = [text.removeprefix("paid ") for text in texts if text.startswith("paid")]
+    assert sorted(ledger_of(tmp_path)) == sorted(map(int, amounts))
+
+
+async def test_what_has_no_answer_is_asked_again_and_nothing_else(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    payments = payments_of("approval", beside=True)
+
+    async def run(graph: Any) -> list[Any]:
+        values: list[Any] = []
+        await step(graph, payments, tmp_path)
+        for answer in ({"call_1": True}, None, True):
+            (asked,) = (await graph.aget_state(THREAD)).interrupts
+            values.append(asked.value)
+            await graph.ainvoke(None if answer is None else Command(resume=answer), THREAD)
+        assert not (await graph.aget_state(THREAD)).interrupts
+        return values
+
+    first, second, third = await in_tool_node(server, payments, tmp_path, run)
+
+    assert [one["tool_call_id"] for one in first["requests"]] == ["call_1", "call_3"]
+    assert (second["type"], second["tool_call_id"]) == ("mcp_approval", "call_3")
+    assert "resume with" in second["problem"]
+    assert third == second
+    assert sorted(ledger_of(tmp_path)) == [1, 20, 300, 4000]
+
+
+async def test_equal_calls_are_as_many_calls_as_there_are(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    payments: list[Payment] = [("pay", 5), ("pay", 5), ("pay_approved", 5), ("pay_approved", 5)]
+    for layout in ("tool_node", "one_after_the_other"):
+        folder = tmp_path / layout
+        folder.mkdir()
+        _, texts = await steps_here(server, layout, payments, folder)
+        assert texts == ["paid 5"] * 4
+
+    assert ledger_of(tmp_path) == [5] * 8
+
+
+@pytest.mark.parametrize("way", ["here", "elsewhere"])
+async def test_a_call_that_outlasts_the_interrupt_is_waited_for_or_reported(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(graph_task, "SIBLING_SECONDS", 0.1)
+    payments: list[Payment] = [("pay_later", 1), ("pay_approved", 20)]
+
+    async def run(graph: Any) -> Any:
+        assert await step(graph, payments, tmp_path) is None
+        if way == "elsewhere":
+            return None
+        (tmp_path / OPEN).touch()
+        return await step(graph, payments, tmp_path)
+
+    texts = await in_tool_node(server, payments, tmp_path, run)
+    if way == "elsewhere":
+        (tmp_path / OPEN).touch()
+        _, texts = await steps_elsewhere(server, "tool_node", payments, tmp_path)
+        assert "its result is not known" in texts[0]
+        assert texts[1:] == ["paid 20"]
+    else:
+        assert texts == ["paid 1", "paid 20"]
+    assert ledger_of(tmp_path) == [1, 20]
+
+
+async def test_a_call_whose_process_was_killed_is_not_made_again(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    payments: list[Payment] = [("pay_later", 1)]
+    command = command_of(server, "tool_node", payments, tmp_path)
+    killed = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
+    await eventually(lambda: ledger_of(tmp_path) == [1], timeout_seconds=30)
+    killed.kill()
+    await killed.wait()
+    (tmp_path / OPEN).touch()
+
+    async def run(graph: Any) -> Any:
+        return await graph.ainvoke(None, THREAD)
+
+    state = await in_tool_node(server, payments, tmp_path, run)
+
+    assert "its result is not known" in state["messages"][-1].text
+    assert state["messages"][-1].artifact["error"]["error"] == "OutcomeUnknownError"
+    assert ledger_of(tmp_path) == [1]
+
+
+async def test_interrupts_of_the_users_own_repeat_no_call(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+
+    async def use(tools: dict[str, Any], saver: Any) -> list[str]:
+        async def node(state: paying_graphs.Paid) -> paying_graphs.Paid:
+            before = interrupt("before")
+            first = await tools["pay"].ainvoke({"amount": 1})
+            between = interrupt("between")
+            second = await tools["pay_approved"].ainvoke({"amount": 20})
+            after = interrupt("after")
+            return {"texts": [before, first, between, second, after]}
+
+        graph = paying_graphs.compiled(paying_graphs.Paid, node, saver)
+        given: Any = {"texts": []}
+        while waiting := (await graph.ainvoke(given, THREAD)).get("__interrupt__"):
+            (value,) = [one.value for one in waiting]
+            asked.append(value if isinstance(value, str) else value["type"])
+            given = Command(resume=True if isinstance(value, dict) else f"answer {value}")
+        return (await graph.aget_state(THREAD)).values["texts"]
+
+    texts = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert asked == ["before", "between", "mcp_approval", "after"]
+    assert texts == ["answer before", "paid 1", "answer between", "paid 20", "answer after"]
+    assert ledger_of(tmp_path) == [1, 20]
+
+
+async def test_a_node_that_is_tried_again_repeats_no_call(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    tries: list[None] = []
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        async def node(state: paying_graphs.Paid) -> paying_graphs.Paid:
+            call = {"type": "tool_call", "id": "1", "name": "pay", "args": {"amount": 1}}
+            message = await tools["pay"].ainvoke(call)
+            tries.append(None)
+            if len(tries) < 3:
+                raise ConnectionError
+            return {"texts": [message.text]}
+
+        builder: Any = StateGraph(paying_graphs.Paid)
+        policy = RetryPolicy(max_attempts=3, initial_interval=0.01, jitter=False)
+        builder.add_node("pay", node, retry_policy=policy)
+        builder.add_edge(START, "pay")
+        return await builder.compile(checkpointer=saver).ainvoke({"texts": []}, THREAD)
+
+    state = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert (state["texts"], len(tries)) == (["paid 1"], 3)
+    assert ledger_of(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_blocking_code_asks_once_for_all_calls_too(
+    server: ServerProcess, tmp_path: Path, durability: Any
+) -> None:
+    payments = payments_of("approval", beside=True)
+    servers: Any = {"till": {"url": server.url}}
+    with (
+        MultiServerMCPClient(servers, policy=paying_graphs.POLICY) as client,
+        SqliteSaver.from_conn_string(str(tmp_path / "state.db")) as saver,
+    ):
+        tools = {tool.name: tool for tool in client.get_tools_blocking()}
+        graph = paying_graphs.tool_node(tools, payments, saver)
+        message: Any = {"messages": [paying_graphs.message_of(payments)]}
+        state = graph.invoke(message, THREAD, durability=durability)
+        (asked,) = state["__interrupt__"]
+        state = graph.invoke(Command(resume=True), THREAD, durability=durability)
+
+    assert len(asked.value["requests"]) == 2
+    assert [one.text for one in state["messages"] if one.type == "tool"] == [
+        f"paid {amount}" for _, amount in payments
+    ]
+    assert sorted(ledger_of(tmp_path)) == [1, 20, 300, 4000]
