@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport]  # a lock
 import os
+import selectors
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
+from contextvars import copy_context
+from functools import partial, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from plait._support.garbage import collection_paused
+from plait._support.loops import running_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +51,34 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     run = partial(_run, future, partial(work, *args, **kwargs))
     threading.Thread(target=run, name="plait worker", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+def off_loop(read: Callable[P, T]) -> Callable[P, T]:
+    """Have a function that reads files run in a thread where an event loop runs.
+
+    A constructor cannot await it, so this waits for the thread. It takes as long as the reading,
+    but what looks for blocking calls in event loops, such as blockbuster, finds none.
+    """
+
+    @wraps(read)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if running_loop() is None:
+            return read(*args, **kwargs)
+        future: Future[T] = Future()
+        ended, end = socket.socketpair()
+        work = partial(copy_context().run, partial(read, *args, **kwargs))
+
+        def run() -> None:
+            _run(future, work)
+            end.close()
+
+        with ended, selectors.DefaultSelector() as selector:
+            selector.register(ended, selectors.EVENT_READ)
+            threading.Thread(target=run, name="plait worker", daemon=True).start()
+            selector.select()
+        return future.result()
+
+    return call
 
 
 def _run(future: Future[Any], work: Callable[[], Any]) -> None:

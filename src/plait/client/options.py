@@ -19,6 +19,7 @@ from pydantic import FileUrl
 from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
+from plait._support.threads import off_loop
 from plait.client.calls.approval import OnApproval, PolicyCheck
 from plait.client.calls.executor import CallSettings
 from plait.client.calls.fallback import BeforeFallback, backups_only
@@ -213,8 +214,11 @@ def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
 def lock_from(options: Mapping[str, Any], source: str | None) -> ToolLock | None:
     """Read the lockfile, if the client uses one; `source` is the file of the configuration."""
     mode = lock_mode(options)
-    if mode == "off":
-        return None
+    return None if mode == "off" else _read_lock(mode, options, source)
+
+
+@off_loop
+def _read_lock(mode: LockMode, options: Mapping[str, Any], source: str | None) -> ToolLock | None:
     path = lockfile_path(options, source)
     if mode == "warn" and not path.exists():
         logger.warning("there is no lockfile %s: plait lock writes it", path)

@@ -384,8 +384,9 @@ class Lifecycle:
     def _start(self) -> None:
         self.bridge = LoopBridge()
         self.runtime = self._build(self.bridge)
-        # Ends the child processes of a client that is dropped without `close`.
-        self._finalizer = weakref.finalize(self, self.bridge.stop)
+        # Ends the child processes of a client that is dropped without `close`. It runs wherever
+        # garbage is collected, also in the event loop of the user, so it waits for nothing.
+        self._finalizer = weakref.finalize(self, self.bridge.forget)
 
     def begin_in_fork(self) -> None:
         """Open connections of its own in a process that was forked from the one that had them."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 import threading
+import time
 from collections import Counter
 
 import psutil
@@ -145,6 +147,101 @@ async def test_a_client_that_nobody_closes_takes_its_server_along_when_it_is_col
     gc.collect()
 
     await eventually(lambda: not psutil.pid_exists(pid), timeout_seconds=15)
+
+
+async def test_dropping_a_client_waits_for_nothing() -> None:
+    """A server that takes its time to end must not hold the loop in which garbage is collected."""
+    box = Toolbox({"server": {**_entry(LINGERING), "close_timeout": 5}})
+    await box.tools()
+    pid = box.status()["server"].pid
+    assert pid is not None
+
+    del box
+    began = time.monotonic()
+    gc.collect()
+    took = time.monotonic() - began
+
+    assert psutil.pid_exists(pid)
+    assert took < LINGERING_SECONDS / 2
+    await eventually(lambda: not psutil.pid_exists(pid), timeout_seconds=15)
+
+
+LINGERING_SECONDS = 1.5
+LINGERING = f"""
+import json, sys, time
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {{"jsonrpc": "2.0", "id": message.get("id")}}
+    if message.get("method") == "initialize":
+        info = {{"name": "slow", "version": "1"}}
+        result = {{"protocolVersion": "2025-06-18", "capabilities": {{}}, "serverInfo": info}}
+        print(json.dumps(answer | {{"result": result}}), flush=True)
+    elif message.get("method") == "tools/list":
+        print(json.dumps(answer | {{"result": {{"tools": []}}}}), flush=True)
+    elif "id" in message:
+        error = {{"code": -32601, "message": "unknown"}}
+        print(json.dumps(answer | {{"error": error}}), flush=True)
+time.sleep({LINGERING_SECONDS})
+"""
+
+
+def _entry(program: str) -> dict[str, object]:
+    return {"command": sys.executable, "args": ["-c", program]}
+
+
+def test_a_client_of_a_loop_that_does_not_run_now_says_what_to_do() -> None:
+    """As with a fixture of a whole session, and tests with loops of their own."""
+    entered, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    box = Toolbox({"server": stdio_config()})
+    entered.run_until_complete(box.__aenter__())
+
+    with pytest.raises(ClientClosedError, match="do not enter it with `async with`"):
+        other.run_until_complete(box.tools())
+
+    entered.run_until_complete(box.aclose())
+    for loop in (entered, other):
+        loop.close()
+
+
+def test_a_client_that_is_not_entered_works_in_one_loop_after_another() -> None:
+    box = Toolbox({"server": stdio_config()})
+    counts = [asyncio.run(_count(box)) for _ in range(3)]
+    asyncio.run(box.aclose())
+
+    assert counts == ["1", "2", "3"]
+
+
+async def _count(box: Toolbox) -> str:
+    return (await box.call("server", "counter")).text
+
+
+PROGRAM = """
+import asyncio, sys
+from plait import Toolbox
+from plait.testing import stdio_config
+
+async def main():
+    box = Toolbox({"server": stdio_config()})
+    await box.tools()
+    print(box.status()["server"].pid, flush=True)
+    if sys.argv[1] == "dropped":
+        del box
+        return None
+    return box
+
+kept = asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("way", ["dropped", "kept"])
+async def test_no_server_outlives_a_program_that_closes_nothing(way: str) -> None:
+    run = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, way, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await run.communicate()
+
+    assert run.returncode == 0
+    assert not psutil.pid_exists(int(printed))
 
 
 async def test_entering_after_lazy_use_moves_the_connections_to_this_loop() -> None:

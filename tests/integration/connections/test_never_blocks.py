@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+from pathlib import Path
 
 import pytest
 from blockbuster import blockbuster_ctx
 
-from plait import Toolbox
+from plait import ConfigError, MultiServerMCPClient, Toolbox
 from plait.testing.fixtures import StartFaultServer
 from tests.nursery import send_signal, stdio_config
 
@@ -38,3 +40,22 @@ async def test_opening_calling_healing_and_closing_never_block(
         await asyncio.to_thread(send_signal, pid, signal.SIGKILL)
         assert (await box.call("stdio", "counter")).text == "1"
         await box.aclose()
+
+
+@pytest.mark.parametrize("kind", [Toolbox, MultiServerMCPClient])
+async def test_files_are_not_read_in_the_loop(
+    kind: type[Toolbox | MultiServerMCPClient], tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("NAME=value")
+    (tmp_path / "policy.json").write_text('{"default": "allow"}')
+    (tmp_path / "plait.lock.json").write_text('{"version": 1, "servers": {}}')
+    server = {**stdio_config(), "envFile": str(tmp_path / ".env")}
+    config: dict[str, object] = {"mcpServers": {"server": server}, "lock": "warn"}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({**config, "policy": "policy.json"}))
+
+    with blockbuster_ctx():
+        client = kind(str(path))
+        with pytest.raises(ConfigError, match="no such file"):
+            kind(str(tmp_path / "missing.json"))
+        await client.aclose()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+from plait._support.threads import off_loop
 from plait.client.config.raw_value import Location, Problems, as_mapping, describe
 from plait.client.config.urls import public_url, scheme_of
 from plait.client.config.variables import home_of
@@ -60,6 +61,11 @@ def load_document(source: object, problems: Problems, base: Path | None = None) 
     text = os.fspath(cast("str | os.PathLike[str]", source))
     if _reject_other_text(text, Location(problems)):
         return None
+    return _load_path(text, problems, base)
+
+
+@off_loop
+def _load_path(text: str, problems: Problems, base: Path | None) -> Document | None:
     path = user_path(text)
     location = Location(problems, file=str(path))
     value = _load_file(path, location)

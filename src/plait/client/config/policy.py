@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Protocol, get_args
 
 from plait._support.suggestions import did_you_mean
+from plait._support.threads import off_loop
 from plait.client.config.argument_readings import matches_globs, unlisted_names, values_at
 from plait.client.config.document import load_text, parse_json, workspace_of
 from plait.client.config.key_table import Key, KeyTable, read_valid_table
@@ -333,6 +334,7 @@ def policy_from_raw(raw: RawValue) -> Policy:
     return _from_value(raw)
 
 
+@off_loop
 def _from_file(raw: RawValue) -> Policy:
     path = raw.path(read_text(raw))
     location = Location(raw.location.problems, file=str(path))

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
+from plait._support.threads import off_loop
 from plait.client.config.document import load_document
 from plait.client.config.key_table import KeyTable, read_table
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
@@ -371,6 +372,7 @@ def _finish_stdio(raw: RawValue, values: dict[str, Any]) -> None:
         )
 
 
+@off_loop
 def _read_env_file(raw: RawValue, name: str) -> dict[str, str]:
     key = "envFile" if "envFile" in (as_mapping(raw.value) or {}) else "env_file"
     location = raw.location.at(key)

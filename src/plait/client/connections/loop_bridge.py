@@ -7,6 +7,7 @@ the interpreter alive, and it cannot adopt a loop that is already running.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import contextlib
 import contextvars
@@ -206,6 +207,10 @@ class LoopBridge:
         if thread is not None and thread is not threading.current_thread():
             thread.join(join_seconds)
 
+    def forget(self) -> None:
+        """Have the thread end, and do not wait for it; the interpreter does, before it exits."""
+        self._stop_thread()
+
     async def astop(self) -> None:
         """Do what `stop` does, without blocking the current loop."""
         thread = self._stop_thread()
@@ -227,7 +232,11 @@ class LoopBridge:
                 self._loop = self._thread.loop
                 self._thread.start()
             elif self._thread is None and not self._loop.is_running():
-                raise ClientClosedError("the event loop that owns the connections has ended")
+                raise ClientClosedError(
+                    "the event loop in which the client was entered has ended, or does not run "
+                    "now: use it in that loop, or do not enter it with `async with`, which gives "
+                    "it a loop of its own for calls from any loop; `aclose()` closes it then"
+                )
             return self._loop
 
 
@@ -310,6 +319,17 @@ class _LoopThread(threading.Thread):
             task.cancel()
         if leftover:
             self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
+
+
+@atexit.register
+def _end_threads() -> None:
+    """End what runs in loops of their own: processes must not outlive the interpreter."""
+    threads = [one for one in threading.enumerate() if isinstance(one, _LoopThread)]
+    for thread in threads:
+        with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+            thread.loop.call_soon_threadsafe(thread.loop.stop)
+    for thread in threads:
+        thread.join(_JOIN_SECONDS)
 
 
 def _closed_during_call() -> ClientClosedError:

@@ -169,7 +169,7 @@ class SessionCaller(Caller):
             bridge.use_current_loop()
         self.run_blocking = bridge.run_blocking
         # Ends the thread that a call without a loop has started; there is nothing to wait for.
-        weakref.finalize(self, bridge.stop, 0)
+        weakref.finalize(self, bridge.forget)
 
     async def list_tools(self, *, strict: bool = False) -> list[Tool]:
         """List the tools of all pages, up to 1,000 pages; `strict` raises if one is not valid."""
