@@ -350,7 +350,7 @@ class LiveAgentSuite(AgentSuite):
         assert (twice.content, twice.is_error) == ("twice", False)
         assert not headers.is_error
         assert (listed.content, listed.is_error) == (
-            "the arguments are not a JSON object: [1]",
+            "the call was not made: its arguments are not one complete JSON object: [1]",
             True,
         )
         assert (half.content, half.is_error) == ("half \ufffd", False)
