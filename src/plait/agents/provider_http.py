@@ -10,7 +10,7 @@ import httpx2
 
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
-from plait.agents.call_arguments import arguments_from
+from plait.models.call_arguments import arguments_from
 from plait.models.endpoints import provider_client
 
 

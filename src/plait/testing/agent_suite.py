@@ -22,9 +22,9 @@ import pytest
 
 from plait.agents.config import AgentConfig
 from plait.agents.program_tools import StaticTool, ToolLike
-from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
+from plait.models.stop_reasons import stop_kind
 from plait.testing.agent_stage import (
     ANSWER,
     ASK,

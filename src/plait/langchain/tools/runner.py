@@ -58,6 +58,7 @@ from plait.langchain.tools.interrupts import (
     responses_from_interrupt,
     wait_for_sign_in,
 )
+from plait.langchain.tools.written_calls import check_call
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
@@ -176,6 +177,7 @@ class ToolRunner:
         )
         sender = await self._sender(tool, invocation, request, config)
         try:
+            check_call(tool, invocation.arguments, invocation.runtime)
             if sender.pauses:
                 check_not_declined(sender.call, config)
             request.args = dict((await sender.completed(request)).arguments)

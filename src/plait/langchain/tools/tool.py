@@ -46,6 +46,7 @@ from plait.langchain.tools.observers import (
     options_of_quiet_run,
 )
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
+from plait.langchain.tools.written_calls import fault_of_call
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
@@ -307,6 +308,9 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return True
         if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
             return True
+        arguments = cast("dict[str, Any]", tool_input)
+        if fault_of_call(arguments, arguments.get(_RUNTIME)) is not None:
+            return True
         if self.handle_tool_error or self.handle_validation_error or not is_original():
             return True
         return self.response_format == "content" or direct.calls.has_observers
@@ -327,6 +331,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         call_id: str | None = None
         if fields.get("type") == "tool_call":
             call_id, fields = fields["id"], fields["args"]
+        if fault_of_call(fields, fields.get(_RUNTIME)) is not None:
+            return None
         if fields.get(_RUNTIME) is not None:
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
         return fields, call_id, bool(configurable.get(CHECKPOINTER))
@@ -391,7 +397,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         """Return what makes an observed call directly, if it has no options of its own."""
         if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
             return None
-        return self._direct
+        is_faulty = fault_of_call(invocation.arguments, invocation.runtime) is not None
+        return None if is_faulty else self._direct
 
     def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""

@@ -11,13 +11,13 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPe
 
 from plait._support.gather import resolve
 from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.call_arguments import fault_of
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.client.calls.approval import ApprovalRequest, OnApproval
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.errors import PermissionDeniedError
+from plait.models.call_arguments import fault_of
 
 _CALL_ID: Final = "claudecode/toolUseId"
 """The metadata key with the id of the model's call."""

@@ -22,15 +22,15 @@ from claude_agent_sdk import (
 
 from plait.agents.agent_run import AgentRun
 from plait.agents.anthropic_api import usage_from_anthropic
-from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
     content_from_block,
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.agents.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.errors import AgentExecutionError
+from plait.models.call_arguments import arguments_from
+from plait.models.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role

@@ -12,11 +12,11 @@ from anthropic.types.beta import BetaToolParam
 from typing_extensions import override
 
 from plait.agents.agent_run import ToolAnswer
-from plait.agents.call_arguments import arguments_from, fault_of
 from plait.agents.engines.claude_tool.tools import schema_for_claude, tool_result
 from plait.agents.program_tools import StaticTool, ToolLike
 from plait.client.toolbox import ServerHandle
 from plait.errors import PlaitError
+from plait.models.call_arguments import arguments_from, fault_of
 
 
 @dataclass(slots=True)

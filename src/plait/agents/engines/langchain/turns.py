@@ -25,14 +25,11 @@ from typing_extensions import override
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.call_arguments import arguments_from, fault_of
 from plait.agents.engines.langchain.chat_models import failure_of_model
 from plait.agents.engines.langchain.messages import (
     model_name_of,
-    stop_reason_of,
     usage_from_langchain,
 )
-from plait.agents.engines.langchain.tokens import CallTexts
 from plait.agents.engines.langchain.tools import (
     LangChainTools,
     message_from_answer,
@@ -40,9 +37,11 @@ from plait.agents.engines.langchain.tools import (
     takes_images,
 )
 from plait.agents.model_retry import CutAnswerError, with_retries
-from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
+from plait.langchain.tools.written_calls import CallTexts, stop_reason_of
+from plait.models.call_arguments import arguments_from, fault_of
+from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any
 
