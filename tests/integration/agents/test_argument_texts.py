@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from mcp.server import MCPServer
 
-from plait import AgentConfig, AgentResult, Message, get_agent
-from plait.testing import AnthropicServer, Call, OpenAIServer, Say
+from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
+from plait.testing import AnthropicServer, Call, OpenAIServer, Say, StateDir
 from plait.testing.agent_suite import KEY
-from tests.integration.agents.langchain_models import model_of
+from plait.traces import hash_question
+from tests import nursery
+from tests.integration.agents.langchain_models import ASK, model_of
 
 pytestmark = pytest.mark.anyio
 
@@ -160,3 +163,39 @@ async def test_no_arguments_are_enough_for_tools_that_need_none(engine: Any) -> 
     assert ledger.ran == ["/"] * 2 * len(EMPTY)
     failed = {call_id for call_id, (_, is_error) in answers(result).items() if is_error}
     assert failed == {call.id for call in calls if call.name.startswith("run")}
+
+
+async def test_recordings_of_calls_that_were_not_made_call_nothing(
+    anthropic: AnthropicServer, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    trace = tmp_path / "run.jsonl"
+    model = model_of(anthropic, interface="claude_tool", model_provider=None)
+    calls = tuple(Call("wipe", encoded=text) for text in DAMAGED.values())
+
+    recorded = await run((anthropic, model, AgentConfig(stream=True, trace=trace)), calls, ledger)
+    manual = get_agent(ModelConfig(interface="manual", manual_traces=str(trace)))
+    replayed = await manual.arun([], config=AgentConfig(question_hash=hash_question("Go.")))
+
+    assert replayed == recorded
+    assert ledger.ran == []
+
+
+async def test_claudes_command_line_makes_no_such_calls_itself(
+    anthropic: AnthropicServer, tmp_path: Path
+) -> None:
+    """It would call tools with other arguments, and before it knows that the answer was cut."""
+    broken = (Call("pid", encoded="[1]", id="array"), Call("pid", encoded="1e999", id="number"))
+    twice = Call("pay", encoded='"{\\"amount\\": 3}"', id="twice")
+    cut = Say("I pay.", calls=(Call("pay", {"amount": 1}), Call("pay", {"amount": 2})))
+    anthropic.play([Say(calls=(*broken, twice)), replace(cut, stop="max_tokens"), "I see."])
+    model = model_of(anthropic, interface="claude_agent_sdk", model_provider=None)
+    servers: Any = {"bank": nursery.stdio_config(state_dir=str(tmp_path))}
+    config = AgentConfig(extra={"pass_through_servers": True})
+
+    result = await get_agent(model, auto_fallback=False).arun(ASK, None, servers, config)
+
+    assert StateDir(tmp_path).ledger() == ["3"]
+    replies = answers(result)
+    assert [replies[call_id][1] for call_id in ("array", "number", "twice")] == [True, True, False]
+    assert result.final_response == "I see."
