@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -105,7 +106,7 @@ def engine(
     request: pytest.FixtureRequest, anthropic: AnthropicServer, openai: OpenAIServer
 ) -> tuple[AnthropicServer | OpenAIServer, Any, AgentConfig]:
     name, streaming = request.param
-    config = AgentConfig(stream=streaming)
+    config = AgentConfig(stream=streaming, max_turns=len(DAMAGED) + 1)
     if name == "responses":
         extra = {"use_responses_api": True, "base_url": openai.base_url, "api_key": KEY}
         settings: dict[str, Any] = {"interface": "langchain", "model_provider": "openai"}
@@ -117,9 +118,14 @@ def engine(
     return anthropic, model_of(anthropic, interface=name, **provider), config
 
 
-async def run(engine: Any, calls: tuple[Call, ...], ledger: Ledger) -> AgentResult:
+async def run(engine: Any, texts: Iterable[str], ledger: Ledger) -> AgentResult:
+    """Run an agent whose model calls every tool with each text, one text a turn."""
     api, model, config = engine
-    api.play([Say("I call.", calls=calls), "I see."])
+    turns = [
+        Say("I call.", calls=tuple(Call(tool, encoded=text, id=f"{tool}-{turn}") for tool in TOOLS))
+        for turn, text in enumerate(texts)
+    ]
+    api.play([*turns, "I see."])
     agent = get_agent(model, auto_fallback=False)
     own = [ledger.run_here, ledger.wipe_here]
     return await agent.arun([Message.user("Go.")], own, ledger.servers(), config)
@@ -132,19 +138,14 @@ def answers(result: AgentResult) -> dict[str, tuple[str, bool]]:
 
 async def test_arguments_that_do_not_parse_are_not_run(engine: Any) -> None:
     ledger = Ledger()
-    calls = tuple(
-        Call(tool, encoded=text, id=f"{tool}-{number}")
-        for number, text in enumerate(DAMAGED.values())
-        for tool in TOOLS
-    )
 
-    result = await run(engine, calls, ledger)
+    result = await run(engine, DAMAGED.values(), ledger)
 
     assert ledger.ran == []
     replies = answers(result)
-    for number, kind in enumerate(DAMAGED):
+    for turn, kind in enumerate(DAMAGED):
         for tool in TOOLS:
-            text, is_error = replies[f"{tool}-{number}"]
+            text, is_error = replies[f"{tool}-{turn}"]
             assert is_error, (kind, tool, text)
             assert re.search(NOT_MADE, text), (kind, tool, text)
     assert (result.status, result.final_response) == ("completed", "I see.")
@@ -152,17 +153,13 @@ async def test_arguments_that_do_not_parse_are_not_run(engine: Any) -> None:
 
 async def test_no_arguments_are_enough_for_tools_that_need_none(engine: Any) -> None:
     ledger = Ledger()
-    calls = tuple(
-        Call(tool, encoded=text, id=f"{tool}-{number}")
-        for number, text in enumerate(EMPTY.values())
-        for tool in TOOLS
-    )
 
-    result = await run(engine, calls, ledger)
+    result = await run(engine, EMPTY.values(), ledger)
 
     assert ledger.ran == ["/"] * 2 * len(EMPTY)
     failed = {call_id for call_id, (_, is_error) in answers(result).items() if is_error}
-    assert failed == {call.id for call in calls if call.name.startswith("run")}
+    tools = ("run", "run_here")
+    assert failed == {f"{tool}-{turn}" for tool in tools for turn in range(len(EMPTY))}
 
 
 async def test_recordings_of_calls_that_were_not_made_call_nothing(
@@ -171,9 +168,9 @@ async def test_recordings_of_calls_that_were_not_made_call_nothing(
     ledger = Ledger()
     trace = tmp_path / "run.jsonl"
     model = model_of(anthropic, interface="claude_tool", model_provider=None)
-    calls = tuple(Call("wipe", encoded=text) for text in DAMAGED.values())
+    config = AgentConfig(stream=True, trace=trace, max_turns=len(DAMAGED) + 1)
 
-    recorded = await run((anthropic, model, AgentConfig(stream=True, trace=trace)), calls, ledger)
+    recorded = await run((anthropic, model, config), DAMAGED.values(), ledger)
     manual = get_agent(ModelConfig(interface="manual", manual_traces=str(trace)))
     replayed = await manual.arun([], config=AgentConfig(question_hash=hash_question("Go.")))
 

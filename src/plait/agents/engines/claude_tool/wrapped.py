@@ -37,7 +37,11 @@ class ToolResultCollector:
 
 
 class WrappedTool(BetaAsyncBuiltinFunctionTool):
-    """A tool for `client.beta.messages.tool_runner`."""
+    """A tool for `client.beta.messages.tool_runner`.
+
+    With `stream=True`, Anthropic's SDK completes arguments that were cut before the tool gets them,
+    so that it cannot refuse them.
+    """
 
     def __init__(
         self,
