@@ -47,6 +47,7 @@ from plait.langchain.tools.observers import (
 )
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.written_calls import fault_of_call
+from plait.models.call_arguments import INVALID
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
@@ -331,9 +332,11 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         call_id: str | None = None
         if fields.get("type") == "tool_call":
             call_id, fields = fields["id"], fields["args"]
-        if fault_of_call(fields, fields.get(_RUNTIME)) is not None:
+        if INVALID in fields:
             return None
-        if fields.get(_RUNTIME) is not None:
+        if (runtime := fields.get(_RUNTIME)) is not None:
+            if fault_of_call(fields, runtime) is not None:
+                return None
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
         return fields, call_id, bool(configurable.get(CHECKPOINTER))
 
