@@ -18,7 +18,6 @@ from plait._support.unicode import well_formed
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.prices import cost_function
 from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools
-from plait.agents.stop_reasons import stop_kind
 from plait.client.call_pipeline import run_identity_of
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
@@ -28,6 +27,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
+from plait.models.stop_reasons import stop_kind
 from plait.traces.agent_spans import chat_span
 from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp

@@ -10,7 +10,7 @@ import httpx2
 
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
-from plait.agents.call_arguments import arguments_from
+from plait.models.call_arguments import arguments_from
 from plait.models.endpoints import provider_client
 
 
@@ -60,8 +60,9 @@ async def _repair_calls(response: httpx2.Response) -> None:
     repaired = well_formed_data(cast("dict[str, Any]", body))
     changed = repaired != body
     for block in _blocks(repaired, "content"):
-        if block.get("type") == "tool_use" and not isinstance(block.get("input"), dict):
-            block["input"], changed = arguments_from(block.get("input")), True
+        if block.get("type") == "tool_use":
+            written, block["input"] = block.get("input"), arguments_from(block.get("input"))
+            changed |= block["input"] != written
     for choice in _blocks(repaired, "choices"):
         for call in _blocks(entries_of(choice.get("message")), "tool_calls"):
             function = cast("dict[str, Any]", entries_of(call.get("function")))

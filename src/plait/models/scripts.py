@@ -45,6 +45,13 @@ class Call:
     encoded: str | None = None
     """The JSON text to send in place of the arguments, such as broken or double-encoded JSON."""
 
+    @property
+    def arguments_text(self) -> str:
+        """The arguments as the model writes them."""
+        if self.encoded is not None:
+            return self.encoded
+        return json.dumps(dict(self.arguments), ensure_ascii=False)
+
 
 @with_config(extra="forbid")
 @dataclass(frozen=True, slots=True)

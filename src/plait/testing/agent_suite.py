@@ -22,9 +22,9 @@ import pytest
 
 from plait.agents.config import AgentConfig
 from plait.agents.program_tools import StaticTool, ToolLike
-from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
 from plait.models.scripts import Call, Say
+from plait.models.stop_reasons import stop_kind
 from plait.testing.agent_stage import (
     ANSWER,
     ASK,
@@ -350,7 +350,7 @@ class LiveAgentSuite(AgentSuite):
         assert (twice.content, twice.is_error) == ("twice", False)
         assert not headers.is_error
         assert (listed.content, listed.is_error) == (
-            "the arguments are not a JSON object: [1]",
+            "the call was not made: its arguments are not one complete JSON object: [1]",
             True,
         )
         assert (half.content, half.is_error) == ("half \ufffd", False)

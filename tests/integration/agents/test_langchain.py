@@ -262,7 +262,7 @@ async def test_arguments_that_are_no_json_are_an_error_that_the_model_reads(
     result = await get_agent(model_of(openai)).arun(ASK, None, toys())
 
     assert sorted(results(result.trace_messages)) == [
-        '! the arguments are not a JSON object: {"a": 1,',
+        '! the call was not made: its arguments are not one complete JSON object: {"a": 1,',
         "3",
     ]
     ids = [call.id for call in result.trace_messages[0].tool_calls]

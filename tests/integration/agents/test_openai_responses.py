@@ -92,7 +92,9 @@ async def test_arguments_of_responses_are_repaired(openai: OpenAIServer, streami
     assert purse.paid == [3]
     answers = results(result.trace_messages)
     assert [text.startswith("! ") for text in answers] == [False, True, True]
-    assert answers[2] == "! the arguments are not a JSON object: [1]"
+    assert (
+        answers[2] == "! the call was not made: its arguments are not one complete JSON object: [1]"
+    )
     assert result.status == "completed"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import anthropic as sdk
 import pytest
+from anthropic.lib.tools import ToolError
 
 from plait import Message
 from plait.agents import (
@@ -56,6 +57,24 @@ async def test_tools_work_in_the_runner_of_anthropics_sdk(anthropic: AnthropicSe
     ]
     marked = apply_cache_control_to_tool(tools[-1])
     assert marked.get("cache_control") == {"type": "ephemeral"}
+
+
+async def test_arguments_that_are_no_object_are_refused() -> None:
+    ran: list[int] = []
+
+    def wipe(count: int = 1) -> str:
+        """Wipe some folders."""
+        ran.append(count)
+        return "wiped"
+
+    tool = wrap_static_tool(wipe)
+    for broken in ('{"count": 3', [1], {"count": float("nan")}):
+        with pytest.raises(ToolError):
+            await tool.call(broken)
+    for whole in ('{"count": 2}', None):
+        await tool.call(whole)
+
+    assert ran == [2, 1]
 
 
 _KEY = "sk-canary-0123456789abcdef"

@@ -6,6 +6,7 @@ import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain.agents.middleware import (
@@ -24,6 +25,8 @@ from plait.errors import PlaitError
 from plait.langchain.tools.blocks import text_block
 from plait.langchain.tools.model_support import profile_of, provider_of, readable_by
 from plait.langchain.tools.tool import MCPTool
+from plait.langchain.tools.written_calls import CallTexts
+from plait.models.call_arguments import fault_of
 
 if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -61,6 +64,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
 
     If the client defers tools, the model gets `search_tools`, and from the next turn on the tools
     that it has found or called in this conversation.
+
+    A call whose arguments are not complete JSON is not made, of any tool of the agent: it returns
+    an error that the model can read.
     """
 
     def __init__(
@@ -88,18 +94,26 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any] | AIMessage:
         """Add the tools to the request, and call the model."""
         prepared = await self._prepared(request, run_of(request))
-        if self._searches_natively(request.model):
-            return await _NATIVE.awrap_model_call(prepared, handler)
-        return await handler(prepared)
+        texts = CallTexts()
+        with texts.reading():
+            if self._searches_natively(request.model):
+                reply = await _NATIVE.awrap_model_call(prepared, handler)
+            else:
+                reply = await handler(prepared)
+        return _as_written(reply, texts)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | AIMessage:
         """Do what `awrap_model_call` does, and block until it is done."""
         prepared = self.client.run_blocking(self._prepared, request, run_of(request))
-        if self._searches_natively(request.model):
-            return _NATIVE.wrap_model_call(prepared, handler)
-        return handler(prepared)
+        texts = CallTexts()
+        with texts.reading():
+            if self._searches_natively(request.model):
+                reply = _NATIVE.wrap_model_call(prepared, handler)
+            else:
+                reply = handler(prepared)
+        return _as_written(reply, texts)
 
     async def awrap_tool_call(
         self,
@@ -107,6 +121,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolCallResult]],
     ) -> ToolCallResult:
         """Run a tool of the servers, or return an error if it does not exist any more."""
+        if (fault := fault_of(request.tool_call["args"])) is not None:
+            return error_message(request, fault)
         if request.tool is not None:
             return await handler(request)
         found = await self._with_tool(request, run_of(request))
@@ -116,6 +132,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolCallResult]
     ) -> ToolCallResult:
         """Do what `awrap_tool_call` does, and block until it is done."""
+        if (fault := fault_of(request.tool_call["args"])) is not None:
+            return error_message(request, fault)
         if request.tool is not None:
             return handler(request)
         found = self.client.run_blocking(self._with_tool, request, run_of(request))
@@ -241,6 +259,19 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             if group
         ]
         return [" ".join(sentences)] if sentences else []
+
+
+def _as_written(
+    reply: ModelResponse[Any] | AIMessage, texts: CallTexts
+) -> ModelResponse[Any] | AIMessage:
+    """Return the reply of a model with the calls that it wrote, where they are not JSON."""
+    if isinstance(reply, AIMessage):
+        return texts.as_written(reply)
+    result = [
+        texts.as_written(message) if isinstance(message, AIMessage) else message
+        for message in reply.result
+    ]
+    return replace(reply, result=result)
 
 
 def _marked_for_search(tools: Sequence[BaseTool], deferring: DeferralPlan) -> list[BaseTool]:

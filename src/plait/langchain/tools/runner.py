@@ -54,6 +54,7 @@ from plait.langchain.tools.interrupts import (
     needs_sign_in,
     wait_for_sign_in,
 )
+from plait.langchain.tools.written_calls import check_call
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
@@ -170,6 +171,7 @@ class ToolRunner:
         )
         sender = await self._sender(tool, invocation, request, config)
         try:
+            check_call(tool, invocation.arguments, invocation.runtime)
             request.args = dict((await sender.completed(request)).arguments)
             result = await self._chain(sender.send, config)(request)
             if not isinstance(result, types.CallToolResult):

@@ -46,6 +46,8 @@ from plait.langchain.tools.observers import (
     options_of_quiet_run,
 )
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
+from plait.langchain.tools.written_calls import fault_of_call
+from plait.models.call_arguments import INVALID
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
@@ -309,6 +311,9 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return True
         if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
             return True
+        arguments = cast("dict[str, Any]", tool_input)
+        if fault_of_call(arguments, arguments.get(_RUNTIME)) is not None:
+            return True
         if self.handle_tool_error or self.handle_validation_error or not is_original():
             return True
         return self.response_format == "content" or direct.calls.has_observers
@@ -332,7 +337,11 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         call_id: str | None = None
         if fields.get("type") == "tool_call":
             call_id, fields = fields["id"], fields["args"]
-        if fields.get(_RUNTIME) is not None:
+        if INVALID in fields:
+            return None
+        if (runtime := fields.get(_RUNTIME)) is not None:
+            if fault_of_call(fields, runtime) is not None:
+                return None
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
         return fields, call_id, pausable
 
@@ -396,7 +405,10 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         """Return what makes an observed call directly, if it has no options of its own."""
         if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
             return None
-        return self._direct if self._may_be_direct(may_interrupt(config)) else None
+        if not self._may_be_direct(may_interrupt(config)):
+            return None
+        is_faulty = fault_of_call(invocation.arguments, invocation.runtime) is not None
+        return None if is_faulty else self._direct
 
     def _may_be_direct(self, pausable: bool) -> bool:
         """Return whether a call may leave no record, because its graph may repeat it, or cannot."""

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from starlette.responses import JSONResponse, Response
 
-from plait.models.scripts import Say
+from plait.models.scripts import Call, Say
 from plait.testing.llm.server import (
     ApiRequest,
     EscapedJSON,
@@ -115,7 +115,7 @@ class AnthropicServer(ProviderServer):
         if body.get("stream"):
             return EventStream(
                 f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
-                for event in _events(whole, cut=say.is_cut)
+                for event in _events(whole, say)
             )
         return EscapedJSON(whole)
 
@@ -236,11 +236,15 @@ def _stop_of(say: Say) -> str:
     return _STOPS.get(say.stop, say.stop)
 
 
-def _events(whole: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str, Any]]:
+def _events(whole: Mapping[str, Any], say: Say) -> Iterator[dict[str, Any]]:
     """Yield the events of a message; the last but one has the complete usage.
 
-    With `cut`, the arguments of the last call are incomplete.
+    If the turn is cut, the arguments of the last call are incomplete.
     """
+    arguments = [call.arguments_text for call in say.calls]
+    if say.is_cut and arguments:
+        arguments[-1] = arguments[-1][: len(arguments[-1]) // 2]
+    texts = iter(arguments)
     usage: Mapping[str, Any] = whole["usage"]
     begun: dict[str, Any] = {"content": [], "stop_reason": None}
     first = {**usage, "output_tokens": 1}
@@ -249,8 +253,7 @@ def _events(whole: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str
     for index, block in enumerate(whole["content"]):
         start = {**block, **_EMPTY[block["type"]]}
         yield {"type": "content_block_start", "index": index, "content_block": start}
-        is_last = index == len(whole["content"]) - 1
-        for delta in _deltas(block, cut=cut and is_last):
+        for delta in _deltas(block, texts):
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     yield {
@@ -273,11 +276,21 @@ def _content_of(say: Say) -> Iterator[dict[str, Any]]:
     if say.text:
         yield {"type": "text", "text": say.text}
     for call in say.calls:
-        value = dict(call.arguments) if call.encoded is None else json.loads(call.encoded)
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": value}
+        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input_of(call)}
 
 
-def _deltas(block: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str, Any]]:
+def _input_of(call: Call) -> object:
+    """Return the arguments of a call as a value; those that are not JSON as a text."""
+    if call.encoded is None:
+        return dict(call.arguments)
+    try:
+        return json.loads(call.encoded)
+    except ValueError:
+        return call.encoded
+
+
+def _deltas(block: Mapping[str, Any], arguments: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a block; `arguments` are the texts of the calls from it on."""
     match block["type"]:
         case "thinking":
             for word in words(block["thinking"]):
@@ -288,8 +301,7 @@ def _deltas(block: Mapping[str, Any], *, cut: bool = False) -> Iterator[dict[str
                 yield {"type": "text_delta", "text": word}
         case _:
             yield {"type": "input_json_delta", "partial_json": ""}
-            text = json.dumps(block["input"], ensure_ascii=False)
-            for piece in pieces(text[: len(text) // 2] if cut else text, _PIECE):
+            for piece in pieces(next(arguments), _PIECE):
                 yield {"type": "input_json_delta", "partial_json": piece}
 
 

@@ -203,7 +203,7 @@ def _head(kind: str, model: str) -> dict[str, Any]:
 
 
 def _encode_call(call: Call, *, cut: bool = False) -> dict[str, Any]:
-    arguments = call.encoded or json.dumps(dict(call.arguments), ensure_ascii=False)
+    arguments = call.arguments_text
     if cut:
         arguments = arguments[: len(arguments) // 2]
     return {

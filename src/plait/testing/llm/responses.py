@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -94,7 +93,7 @@ def _items(say: Say) -> Iterator[Item]:
         message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
         yield {**message, "content": [content]}
     for number, call in enumerate(say.calls, 1):
-        arguments = call.encoded or json.dumps(dict(call.arguments), ensure_ascii=False)
+        arguments = call.arguments_text
         if say.stop in _CUT and number == len(say.calls):
             arguments = arguments[: len(arguments) // 2]
         yield {

@@ -11,13 +11,13 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPe
 
 from plait._support.gather import resolve
 from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.call_arguments import fault_of
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
 from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.client.calls.approval import ApprovalRequest, OnApproval
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.errors import PermissionDeniedError
+from plait.models.call_arguments import fault_of
 
 _CALL_ID: Final = "claudecode/toolUseId"
 """The metadata key with the id of the model's call."""
@@ -65,22 +65,28 @@ class Bridge:
             return PermissionResultDeny(message=_ENDED)
 
     async def _decide(
-        self, tool: CliTool, arguments: Mapping[str, Any], call_id: str | None
+        self, tool: CliTool, received: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
-        recorded_id = await self._recorded_id(call_id, tool, arguments)
+        recorded_id = await self._recorded_id(call_id, tool, received)
         if recorded_id is None:
             return PermissionResultDeny(message=_INCOMPLETE)
-        try:
-            edited = await self._edited(recorded_id, tool, arguments)
-        except PermissionDeniedError as error:
+        arguments = self._turns.arguments_of(recorded_id, received)
+        fault, edited = fault_of(arguments), None
+        if fault is None:
+            try:
+                edited = await self._edited(recorded_id, tool, arguments)
+            except PermissionDeniedError as error:
+                fault = self._run.text_of(error)
+        if fault is not None:
             if tool.is_local:
-                # The toolbox denies it with the same text, so the trace is as on other engines.
+                # It fails with the same text there, so the trace is as on other engines.
                 await self._call(recorded_id, tool, arguments)
-            return PermissionResultDeny(message=self._run.text_of(error))
-        if tool.is_local or edited is None:
+            return PermissionResultDeny(message=fault)
+        if tool.is_local:
             # A person's edit is applied when the call is made, after the overrides.
             return PermissionResultAllow()
-        return PermissionResultAllow(updated_input=dict(edited))
+        sent = arguments if edited is None else edited
+        return PermissionResultAllow(updated_input=None if sent == received else dict(sent))
 
     async def _answer(self, tool: CliTool, params: types.CallToolRequestParams) -> ToolAnswer:
         arguments = params.arguments or {}

@@ -18,7 +18,7 @@ from claude_agent_sdk import (
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed
 from plait.agents.anthropic_api import blocks_of, line_from_block
-from plait.agents.call_arguments import arguments_from
+from plait.models.call_arguments import arguments_from
 from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent
 from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace

@@ -54,7 +54,9 @@ def options_for(
     """Build the options of a run, and write the files that they name; this blocks."""
     extra = _extra_options(run.model_config.extra_kwargs or {})
     local_tools = [tool for tool in tools.values() if tool.is_local]
-    has_policy = run.tool_option("policy") is not None
+    # Calls that the command line makes itself are checked before: it makes them before the answer
+    # is complete, and with arguments that are not an object.
+    is_checked = not bridged or run.tool_option("policy") is not None
     flags: dict[str, str | None] = {"no-session-persistence": None}
     if not bridged and (servers := _passed_through(run)):
         # Not as an argument, which every user of the machine can read.
@@ -75,8 +77,8 @@ def options_for(
         "strict_mcp_config": True,
         "setting_sources": [],
         "disallowed_tools": ["Skill", *extra.get("disallowed_tools", ())],
-        "allowed_tools": [] if has_policy else list(tools),
-        "can_use_tool": bridge.may_use if has_policy else None,
+        "allowed_tools": [] if is_checked else list(tools),
+        "can_use_tool": bridge.may_use if is_checked else None,
         "include_partial_messages": True,
         "stderr": stderr,
         "extra_args": {**flags, **extra.get("extra_args", {})},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from claude_agent_sdk import (
@@ -28,8 +28,9 @@ from plait.agents.engines.claude_agent_sdk.messages import (
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.agents.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.errors import AgentExecutionError
+from plait.models.call_arguments import arguments_from
+from plait.models.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
@@ -46,6 +47,16 @@ class _Answer:
     stop_reason: str | None = None
 
 
+@dataclass(slots=True)
+class _StreamedCall:
+    """A call of the open answer, as the model writes it."""
+
+    id: str
+    name: str
+    texts: list[str] = field(default_factory=list[str])
+    """The parts of its arguments."""
+
+
 class Turns:
     """Records the turns of a run, and the calls that the command line makes by itself."""
 
@@ -58,8 +69,8 @@ class Turns:
         self._requested_at = time.monotonic()
         self._requested: dict[str, ToolUseContent] = {}
         self._dropped: set[str] = set()
-        self._streamed_calls: dict[int, tuple[str, str]] = {}
-        """The calls of the open answer: id and name, by the index of their block."""
+        self._streamed_calls: dict[int, _StreamedCall] = {}
+        """The calls of the open answer, by the index of their block."""
         self._rejected: dict[str, ToolUseContent] = {}
         """The calls of answers that were cut."""
         self._claimed: set[str] = set()
@@ -161,14 +172,19 @@ class Turns:
                 self._open = _Answer(start.get("id"), start.get("model"))
                 self._open.usage.update(start.get("usage") or {})
                 self._streamed_calls.clear()
-            case "content_block_start" if self._run.settings.stream:
+            case "content_block_start":
                 block: Mapping[str, Any] = event["content_block"]
                 if block["type"] == "tool_use":
                     name = str(block["name"])
-                    known = self._names.get(name, name)
-                    self._streamed_calls[event["index"]] = (str(block["id"]), known)
-            case "content_block_delta" if self._run.settings.stream:
-                self._record_part(event["index"], event["delta"])
+                    call = _StreamedCall(str(block["id"]), self._names.get(name, name))
+                    self._streamed_calls[event["index"]] = call
+            case "content_block_delta":
+                delta: Mapping[str, Any] = event["delta"]
+                call = self._streamed_calls.get(event["index"])
+                if call is not None and delta.get("type") == "input_json_delta":
+                    call.texts.append(delta["partial_json"])
+                if self._run.settings.stream:
+                    self._record_part(call, delta)
             case "message_delta" if self._open is not None:
                 usage: Mapping[str, Any] = event.get("usage") or {}
                 known = {name: count for name, count in usage.items() if count is not None}
@@ -182,16 +198,15 @@ class Turns:
             case _:
                 pass
 
-    def _record_part(self, index: int, delta: Mapping[str, Any]) -> None:
+    def _record_part(self, call: _StreamedCall | None, delta: Mapping[str, Any]) -> None:
         record = self._run.recorder.delta
         match delta.get("type"):
             case "text_delta":
                 record("text", delta["text"])
             case "thinking_delta":
                 record("thinking", delta["thinking"])
-            case "input_json_delta" if index in self._streamed_calls:
-                call_id, name = self._streamed_calls[index]
-                record("call", delta["partial_json"], call_id=call_id, name=name)
+            case "input_json_delta" if call is not None:
+                record("call", delta["partial_json"], call_id=call.id, name=call.name)
             case _:
                 pass
 
@@ -212,6 +227,7 @@ class Turns:
         self.broke_off = False
         if answer is None or self.is_over:
             return
+        answer.content = [self._as_written(part) for part in answer.content]
         calls = [part for part in answer.content if isinstance(part, ToolUseContent)]
         kind = stop_kind(answer.stop_reason)
         if kind == "refused":
@@ -251,6 +267,17 @@ class Turns:
             if (block := self._early.pop(call.id, None)) is not None:
                 self._result(call, block)
         self._notify()
+
+    def _as_written(self, part: Content) -> Content:
+        """Return a call with the arguments that the model wrote: those received may be others.
+
+        The command line reads a number that is too large as `null`.
+        """
+        if isinstance(part, ToolUseContent):
+            for call in self._streamed_calls.values():
+                if call.id == part.id:
+                    return replace(part, input=arguments_from("".join(call.texts)))
+        return part
 
     def _reject_incomplete(self) -> None:
         """Drop an answer without an end.

@@ -31,7 +31,6 @@ from plait.agents.anthropic_api import (
     anthropic_url,
     usage_from_anthropic,
 )
-from plait.agents.call_arguments import arguments_from, fault_of
 from plait.agents.config import AgentMiddlewareConfig, ModelConfig
 from plait.agents.engines.claude_tool.messages import message_from_anthropic, messages_to_anthropic
 from plait.agents.engines.claude_tool.stream import message_from_stream
@@ -39,9 +38,10 @@ from plait.agents.engines.claude_tool.tools import definition_of, tool_result
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_retry import CutAnswerError, is_transient, with_retries
 from plait.agents.provider_http import WrongPageError, model_client
-from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made
 from plait.errors import AgentExecutionError, ConfigError
+from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.endpoints import is_loopback, origin_of
+from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made
 from plait.traces.agent_spans import describe_answer
 
 

@@ -12,11 +12,11 @@ from anthropic.types.beta import BetaToolParam
 from typing_extensions import override
 
 from plait.agents.agent_run import ToolAnswer
-from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.claude_tool.tools import schema_for_claude, tool_result
 from plait.agents.program_tools import StaticTool, ToolLike
 from plait.client.toolbox import ServerHandle
 from plait.errors import PlaitError
+from plait.models.call_arguments import arguments_from, fault_of
 
 
 @dataclass(slots=True)
@@ -37,7 +37,11 @@ class ToolResultCollector:
 
 
 class WrappedTool(BetaAsyncBuiltinFunctionTool):
-    """A tool for `client.beta.messages.tool_runner`."""
+    """A tool for `client.beta.messages.tool_runner`.
+
+    With `stream=True`, Anthropic's SDK completes arguments that were cut before the tool gets them,
+    so that it cannot refuse them.
+    """
 
     def __init__(
         self,
@@ -78,6 +82,8 @@ class WrappedTool(BetaAsyncBuiltinFunctionTool):
         return content
 
     async def _answer(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        if (fault := fault_of(arguments)) is not None:
+            return ToolAnswer.of_text(fault, is_error=True)
         if isinstance(self._source, StaticTool):
             return ToolAnswer.of_result(await self._source.result(arguments))
         try:

@@ -21,7 +21,6 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from typing_extensions import override
 
-from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.langchain.graph_recording import (
     GraphRecording,
     GraphTraceOptions,
@@ -31,6 +30,7 @@ from plait.agents.engines.langchain.graph_recording import (
     node_of,
     settings_of,
 )
+from plait.models.call_arguments import arguments_from
 from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
 

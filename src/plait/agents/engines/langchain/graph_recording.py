@@ -19,13 +19,13 @@ from langgraph.types import Command
 from plait._support.redact import Redactor
 from plait.agents.engines.langchain.messages import (
     model_name_of,
-    stop_reason_of,
     usage_from_langchain,
 )
 from plait.agents.prices import CostOf, PriceTable, cost_function
 from plait.agents.program_tools import text_from_value
-from plait.agents.stop_reasons import stop_kind
 from plait.errors import AgentExecutionError
+from plait.langchain.tools.written_calls import stop_reason_of
+from plait.models.stop_reasons import stop_kind
 from plait.traces.events import Status, TraceEvent
 from plait.traces.file import TraceFile
 from plait.traces.messages.from_langchain import images_in, message_from_any

@@ -14,7 +14,6 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langgraph.errors import GraphInterrupt
 from typing_extensions import override
 
-from plait.agents.call_arguments import arguments_from
 from plait.agents.engines.langchain.graph_recording import (
     GraphRecording,
     GraphTraceOptions,
@@ -24,6 +23,7 @@ from plait.agents.engines.langchain.graph_recording import (
     node_of,
     settings_of,
 )
+from plait.models.call_arguments import arguments_from
 from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
 

@@ -29,6 +29,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from plait._support.http import send_request
 from plait.errors import AgentExecutionError, ConfigError
+from plait.models.call_arguments import arguments_from
 from plait.models.endpoints import provider_client
 from plait.models.local import LocalModel
 from plait.models.weights import models_folder, weights_named
@@ -195,7 +196,9 @@ def message_from_turn(text: str, *, has_tools: bool) -> AIMessage:
         if turn["tool"] == "none":
             return AIMessage(str(turn["answer"]))
         call = ToolCall(
-            name=turn["tool"], args=turn["arguments"], id=f"call_{uuid.uuid4().hex[:12]}"
+            name=turn["tool"],
+            args=arguments_from(turn["arguments"]),
+            id=f"call_{uuid.uuid4().hex[:12]}",
         )
     except (ValueError, KeyError, TypeError):
         return AIMessage(text)

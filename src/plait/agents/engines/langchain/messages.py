@@ -15,7 +15,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from plait._support.mappings import entries_of
 from plait.traces.messages.content import TextContent, ThinkingContent
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.message import Message, Role, UsageMetadata
@@ -101,29 +100,6 @@ def _human_message(message: Message) -> HumanMessage:
         for image in message.images
     ]
     return HumanMessage(content=[{"type": "text", "text": message.text}, *images])
-
-
-_STOP_REASONS = ("stop_reason", "finish_reason", "stopReason", "done_reason", "status")
-"""The names of the reason to stop in the metadata of providers."""
-
-
-def stop_reason_of(message: AIMessage) -> str | None:
-    """Return why the model stopped, as the provider names it."""
-    metadata = message.response_metadata
-    if _is_refusal(message):
-        return "refusal"
-    if metadata.get("status") == "incomplete":  # OpenAI's Responses API
-        details = entries_of(metadata.get("incomplete_details"))
-        return str(details.get("reason") or "incomplete")
-    reasons = (metadata.get(name) for name in _STOP_REASONS)
-    return next((str(reason) for reason in reasons if reason), None)
-
-
-def _is_refusal(message: AIMessage) -> bool:
-    """Check whether OpenAI's model refuses, which it reports apart from the reason to stop."""
-    blocks = message.content if isinstance(message.content, list) else []
-    kinds = (entries_of(block).get("type") for block in blocks)
-    return bool(message.additional_kwargs.get("refusal")) or "refusal" in kinds
 
 
 def _ai_message(message: Message) -> AIMessage:

@@ -25,11 +25,9 @@ from typing_extensions import override
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.call_arguments import INVALID, arguments_from, fault_of
 from plait.agents.engines.langchain.chat_models import failure_of_model
 from plait.agents.engines.langchain.messages import (
     model_name_of,
-    stop_reason_of,
     usage_from_langchain,
 )
 from plait.agents.engines.langchain.tools import (
@@ -39,9 +37,11 @@ from plait.agents.engines.langchain.tools import (
     takes_images,
 )
 from plait.agents.model_retry import CutAnswerError, with_retries
-from plait.agents.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.client.catalog.tool import Tool
 from plait.langchain.tools.tool import MCPTool
+from plait.langchain.tools.written_calls import CallTexts, stop_reason_of
+from plait.models.call_arguments import arguments_from, fault_of
+from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any
 
@@ -154,9 +154,11 @@ class Turns:
         """Request one answer, within the time for a request."""
         seconds = self._run.model_config.request_timeout
         limit = asyncio.timeout(seconds)
+        texts = CallTexts()
         try:
             async with limit:
-                response = await handler(request)
+                with texts.reading():
+                    response = await handler(request)
         except TimeoutError as error:
             if not limit.expired():
                 raise
@@ -170,6 +172,7 @@ class Turns:
                 stop_reason=stop_reason_of(first),
                 usage=usage_from_langchain(first),
             )
+            response = replace(response, result=[texts.as_written(first), *response.result[1:]])
         return response
 
     async def call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
@@ -246,7 +249,8 @@ class Turns:
             requested = ()
         ids = [call["id"] for call in message.tool_calls]
         is_valid = not message.invalid_tool_calls and all(ids) and len(set(ids)) == len(ids)
-        is_valid = is_valid and not any(INVALID in call["args"] for call in message.tool_calls)
+        arguments = (arguments_from(call["args"]) for call in message.tool_calls)
+        is_valid = is_valid and not any(map(fault_of, arguments))
         is_cut = cuts_calls(stop)
         if is_valid and ((kind == "complete" and not is_cut) or not ids):
             return message

@@ -1,4 +1,7 @@
-"""The arguments of a call as a model wrote them: repaired where that is certain."""
+"""The arguments of a call as a model wrote them: taken as they are, or not at all.
+
+Nothing is completed: the first half of a command is another command.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from plait._support.exception_groups import one_line
 from plait._support.unicode import well_formed_data
 
 INVALID: Final = "plait/invalid_arguments"
-"""The one argument of a call whose arguments are not an object: what the model wrote."""
+"""The one argument of a call whose arguments are not a JSON object: what the model wrote."""
 
 
 def arguments_from(value: object) -> dict[str, Any]:
@@ -23,18 +26,29 @@ def arguments_from(value: object) -> dict[str, Any]:
     for _ in range(2):
         if isinstance(parsed, str) and parsed.strip():
             try:
-                parsed = json.loads(parsed)
+                # Models write line breaks in texts as they are; nothing is missing then.
+                parsed = json.loads(parsed, strict=False)
             except (ValueError, RecursionError):
                 break
     if parsed is None or parsed == "":
         return {}
-    if isinstance(parsed, Mapping):
+    if isinstance(parsed, Mapping) and _is_json(cast("Mapping[str, Any]", parsed)):
         return well_formed_data(dict(cast("Mapping[str, Any]", parsed)))
     return well_formed_data({INVALID: value if isinstance(value, str) else json.dumps(value)})
 
 
+def _is_json(arguments: Mapping[str, Any]) -> bool:
+    """Check that no number is NaN or infinite: Python reads and writes them, JSON has none."""
+    try:
+        json.dumps(arguments, allow_nan=False, skipkeys=True, default=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def fault_of(arguments: Mapping[str, Any]) -> str | None:
-    """Return the error text for arguments that are not an object; `None` if they are."""
+    """Return the error text for arguments that are not a JSON object; `None` if they are."""
     if INVALID not in arguments:
         return None
-    return f"the arguments are not a JSON object: {one_line(str(arguments[INVALID]))}"
+    written = one_line(str(arguments[INVALID]))
+    return f"the call was not made: its arguments are not one complete JSON object: {written}"
