@@ -8,7 +8,7 @@ import hmac
 import json
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -100,6 +100,7 @@ class ConnectedServers:
     _changes: int = field(default=0, init=False)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
     _redact: Redactor = field(init=False)
+    _requests: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]], init=False)
 
     def __post_init__(self) -> None:
         """Prepare what hides the secrets of the configuration."""
@@ -193,6 +194,25 @@ class ConnectedServers:
             if needed:
                 raise ApprovalNeededError(needed[0], expected) from None
             raise
+
+    async def respond(self, response: Coroutine[Any, Any, T]) -> T | None:
+        """Return the response to a request of a page; `None` if the viewer ends before it."""
+        task = asyncio.ensure_future(response)
+        self._requests.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task in self._requests:
+                raise
+            return None
+        finally:
+            self._requests.discard(task)
+
+    def end_requests(self) -> None:
+        """Cancel what pages wait for, because the viewer ends."""
+        waiting, self._requests = self._requests, set[asyncio.Task[Any]]()
+        for task in waiting:
+            task.cancel()
 
     def _proof(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """Bind an approval to a call of this launch."""

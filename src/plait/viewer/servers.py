@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -58,14 +58,23 @@ class ServerPages:
         """Return the addresses of these pages."""
         return [
             Route("/servers", self.list),
-            Route("/servers/check", self.check, methods=["POST"]),
-            Route("/servers/restart", self.restart, methods=["POST"]),
-            Route("/servers/call", self.call, methods=["POST"]),
-            Route("/servers/read", self.read, methods=["POST"]),
-            Route("/servers/prompt", self.prompt, methods=["POST"]),
-            Route("/servers/answer", self.answer, methods=["POST"]),
+            self._action("check", self.check),
+            self._action("restart", self.restart),
+            self._action("call", self.call),
+            self._action("read", self.read),
+            self._action("prompt", self.prompt),
+            self._action("answer", self.answer),
             Route("/servers/{server}", self.server),
         ]
+
+    def _action(
+        self, name: str, answer: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> Route:
+        async def respond(request: Request) -> Response:
+            response = await self.servers.respond(answer(request))
+            return response or HTMLResponse(_refused("The viewer has ended."), 503)
+
+        return Route(f"/servers/{name}", respond, methods=["POST"])
 
     async def list(self, request: Request) -> Response:
         """Answer with the status of all servers."""
