@@ -9,8 +9,8 @@ import httpx
 import psutil
 import pytest
 
-from plait.testing import stdio_config
 from plait.viewer.forms import field_key
+from tests.nursery import stdio_config
 
 from .conftest import Plait, ShopConfig
 from .test_questions import Terminal
