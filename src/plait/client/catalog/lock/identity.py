@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from urllib.parse import parse_qsl, urlsplit
 
 from plait._support.redact import HIDDEN, Redactor, looks_secret
-from plait.client.config.secrets import secrets_in_argument
+from plait.client.config.secrets import secret_values, secrets_in_argument
 from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 
@@ -79,7 +79,8 @@ def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder
 
     `declared` is the name and the version that the server reports.
     """
-    about, home = declared or {}, folder.resolve()
+    home, redact = folder.resolve(), Redactor(secret_values(server))
+    about = {key: redact(text) for key, text in (declared or {}).items()}
     line = _line_of(server, home)
     program = server if isinstance(server, StdioServer) else None
     return Identity(

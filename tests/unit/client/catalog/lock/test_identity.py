@@ -102,6 +102,14 @@ def test_nothing_secret_of_a_url_its_headers_and_a_programs_variables_is_there(u
     assert "https://example.com/" in remote
 
 
+def test_a_secret_that_a_server_reports_as_its_name_is_not_there() -> None:
+    server = HttpServer(url="https://example.com/mcp", headers={"X-Key": SECRET})
+
+    made = identity_of(server, {"name": f"shop of {SECRET}", "version": SECRET}, Path("/project"))
+
+    assert (made.name, made.version) == ("shop of ***", "***")
+
+
 def test_variables_are_written_as_they_are_configured() -> None:
     environ = {
         "SHOP": "/opt/shop",
