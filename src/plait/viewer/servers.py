@@ -45,6 +45,8 @@ from plait.viewer.questions import Answer
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
 _MOST_ROWS = 200
+MODERN = "2026-07-28"
+"""The first version of the protocol without a handshake."""
 _LEVELS = {"ok": "good", "warn": "warn", "error": "bad"}
 
 
@@ -90,6 +92,7 @@ class ServerPages:
                     "div",
                     h("p", f"{ready} of {count_label(len(names), 'server')} ready", class_="muted"),
                     h("div", self._table(names), class_="wide"),
+                    self._era_note(names),
                     id="status",
                     data_part=True,
                 ),
@@ -236,9 +239,26 @@ class ServerPages:
             h("td", _about(server)),
             h("td", "–" if server.tool_count is None else str(server.tool_count), class_="n"),
             h("td", str(server.sessions), class_="n"),
-            h("td", seconds_label(server.connect_seconds), class_="n"),
+            h("td", _connect_label(server) or "–", class_="n"),
             h("td", "–" if server.pid is None else str(server.pid), class_="n"),
         )
+
+    def _era_note(self, servers: Iterable[ServerStatus]) -> Html | None:
+        """Say why a server may be connected in another era here than by `plait servers`."""
+        configured = self.servers.config.servers
+        handshakes = [
+            one
+            for one in servers
+            if (one.protocol_version or MODERN) < MODERN and configured[one.name].protocol == "auto"
+        ]
+        if not self.servers.allow_calls or not handshakes:
+            return None
+        text = (
+            "Since servers may ask during calls here, those that speak both eras of the protocol "
+            "are connected in the older one, where they can. Without --allow-calls, and by plait "
+            "servers and plait doctor, they are connected in the newer one."
+        )
+        return h("p", text, class_="muted")
 
     def _facts(self, server: ServerStatus) -> Html:
         rows = [
@@ -246,7 +266,7 @@ class ServerPages:
             ("protocol", server.protocol_version),
             ("implementation", _about(server)),
             ("sessions", str(server.sessions)),
-            ("connected in", seconds_label(server.connect_seconds)),
+            ("connected in", _connect_label(server)),
             ("process", None if server.pid is None else str(server.pid)),
             ("calls now", str(server.in_flight) if server.in_flight else None),
             ("since", f"{server.since:%H:%M:%S} UTC"),
@@ -260,6 +280,7 @@ class ServerPages:
                 class_="facts-list",
             ),
             h("p", self._text(error, server.name), class_="warning") if error else None,
+            self._era_note([server]),
             [h("p", f"repaired: {note}", class_="muted") for note in server.repaired],
             h(
                 "details",
@@ -460,7 +481,14 @@ def _without_name(text: str, server: str | None) -> str:
 
 
 def _state(server: ServerStatus) -> Html:
+    if server.state == "waiting" and server.error is not None:
+        return h("span", "failed, tried again", class_="badge bad")
     return h("span", server.state, class_=f"badge {_STATES.get(server.state, 'warn')}")
+
+
+def _connect_label(server: ServerStatus) -> str | None:
+    """Return how long the open session took to open; an attempt that failed is no connection."""
+    return seconds_label(server.connect_seconds) if server.state == "ready" else None
 
 
 def _about(server: ServerStatus) -> str:

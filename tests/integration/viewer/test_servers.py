@@ -20,6 +20,7 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from pydantic import BaseModel
 
 from plait.client.config.read import read_config
+from plait.client.toolbox import Toolbox
 from plait.errors import ProtocolError
 from plait.testing import eventually
 from plait.viewer.app import ViewerOptions
@@ -326,6 +327,38 @@ async def test_calls_follow_the_policy_and_an_approval_is_for_these_arguments_on
     assert paid == [5]
     assert "paid 5" in done
     assert SECRET not in done  # redacted, as in traces
+
+
+async def test_a_program_that_is_missing_is_not_said_to_be_connected() -> None:
+    config = read_config({"servers": {"shop": {"command": "no-such-program"}}})
+    servers = ConnectedServers(config)
+    async with viewing(ViewerOptions(servers=servers)) as client:
+        await eventually(lambda: servers.status["shop"].state == "waiting", timeout_seconds=30)
+        pages = [(await client.get(path)).text for path in ("/servers", "/servers/shop")]
+
+    for page in pages:
+        status = page.partition('id="status"')[2].partition('id="feed"')[0]
+        assert "failed, tried again" in status
+        assert "not found on PATH" in status
+        assert "connected in" not in status
+        assert not re.search(r"\d m?s<", status)
+
+
+@pytest.mark.parametrize("allow_calls", [True, False])
+async def test_a_page_says_why_a_server_is_of_another_era_than_elsewhere(
+    allow_calls: bool,
+) -> None:
+    servers = _connected([], allow_calls=allow_calls)
+    async with viewing(ViewerOptions(servers=servers)) as client:
+        await _listed(servers)
+        pages = [(await client.get(path)).text for path in ("/servers", "/servers/shop")]
+    async with Toolbox(servers.config) as elsewhere:
+        await elsewhere.ready()
+        version = elsewhere.status()["shop"].protocol_version
+
+    for page in pages:
+        assert (f">{version}<" in page) is not allow_calls
+        assert ("both eras of the protocol" in page) is allow_calls
 
 
 async def test_findings_of_the_check_are_shown() -> None:
