@@ -223,16 +223,16 @@ def test_a_tool_is_called_by_its_form(browser: Chromium, served: Served) -> None
     with served.open(browser, "/servers/shop") as page:
         page.wait_for("!!document.querySelector('#tool-add')")
         page.evaluate("document.querySelector('#tool-add').open = true")
-        page.click("#tool-add [name=a]")
+        page.click("#tool-add [name='field.a']")
         page.type("40")
-        page.click("#tool-add [name=b]")
+        page.click("#tool-add [name='field.b']")
         page.type("2")
         page.click("#tool-add button.primary")
         page.wait_for("document.querySelector('#tool-add .outcome').innerText.includes('42')")
         page.evaluate("document.querySelector('#tool-escape').open = true")
         page.click("#tool-escape button.primary")
         page.wait_for("document.querySelector('#tool-escape .outcome').innerText.includes('[2J')")
-        assert page.evaluate("document.querySelector('#tool-add [name=a]').value") == "40"
+        assert page.evaluate("document.querySelector('#tool-add [name=\"field.a\"]').value") == "40"
 
 
 def test_a_question_of_a_server_is_answered_during_the_call(
@@ -241,12 +241,12 @@ def test_a_question_of_a_server_is_answered_during_the_call(
     with served.open(browser, "/servers/faults") as page:
         page.wait_for("!!document.querySelector('#tool-ask')")
         page.evaluate("document.querySelector('#tool-ask').open = true")
-        page.click("#tool-ask [name=question]")
+        page.click("#tool-ask [name='field.question']")
         page.type("Which colour?")
         page.click("#tool-ask button.primary")
         page.wait_for("document.querySelector('#questions').innerText.includes('Which colour?')")
         page.screenshot(shots / "view-question.png")
-        page.click("#questions [name=text]")
+        page.click("#questions [name='field.text']")
         page.type("blue")
         page.click("#questions button.primary")
         page.wait_for("document.querySelector('#tool-ask .outcome').innerText.includes('blue')")
@@ -259,7 +259,7 @@ def test_a_resource_is_read_and_a_prompt_filled_in(browser: Chromium, served: Se
         page.evaluate("document.getElementById('resource-shop://notes').open = true")
         page.evaluate("document.getElementById('prompt-summarize').open = true")
         page.click("[id='resource-shop://notes'] button.primary")
-        page.click("#prompt-summarize [name=text]")
+        page.click("#prompt-summarize [name='field.text']")
         page.type("plums")
         page.click("#prompt-summarize button.primary")
         page.wait_for("document.querySelector('#offer').innerText.includes('second line')")

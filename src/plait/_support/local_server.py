@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,34 +32,49 @@ def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     return listener
 
 
-class LocalHostsOnly:
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""How this machine names itself in an address."""
+
+
+class KnownHostsOnly:
     """Refuses requests that a web page sends to this machine under a name of its own.
 
     Such a page may have its name resolve to this machine (DNS rebinding); the browser then sends
-    that name as `Host`, and its origin as `Origin`.
+    that name as `Host`, and its origin as `Origin`. A name without a port stands for all ports.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, names: Iterable[str] = LOOPBACK, *, open_paths: Collection[str] = ()
+    ) -> None:
         self._app = app
+        self._known = frozenset(_host_and_port(f"//{name}") for name in names)
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on requests to this machine, and everything that is no HTTP request."""
-        if scope["type"] in {"http", "websocket"}:
+        """Pass on requests under a known name, and everything that is no HTTP request."""
+        app = self._app
+        if scope["type"] in {"http", "websocket"} and scope["path"] not in self._open_paths:
             headers = Headers(scope=scope)
-            named = [f"//{headers.get('host', '')}", *headers.getlist("origin")]
-            if not all(_is_here(address) for address in named):
-                refusal = PlainTextResponse("this server is for programs of this machine", 403)
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+            if not all(self._is_known(f"//{host}") for host in headers.getlist("host") or [""]):
+                app = PlainTextResponse("this host name is not served here", 421)
+            elif not all(map(self._is_known, headers.getlist("origin"))):
+                app = PlainTextResponse("requests of other sites are refused", 403)
+        await app(scope, receive, send)
+
+    def _is_known(self, address: str) -> bool:
+        host, port = _host_and_port(address)
+        return host is not None and not self._known.isdisjoint({(host, None), (host, port)})
 
 
-def _is_here(address: str) -> bool:
+def _host_and_port(address: str) -> tuple[str | None, int | None]:
+    """Read an address that consists of a host and maybe a port; any other has no host."""
     try:
-        host = urlsplit(address).hostname
-    except ValueError:
-        return False
-    return host in {"127.0.0.1", "localhost", "::1"}
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # also for a port such as `1.evil.example`
+        return None, None
+    has_more = "@" in parts.netloc or parts.path or parts.query or parts.fragment
+    return (None, None) if has_more else (host, port)
 
 
 async def buffer_body(receive: Receive) -> tuple[bytes, Receive]:

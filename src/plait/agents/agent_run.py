@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeGuard, cast
 
 import mcp_types as types
 
@@ -287,8 +287,8 @@ class AgentRun:
             "max_cost_usd": settings.max_cost_usd,
             "stream": settings.stream or None,
             "policy": None if policy is None else _policy_data(policy),
-            "result_budget": _text_or_none(self.tool_option("result_budget")),
-            "call_budget": _text_or_none(self.tool_option("call_budget")),
+            "result_budget": _budget_data(self.tool_option("result_budget")),
+            "call_budget": _budget_data(self.tool_option("call_budget")),
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -408,8 +408,14 @@ def _policy_data(policy: Policy) -> dict[str, Any]:
     return {"default": policy.default, "rules": rules, "source": policy.source}
 
 
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)
+def _budget_data(budget: Any) -> Any:
+    """Return a budget as plain data, without what it does not limit."""
+    if is_dataclass(budget):
+        budget = {item.name: getattr(budget, item.name) for item in fields(budget)}
+    if not isinstance(budget, Mapping):
+        return budget
+    pairs = cast("Mapping[str, Any]", budget).items()
+    return {name: _budget_data(value) for name, value in pairs if value is not None}
 
 
 async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:

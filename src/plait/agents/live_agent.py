@@ -24,6 +24,7 @@ from plait.agents.port import AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.calls.approval import Approval
+from plait.client.calls.outcome import retry_reason
 from plait.client.calls.tool_call import ToolCall
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
@@ -403,7 +404,7 @@ class RunObserver:
 
     def _attempted(self, key: tuple[str, str], error: BaseException | None) -> None:
         if isinstance(error, PlaitError):
-            self._reasons[key] = str(error)
+            self._reasons[key] = retry_reason(error)
         self._record_reconnections()
 
     def recording(
@@ -419,13 +420,17 @@ class RunObserver:
         context: ClientRequestContext,
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
+        began = time.monotonic()
         result = await callback(context, params)
         if self._recorder is not None:
             action = result.action if isinstance(result, types.ElicitResult) else None
-            self._recorder.elicitation(server, params.message, action)
+            seconds = time.monotonic() - began
+            self._recorder.elicitation(server, params.message, action, seconds=seconds)
         return result
 
-    def _decided(self, call: ToolCall, reason: str, approval: Approval | None) -> None:
+    def _decided(
+        self, call: ToolCall, reason: str, approval: Approval | None, seconds: float | None
+    ) -> None:
         if self._recorder is None or call.call_id is None:  # a check before the call itself
             return
         self._recorder.approval(
@@ -433,10 +438,11 @@ class RunObserver:
             call.tool,
             "deny" if approval is None else approval.decision,
             reason,
-            by="policy" if approval is None else "person",
+            by="policy" if approval is None else approval.by,
             call_id=call.call_id,
             arguments=None if approval is None else approval.args,
             message=None if approval is None else approval.message,
+            seconds=seconds,
         )
 
     def _record_reconnections(self) -> None:

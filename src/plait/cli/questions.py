@@ -436,6 +436,9 @@ def _plain_host(name: str) -> str:
     return visible(name) if plain == name else f"{plain} (displayed as {visible(name)})"
 
 
+_ALWAYS = "always in this run, as answered to an earlier call"
+
+
 class TerminalApproval:
     """Prompts on the terminal, one call at a time; remembers "always" for each tool."""
 
@@ -448,16 +451,18 @@ class TerminalApproval:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Return the decision of the user; without a terminal, the call is rejected."""
-        if self._yes or request.where in self._always:
-            return Approval("approve")
+        if self._yes:
+            return Approval("approve", message="with --yes", by="program")
+        if request.where in self._always:
+            return Approval("approve", message=_ALWAYS)
         if not self._ask or not sys.stdin.isatty():
-            return Approval("reject", message=NO_TERMINAL)
+            return Approval("reject", message=NO_TERMINAL, by="program")
         async with self._turn:
             return await self._prompt(request)
 
     async def _prompt(self, request: ApprovalRequest) -> Approval:
         if request.where in self._always:  # answered while this request waited
-            return Approval("approve")
+            return Approval("approve", message=_ALWAYS)
         print_aside(
             "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
         )

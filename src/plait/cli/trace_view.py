@@ -30,7 +30,13 @@ _STATUS_STYLES = {
 _ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "completed", "STOP")
 """The reasons to stop that are not shown."""
 
-_DECISIONS = {"approve": "approved", "edit": "approved with changes", "reject": "rejected"}
+_DECISIONS = {
+    "approve": "approved",
+    "edit": "approved with changes",
+    "reject": "rejected",
+    "deny": "denied",
+}
+_DECIDERS = {"person": "", "program": " without asking a person", "policy": " by the policy"}
 
 _TEXT_INDENT = 11
 _SHORT = 160
@@ -61,7 +67,7 @@ def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
     room = max(_NARROWEST, width - _width(columns))
     for place, (_, trace) in enumerate(runs):
         cells = [
-            Text(column[place], _STATUS_STYLES[trace.status] if title == "ended" else "")
+            Text(column[place], status_label(trace).style if title == "ended" else "")
             for title, column in columns.items()
         ]
         question = to_prompt_string(trace.started.new_messages) if trace.started else ""
@@ -79,7 +85,8 @@ def _columns(runs: list[tuple[str, Trace]]) -> dict[str, list[str]]:
             "model": visible(trace.actual_model or "–"),
             "ended": trace.status,
             "turns": str(trace.turns),
-            "calls": str(len(trace.calls)),
+            "calls": str(len(trace.calls))
+            + (f" ({trace.failed_calls} failed)" if trace.failed_calls else ""),
             "tokens": str(trace.usage.total_tokens or "–"),
             "time": seconds_label(trace.seconds),
         }
@@ -119,6 +126,8 @@ def _heading(trace: Trace) -> Text:
 
 def status_label(trace: Trace) -> Text:
     """Render the status of a run."""
+    if trace.status == "completed" and trace.failed_calls:
+        return Text(f"completed, {count_label(trace.failed_calls, 'call')} failed", "yellow")
     return Text(trace.status, _STATUS_STYLES[trace.status])
 
 
@@ -188,7 +197,7 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
         case events.Healed():
             yield _line(event, f"healed {event.server}", "yellow", event.reason or "")
         case events.ApprovalDecided():
-            what = _DECISIONS[event.decision] if event.by == "person" else "denied by the policy"
+            what = _DECISIONS.get(event.decision, event.decision) + _DECIDERS[event.by]
             why = f"{event.reason}: {event.message}" if event.message else event.reason
             yield _line(event, f"{what}: {event.server}/{event.tool}", "yellow", why)
         case events.Elicited():
@@ -197,7 +206,9 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
         case events.RunFailed():
             yield _line(event, event.error, "red", event.message)
         case events.RunEnded():
-            yield _line(event, f"ended: {event.status}", _STATUS_STYLES[event.status])
+            # In plain letters: whether calls failed is known only of the whole run.
+            style = "" if event.status == "completed" else _STATUS_STYLES[event.status]
+            yield _line(event, f"ended: {event.status}", style)
         case _:
             pass
 

@@ -8,26 +8,28 @@ import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from pydantic import ValidationError
 
 from plait._support import mcp_types as types
 from plait._support.logs import show_debug_log
+from plait._support.redact import Redactor
 from plait.client.call_pipeline import without_run
 from plait.client.calls.call_routing import CallRouter, with_schema_defaults
 from plait.client.calls.executor import CallSettings, ToolExecutor
 from plait.client.calls.sampling import Sampling, SamplingRequests, sample_from_model
 from plait.client.calls.tool_call import CallbackContext, ServerCallbacks, decline
 from plait.client.catalog.catalog import CatalogOptions, ToolCatalog
+from plait.client.config.secrets import secret_values
 from plait.client.connections.change_listener import ChangeListener, ListKind
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session_options import SessionOptions
-from plait.client.connections.status import Event, ServerInfo, Status
+from plait.client.connections.status import Event, ServerInfo, ServerStatus, Status
 from plait.client.subscriptions import Subscriptions
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
@@ -151,6 +153,12 @@ class Listed(Generic[T]):
     item: T
 
 
+@lru_cache(maxsize=256)
+def _redacted(text: str, secrets: frozenset[str]) -> str:
+    """Redact a text; cached, since `status()` is often called with the same ones."""
+    return Redactor(secrets)(text)
+
+
 class Runtime:
     """Connections, catalog and executor of one client; lives in the loop of the connections."""
 
@@ -246,7 +254,20 @@ class Runtime:
                 connection.server.required or not isinstance(error, PlaitError)
             ):
                 raise error
-        return self.pool.status()
+        return self.status()
+
+    def status(self) -> Status:
+        """Describe every server as it is now; what servers say of themselves has no secrets."""
+        status = self.pool.status()
+        servers = {name: self._without_secrets(one) for name, one in status.servers.items()}
+        return replace(status, servers=servers)
+
+    def _without_secrets(self, server: ServerStatus) -> ServerStatus:
+        if server.server_info is None:
+            return server
+        secrets = secret_values(self.pool[server.name].server)
+        info = {key: _redacted(text, secrets) for key, text in server.server_info.items()}
+        return replace(server, server_info=info)
 
     async def request(
         self,
@@ -510,7 +531,7 @@ class ConnectionOwner:
 
     def status(self) -> Status:
         """Return the state of every server, without contacting any."""
-        return self.lifecycle.runtime.pool.status()
+        return self.lifecycle.runtime.status()
 
     def events(self) -> tuple[Event, ...]:
         """Return recent connection events, as in `status()`; the last is the newest."""

@@ -34,6 +34,8 @@ def main(path: str, at_once: int = 1) -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.warmup = False
     params.ui = False
+    # Else any web page in a browser of this machine could use the model and read its answers.
+    params.cors_origins = "localhost"
     server = xllamacpp.Server(params)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

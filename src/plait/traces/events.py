@@ -179,6 +179,9 @@ class ToolReturned(TraceEvent):
     """The text for the model."""
     is_error: bool = False
     seconds: float | None = None
+    """How long the call took, without what it waited for people."""
+    waited_seconds: float | None = None
+    """How long it waited for approvals and answers to elicitations; `None` if for none."""
     attempts: int = 1
     notes: tuple[str, ...] = ()
     images: tuple[ResultImage, ...] = ()
@@ -187,21 +190,24 @@ class ToolReturned(TraceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided(TraceEvent):
-    """A call was denied by the policy, or a person decided about it."""
+    """A call was denied by the policy, or somebody decided about it."""
 
     kind: ClassVar[str] = "approval"
     server: str
     tool: str
     decision: Decision
-    by: Literal["person", "policy"]
-    """Who decided: the policy also denies a call that needs approval where no person can answer."""
+    by: Literal["person", "program", "policy"]
+    """Who decided: a `program` approves without asking, as `--yes` does, or rejects where there is
+    no terminal; the policy also denies a call where nobody can be asked."""
     reason: str
     """The rule that denies the call, or requires approval."""
     call_id: str | None = None
     arguments: Mapping[str, Any] | None = None
     """The arguments of the call after an `edit`."""
     message: str | None = None
-    """The reason of a person for a `reject`."""
+    """The reason for a `reject`, or how a program came to its decision."""
+    seconds: float | None = None
+    """How long the decision took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +259,8 @@ class Elicited(TraceEvent):
     action: Action | None = None
     tool: str | None = None
     call_id: str | None = None
+    seconds: float | None = None
+    """How long the answer took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
             answer = event.action or "no answer"
             yield f"*Elicitation of {_code(event.server)}: {_inline(event.question)} ({answer})*"
         case events.ApprovalDecided():
-            who = "a person" if event.by == "person" else "the policy"
+            who = {"person": "a person", "policy": "the policy"}.get(event.by, "no person")
             why = f"{event.reason}: {event.message}" if event.message else event.reason
             tool = _code(f"{event.server}/{event.tool}")
             yield f"*{tool}: {event.decision} by {who} ({_inline(why)})*"

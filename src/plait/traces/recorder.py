@@ -80,6 +80,8 @@ class Recorder:
         self._began = self._clock.monotonic()
         self._events: list[TraceEvent] = []
         self._open: dict[str, events.ToolCalled] = {}
+        self._waited: dict[str, float] = {}
+        """Seconds that open calls waited for people, by the ids of the calls."""
         self._started: int | None = None
         """The id of the first `RunStarted`."""
         self._continued: Trace | None = None
@@ -308,8 +310,9 @@ class Recorder:
         """
         with self._lock:
             call = self._open.pop(call_id, None)
+            waited = self._waited.pop(call_id, None)
             if seconds is None and call is not None:
-                seconds = round(self._elapsed() - call.at, 6)
+                seconds = round(max(0.0, self._elapsed() - call.at - (waited or 0.0)), 6)
             return self._add(
                 events.ToolReturned,
                 parent=self._turn if call is None else call.id,
@@ -320,6 +323,7 @@ class Recorder:
                 content=content,
                 is_error=is_error,
                 seconds=seconds,
+                waited_seconds=waited,
                 attempts=attempts,
                 notes=tuple(notes),
                 images=tuple(self._image(*image) for image in images),
@@ -343,14 +347,16 @@ class Recorder:
         decision: Decision,
         reason: str,
         *,
-        by: Literal["person", "policy"] = "person",
+        by: Literal["person", "program", "policy"] = "person",
         call_id: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         message: str | None = None,
+        seconds: float | None = None,
     ) -> events.ApprovalDecided:
-        """Record what a person, or the policy by its rule `reason`, decided about a call."""
+        """Record what was decided about a call by the rule `reason`, and in how many seconds."""
         with self._lock:
             call = self._open_call(call_id, server, tool)
+            self._count_waiting(call_id, server, tool, seconds)
             return self._add(
                 events.ApprovalDecided,
                 parent=call.id if call else self._turn,
@@ -362,7 +368,20 @@ class Recorder:
                 call_id=call.call_id if call else call_id,
                 arguments=None if arguments is None else dict(arguments),
                 message=message,
+                seconds=None if seconds is None else round(seconds, 6),
             )
+
+    def _count_waiting(
+        self, call_id: str | None, server: str, tool: str | None, seconds: float | None
+    ) -> None:
+        """Note how long a call waited for a person, which is not time of its tool.
+
+        Of several calls that could have waited, it is counted for none.
+        """
+        calls = self._open_calls(call_id, server, tool)
+        if len(calls) == 1 and seconds is not None:
+            key = calls[0].call_id
+            self._waited[key] = round(self._waited.get(key, 0.0) + seconds, 6)
 
     def retry(
         self,
@@ -425,10 +444,12 @@ class Recorder:
         *,
         tool: str | None = None,
         call_id: str | None = None,
+        seconds: float | None = None,
     ) -> events.Elicited:
-        """Record an elicitation, and its answer."""
+        """Record an elicitation, its answer, and how many seconds that took."""
         with self._lock:
             call = self._open_call(call_id, server, tool)
+            self._count_waiting(call_id, server, tool, seconds)
             return self._add(
                 events.Elicited,
                 parent=call.id if call else self._turn,
@@ -437,6 +458,7 @@ class Recorder:
                 action=action,
                 tool=tool or (call.tool if call else None),
                 call_id=call.call_id if call else call_id,
+                seconds=None if seconds is None else round(seconds, 6),
             )
 
     def failed(self, error: BaseException) -> events.RunFailed:
@@ -511,14 +533,19 @@ class Recorder:
     def _open_call(
         self, call_id: str | None, server: str, tool: str | None
     ) -> events.ToolCalled | None:
+        calls = self._open_calls(call_id, server, tool)
+        return calls[-1] if calls else None
+
+    def _open_calls(
+        self, call_id: str | None, server: str, tool: str | None
+    ) -> list[events.ToolCalled]:
         if call_id is not None:
-            return self._open.get(call_id)
-        matches = (
+            return [self._open[call_id]] if call_id in self._open else []
+        return [
             call
-            for call in reversed(self._open.values())
+            for call in self._open.values()
             if call.server == server and (tool is None or call.tool == tool)
-        )
-        return next(matches, None)
+        ]
 
 
 def _without_earlier(started: events.RunStarted, continued: Trace, sink: Sink) -> events.RunStarted:

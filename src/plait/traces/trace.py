@@ -97,6 +97,11 @@ class Trace:
         return [(call, results.get(call.id)) for call in calls]
 
     @property
+    def failed_calls(self) -> int:
+        """How many calls failed, or returned an error of their tool."""
+        return sum(result is not None and result.is_error for _, result in self.calls)
+
+    @property
     def messages(self) -> list[Message]:
         """The messages of model and tools, with results in the order of their calls."""
         messages: list[Message] = []

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from plait._support.local_server import listen
+from plait._support.local_server import LOOPBACK, listen
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
 from plait.reasoning.html import STYLE as THINKING_STYLE
 from plait.reasoning.html import asset as thinking_asset
@@ -31,8 +31,6 @@ from plait.viewer.reports import ReportPages, ReportRenderer
 from plait.viewer.runs import RunPages
 from plait.viewer.servers import ServerPages
 from plait.viewer.thinking import ThinkingPages
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 _ASSETS: dict[str, Callable[[str], str]] = {
     STYLE: run_asset,
@@ -69,6 +67,8 @@ class Viewer:
 
     app: Guard
     listener: socket.socket
+    end_requests: Callable[[], None]
+    """Ends the requests that wait for a server or a person."""
 
     @property
     def address(self) -> str:
@@ -91,7 +91,20 @@ class Viewer:
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         with self.listener:
-            await uvicorn.Server(config).serve(sockets=[self.listener])
+            await _Server(config, self.end_requests).serve(sockets=[self.listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends requests that wait before it shuts down: they could wait for ten minutes."""
+
+    def __init__(self, config: uvicorn.Config, end_requests: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_requests = end_requests
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what waits, then answer and close."""
+        self._end_requests()
+        await super().shutdown(sockets)
 
 
 def open_viewer(options: ViewerOptions) -> Viewer:
@@ -102,7 +115,8 @@ def open_viewer(options: ViewerOptions) -> Viewer:
     """
     listener = listen(options.host, options.port)
     port = listener.getsockname()[1]
-    return Viewer(guarded_app(options, port=port), listener)
+    end = (lambda: None) if options.servers is None else options.servers.end_requests
+    return Viewer(guarded_app(options, port=port), listener, end)
 
 
 def guarded_app(options: ViewerOptions, *, port: int) -> Guard:

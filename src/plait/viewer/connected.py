@@ -8,11 +8,11 @@ import hmac
 import json
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from mcp_types import Prompt, Resource, ResourceTemplate
 
@@ -24,9 +24,12 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
+from plait.client.runtime import Listed
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.viewer.questions import Questions
+
+T = TypeVar("T")
 
 _LOOK_SECONDS = 0.25
 _RETRY_SECONDS = 15.0
@@ -97,6 +100,7 @@ class ConnectedServers:
     _changes: int = field(default=0, init=False)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
     _redact: Redactor = field(init=False)
+    _requests: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]], init=False)
 
     def __post_init__(self) -> None:
         """Prepare what hides the secrets of the configuration."""
@@ -191,6 +195,25 @@ class ConnectedServers:
                 raise ApprovalNeededError(needed[0], expected) from None
             raise
 
+    async def respond(self, response: Coroutine[Any, Any, T]) -> T | None:
+        """Return the response to a request of a page; `None` if the viewer ends before it."""
+        task = asyncio.ensure_future(response)
+        self._requests.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task in self._requests:
+                raise
+            return None
+        finally:
+            self._requests.discard(task)
+
+    def end_requests(self) -> None:
+        """Cancel what pages wait for, because the viewer ends."""
+        waiting, self._requests = self._requests, set[asyncio.Task[Any]]()
+        for task in waiting:
+            task.cancel()
+
     def _proof(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """Bind an approval to a call of this launch."""
         text = json.dumps([server, tool, arguments], sort_keys=True)
@@ -211,27 +234,28 @@ class ConnectedServers:
         """Keep a server connected and its tools current."""
         while True:
             try:
-                await self.box.ping(name)
                 tools = await self.box.tools(name, refresh=True)
-                offer = await self._offer(name)
             except PlaitError:  # the status has it, and the client goes on trying
                 await self._wait(name, _RETRY_SECONDS)
                 continue
             self.tools[name] = sorted(tools, key=lambda tool: tool.wire_name)
-            self.offers[name] = offer
+            self.offers[name] = Offer(
+                await self._list(name, "resources", self.box.list_resources),
+                await self._list(name, "resource templates", self.box.list_resource_templates),
+                await self._list(name, "prompts", self.box.list_prompts),
+            )
             self._changes += 1
             await self._wait(name, None)
 
-    async def _offer(self, name: str) -> Offer:
-        """List what a server has beside its tools."""
-        resources = await self.box.list_resources(name)
-        templates = await self.box.list_resource_templates(name)
-        prompts = await self.box.list_prompts(name)
-        return Offer(
-            [one.item for one in resources],
-            [one.item for one in templates],
-            [one.item for one in prompts],
-        )
+    async def _list(
+        self, name: str, what: str, list_items: Callable[[str], Awaitable[Sequence[Listed[T]]]]
+    ) -> list[T]:
+        """List what a server has beside its tools; a list that fails is empty, and reported."""
+        try:
+            return [one.item for one in await list_items(name)]
+        except PlaitError as error:
+            self._notice(name, f"{what} not listed", str(error))
+            return []
 
     async def _wait(self, name: str, seconds: float | None) -> None:
         """Wait until the connection or its tools change, or for some seconds."""

@@ -36,6 +36,16 @@ class Field:
     choices: tuple[Any, ...] = ()
 
 
+def field_key(argument: str) -> str:
+    """Return the name of the field of an argument, in the page and in what it sends.
+
+    Its prefix keeps an argument from passing for another part of the request, or for a property of
+    the form in the page's script, such as `dataset`. It is written as in JSON, since pages escape
+    hidden characters.
+    """
+    return f"field.{json.dumps(argument)[1:-1]}"
+
+
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     """Return the arguments of a schema, required ones first."""
     root = _mapping(inline_refs(schema).schema)
@@ -86,11 +96,18 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def form_of(
-    schema: Mapping[str, Any], *, action: str, label: str = "Call", beside: Child = None
+    schema: Mapping[str, Any],
+    *,
+    action: str,
+    target: Mapping[str, str],
+    label: str = "Call",
+    beside: Child = None,
 ) -> Html:
     """Build the form of a tool, a prompt or a question; a script sends it to the action.
 
-    `beside` is shown beside its button.
+    `target` says what the form is for, and is sent with the fields. Names that a server has chosen
+    belong there: in an address they could lead to another server. `beside` is shown beside its
+    button.
     """
     fields = fields_of(schema)
     return h(
@@ -114,6 +131,7 @@ def form_of(
         h("div", class_="outcome", aria_live="polite"),
         class_="call-form",
         data_call=action,
+        data_target=json.dumps(target),
         autocomplete="off",
     )
 
@@ -139,19 +157,22 @@ def _input(field: Field) -> Html:
     match field.kind:
         case "choice" | "boolean":
             values = field.choices if field.kind == "choice" else (True, False)
-            options = [h("option", _text(value), value=_text(value)) for value in values]
+            options = [h("option", as_text(value), value=as_text(value)) for value in values]
             empty = h("option", f"default {hint}" if hint else "–", value="")
-            return h("select", empty, options, name=field.name)
+            return h("select", empty, options, name=field_key(field.name))
         case "integer" | "number":
             step = "1" if field.kind == "integer" else "any"
-            return h("input", type="number", name=field.name, step=step, placeholder=hint)
+            return h(
+                "input", type="number", name=field_key(field.name), step=step, placeholder=hint
+            )
         case "text" if field.schema.get("maxLength", _LONG_TEXT) <= _LONG_TEXT:
-            return h("input", type="text", name=field.name, placeholder=hint)
+            return h("input", type="text", name=field_key(field.name), placeholder=hint)
         case _:
-            return h("textarea", name=field.name, rows=2, placeholder=hint or "JSON")
+            return h("textarea", name=field_key(field.name), rows=2, placeholder=hint or "JSON")
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -168,7 +189,7 @@ def arguments_from(schema: Mapping[str, Any], entered: Mapping[str, str]) -> dic
         return cast("dict[str, Any]", found)
     arguments: dict[str, Any] = {}
     for field in fields_of(schema):
-        text = entered.get(field.name, "")
+        text = entered.get(field_key(field.name), "")
         if text or (field.required and field.kind == "text"):
             arguments[field.name] = _value(field, text)
     return arguments
@@ -179,7 +200,7 @@ def _value(field: Field, text: str) -> Any:
         case "text":
             return text
         case "choice":
-            return next((one for one in field.choices if _text(one) == text), text)
+            return next((one for one in field.choices if as_text(one) == text), text)
         case "integer" | "number":
             value = _json(text, field.name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)

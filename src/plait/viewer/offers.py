@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from mcp_types import (
     BlobResourceContents,
@@ -35,11 +35,30 @@ def questions_part(questions: Sequence[Question]) -> Html:
 
 
 def _question(question: Question) -> Html:
-    address = f"/servers/{quote(question.server)}/answer/{question.key}"
-    decline = h("button", "Decline", type="button", data_post=f"{address}/decline")
-    done = h("button", "Done", type="button", class_="primary", data_post=address)
+    accept = {"question": question.key, "action": "accept"}
+    decline = h(
+        "button",
+        "Decline",
+        type="button",
+        data_post="/servers/answer",
+        data_target=json.dumps({**accept, "action": "decline"}),
+    )
+    done = h(
+        "button",
+        "Done",
+        type="button",
+        class_="primary",
+        data_post="/servers/answer",
+        data_target=json.dumps(accept),
+    )
     body = (
-        form_of(question.schema, action=address, label="Answer", beside=decline)
+        form_of(
+            question.schema,
+            action="/servers/answer",
+            target=accept,
+            label="Answer",
+            beside=decline,
+        )
         if question.schema is not None
         else h(
             "div",
@@ -95,19 +114,27 @@ def _resources(server: str, offer: Offer, allow_calls: bool) -> list[Html]:
 def _reader(server: str, uri: str, is_template: bool) -> Html:
     field = {"type": "string", "maxLength": 200, "default": uri, "description": "the address"}
     schema = {"type": "object", "properties": {URI: field} if is_template else {}}
-    action = f"/servers/{quote(server)}/read?{URI}={quote(uri, safe='')}"
-    return form_of(schema, action=action, label="Read")
+    target = {"server": server, URI: uri}
+    return form_of(schema, action="/servers/read", target=target, label="Read")
 
 
-def _prompt(server: str, prompt: Prompt, allow_calls: bool) -> Html:
+def prompt_schema(prompt: Prompt) -> dict[str, Any]:
+    """Return the arguments of a prompt as a schema for its form."""
     fields = {one.name: {"type": "string"} for one in prompt.arguments or ()}
     for one in prompt.arguments or ():
         if one.description:
             fields[one.name]["description"] = one.description
     required = [one.name for one in prompt.arguments or () if one.required]
-    schema = {"type": "object", "properties": fields, "required": required}
-    action = f"/servers/{quote(server)}/prompt/{quote(prompt.name)}"
-    form = form_of(schema, action=action, label="Get") if allow_calls else None
+    return {"type": "object", "properties": fields, "required": required}
+
+
+def _prompt(server: str, prompt: Prompt, allow_calls: bool) -> Html:
+    target = {"server": server, "prompt": prompt.name}
+    form = (
+        form_of(prompt_schema(prompt), action="/servers/prompt", target=target, label="Get")
+        if allow_calls
+        else None
+    )
     names = [f"{one.name}{'' if one.required else '?'}" for one in prompt.arguments or ()]
     title = [h("b", prompt.name, class_="tool"), h("code", f"({', '.join(names)})")]
     return _card(f"prompt-{prompt.name}", title, [], prompt.description, form)

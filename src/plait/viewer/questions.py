@@ -43,9 +43,10 @@ class Questions:
         waiting = self._waiting.values()
         return [one for one in waiting if one.server == server and not one.answer.done()]
 
-    def find(self, server: str, key: str) -> Question | None:
+    def find(self, key: str) -> Question | None:
         """Return a question that still waits."""
-        return next((one for one in self.of(server) if one.key == key), None)
+        question = self._waiting.get(key)
+        return None if question is None or question.answer.done() else question
 
     def callback_for(self, server: str) -> ElicitationFnT:
         """Return the callback that waits for the answer to an elicitation of a server."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
+from urllib.parse import quote
 
-from mcp_types import GetPromptResult, ReadResourceResult, TextContent
+from mcp_types import TextContent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -30,13 +31,22 @@ from plait.viewer.connected import (
     Notice,
     Offer,
 )
-from plait.viewer.forms import WHOLE, FormError, arguments_from, fields_of, form_of
-from plait.viewer.offers import URI, offer_part, prompt_result, questions_part, resource_result
+from plait.viewer.forms import FormError, arguments_from, as_text, field_key, fields_of, form_of
+from plait.viewer.offers import (
+    URI,
+    offer_part,
+    prompt_result,
+    prompt_schema,
+    questions_part,
+    resource_result,
+)
 from plait.viewer.pages import SITE, Live, not_found
 from plait.viewer.questions import Answer
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
 _MOST_ROWS = 200
+MODERN = "2026-07-28"
+"""The first version of the protocol without a handshake."""
 _LEVELS = {"ok": "good", "warn": "warn", "error": "bad"}
 
 
@@ -50,15 +60,23 @@ class ServerPages:
         """Return the addresses of these pages."""
         return [
             Route("/servers", self.list),
-            Route("/servers/check", self.check, methods=["POST"]),
+            self._action("check", self.check),
+            self._action("restart", self.restart),
+            self._action("call", self.call),
+            self._action("read", self.read),
+            self._action("prompt", self.prompt),
+            self._action("answer", self.answer),
             Route("/servers/{server}", self.server),
-            Route("/servers/{server}/restart", self.restart, methods=["POST"]),
-            Route("/servers/{server}/call/{tool:path}", self.call, methods=["POST"]),
-            Route("/servers/{server}/read", self.read, methods=["POST"]),
-            Route("/servers/{server}/prompt/{prompt:path}", self.prompt, methods=["POST"]),
-            Route("/servers/{server}/answer/{key}", self.answer, methods=["POST"]),
-            Route("/servers/{server}/answer/{key}/decline", self.decline, methods=["POST"]),
         ]
+
+    def _action(
+        self, name: str, answer: Callable[[Request], Coroutine[Any, Any, Response]]
+    ) -> Route:
+        async def respond(request: Request) -> Response:
+            response = await self.servers.respond(answer(request))
+            return response or HTMLResponse(_refused("The viewer has ended."), 503)
+
+        return Route(f"/servers/{name}", respond, methods=["POST"])
 
     async def list(self, request: Request) -> Response:
         """Answer with the status of all servers."""
@@ -74,6 +92,7 @@ class ServerPages:
                     "div",
                     h("p", f"{ready} of {count_label(len(names), 'server')} ready", class_="muted"),
                     h("div", self._table(names), class_="wide"),
+                    self._era_note(names),
                     id="status",
                     data_part=True,
                 ),
@@ -121,7 +140,7 @@ class ServerPages:
 
     async def restart(self, request: Request) -> Response:
         """Drop the session of a server."""
-        name = request.path_params["server"]
+        name = (await _entered(request)).get("server", "")
         if name not in self.servers.config.servers or not self.servers.allow_calls:
             return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
         await self.servers.restart(name)
@@ -131,16 +150,16 @@ class ServerPages:
         """Call a tool with what was entered in its form, and answer with its result."""
         if not self.servers.allow_calls:
             return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
-        name, wire_name = request.path_params["server"], request.path_params["tool"]
-        tools = self.servers.tools.get(name, ())
-        tool = next((one for one in tools if one.wire_name == wire_name), None)
         entered = await _entered(request)
-        if tool is None or entered is None:
+        tools = self.servers.tools.get(entered.get("server", ""), ())
+        tool = next((one for one in tools if one.wire_name == entered.get("tool")), None)
+        if tool is None:
             return HTMLResponse(_refused("There is no such tool."), 404)
-        proof = entered.pop("approve", None)
         try:
             arguments = arguments_from(tool.input_schema, entered)
-            result = await self.servers.call(name, wire_name, arguments, proof=proof)
+            result = await self.servers.call(
+                tool.server, tool.wire_name, arguments, proof=entered.get("approve")
+            )
         except ApprovalNeededError as needed:
             return HTMLResponse(self._approval(needed))
         except (FormError, PlaitError) as error:
@@ -149,61 +168,50 @@ class ServerPages:
 
     async def read(self, request: Request) -> Response:
         """Read a resource; a template is read at the address that was entered."""
-        uri = request.query_params.get(URI, "")
-        entered = await _entered(request) or {}
-        return await self._ask(
-            request, lambda name: self.servers.box.read_resource(name, entered.get(URI) or uri)
-        )
-
-    async def prompt(self, request: Request) -> Response:
-        """Get a prompt with the arguments that were entered."""
-        prompt = request.path_params["prompt"]
-        entered = {key: one for key, one in (await _entered(request) or {}).items() if one}
-        entered.pop(WHOLE, None)
-        return await self._ask(
-            request, lambda name: self.servers.box.get_prompt(name, prompt, entered)
-        )
-
-    async def _ask(
-        self,
-        request: Request,
-        send: Callable[[str], Awaitable[ReadResourceResult | GetPromptResult]],
-    ) -> Response:
-        name = request.path_params["server"]
         if not self.servers.allow_calls:
             return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
+        entered = await _entered(request)
+        name, uri = entered.get("server", ""), entered.get(field_key(URI)) or entered.get(URI, "")
         if name not in self.servers.config.servers:
             return HTMLResponse(_refused("There is no such server."), 404)
         try:
-            result = await send(name)
+            result = await self.servers.box.read_resource(name, uri)
         except PlaitError as error:
             return HTMLResponse(_refused(self.servers.redacted(str(error))))
-        redact = self.servers.redacted
-        if isinstance(result, ReadResourceResult):
-            return HTMLResponse(resource_result(result, redact))
-        return HTMLResponse(prompt_result(result, redact))
+        return HTMLResponse(resource_result(result, self.servers.redacted))
+
+    async def prompt(self, request: Request) -> Response:
+        """Get a prompt with the arguments that were entered."""
+        if not self.servers.allow_calls:
+            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
+        entered = await _entered(request)
+        name = entered.get("server", "")
+        prompts = self.servers.offers.get(name, Offer()).prompts
+        prompt = next((one for one in prompts if one.name == entered.get("prompt")), None)
+        if prompt is None:
+            return HTMLResponse(_refused("There is no such prompt."), 404)
+        try:
+            values = arguments_from(prompt_schema(prompt), entered)
+            texts = {key: as_text(value) for key, value in values.items()}
+            result = await self.servers.box.get_prompt(name, prompt.name, texts)
+        except (FormError, PlaitError) as error:
+            return HTMLResponse(_refused(self.servers.redacted(str(error))))
+        return HTMLResponse(prompt_result(result, self.servers.redacted))
 
     async def answer(self, request: Request) -> Response:
-        """Accept an elicitation with what was entered."""
-        return await self._answered(request, "accept")
-
-    async def decline(self, request: Request) -> Response:
-        """Decline an elicitation."""
-        return await self._answered(request, "decline")
-
-    async def _answered(self, request: Request, action: Answer) -> Response:
-        questions = self.servers.questions
-        question = questions.find(request.path_params["server"], request.path_params["key"])
+        """Accept an elicitation with what was entered, or decline it."""
         entered = await _entered(request)
-        if question is None or entered is None:
+        question = self.servers.questions.find(entered.get("question", ""))
+        if question is None:
             return HTMLResponse(_refused("Nothing waits for this answer any more."), 404)
         content = None
+        action: Answer = "accept" if entered.get("action") == "accept" else "decline"
         if action == "accept" and question.schema is not None:
             try:
                 content = arguments_from(question.schema, entered)
             except FormError as error:
                 return HTMLResponse(_refused(str(error)))
-        questions.answer(question, action, content)
+        self.servers.questions.answer(question, action, content)
         return HTMLResponse(h("p", "answered", class_="muted"))
 
     def _table(self, servers: Iterable[ServerStatus]) -> Html:
@@ -221,7 +229,7 @@ class ServerPages:
 
     def _row(self, server: ServerStatus) -> Html:
         name, error = server.name, server.last_error
-        link = h("a", name, href=f"/servers/{name}")
+        link = h("a", name, href=f"/servers/{quote(name, safe='')}")
         return h(
             "tr",
             h("td", link, h("small", self._text(error, name)) if error else None),
@@ -231,9 +239,26 @@ class ServerPages:
             h("td", _about(server)),
             h("td", "–" if server.tool_count is None else str(server.tool_count), class_="n"),
             h("td", str(server.sessions), class_="n"),
-            h("td", seconds_label(server.connect_seconds), class_="n"),
+            h("td", _connect_label(server) or "–", class_="n"),
             h("td", "–" if server.pid is None else str(server.pid), class_="n"),
         )
+
+    def _era_note(self, servers: Iterable[ServerStatus]) -> Html | None:
+        """Say why a server may be connected in another era here than by `plait servers`."""
+        configured = self.servers.config.servers
+        handshakes = [
+            one
+            for one in servers
+            if (one.protocol_version or MODERN) < MODERN and configured[one.name].protocol == "auto"
+        ]
+        if not self.servers.allow_calls or not handshakes:
+            return None
+        text = (
+            "Since servers may ask during calls here, those that speak both eras of the protocol "
+            "are connected in the older one, where they can. Without --allow-calls, and by plait "
+            "servers and plait doctor, they are connected in the newer one."
+        )
+        return h("p", text, class_="muted")
 
     def _facts(self, server: ServerStatus) -> Html:
         rows = [
@@ -241,7 +266,7 @@ class ServerPages:
             ("protocol", server.protocol_version),
             ("implementation", _about(server)),
             ("sessions", str(server.sessions)),
-            ("connected in", seconds_label(server.connect_seconds)),
+            ("connected in", _connect_label(server)),
             ("process", None if server.pid is None else str(server.pid)),
             ("calls now", str(server.in_flight) if server.in_flight else None),
             ("since", f"{server.since:%H:%M:%S} UTC"),
@@ -255,6 +280,7 @@ class ServerPages:
                 class_="facts-list",
             ),
             h("p", self._text(error, server.name), class_="warning") if error else None,
+            self._era_note([server]),
             [h("p", f"repaired: {note}", class_="muted") for note in server.repaired],
             h(
                 "details",
@@ -268,7 +294,13 @@ class ServerPages:
     def _restart_button(self, name: str) -> Html | None:
         if not self.servers.allow_calls:
             return None
-        return h("button", "Restart", type="button", data_post=f"/servers/{name}/restart")
+        return h(
+            "button",
+            "Restart",
+            type="button",
+            data_post="/servers/restart",
+            data_target=json.dumps({"server": name}),
+        )
 
     def _tool(self, tool: Tool) -> Html:
         hints = {"read_only_hint": "read-only", "destructive_hint": "destructive"}
@@ -278,7 +310,7 @@ class ServerPages:
             if tool.annotations.get(key)
         ]
         names = [f"{one.name}{'' if one.required else '?'}" for one in fields_of(tool.input_schema)]
-        action = f"/servers/{tool.server}/call/{tool.wire_name}"
+        target = {"server": tool.server, "tool": tool.wire_name}
         return h(
             "details",
             h(
@@ -290,7 +322,7 @@ class ServerPages:
                 h("span", tool.description.strip().partition("\n")[0], class_="peek"),
             ),
             text_block(tool.description.strip()) if tool.description.strip() else None,
-            form_of(tool.input_schema, action=action)
+            form_of(tool.input_schema, action="/servers/call", target=target)
             if self.servers.allow_calls
             else h("p", "Start with --allow-calls to call it from here.", class_="muted"),
             h("details", h("summary", "Input schema"), value_block(dict(tool.input_schema))),
@@ -428,14 +460,14 @@ def _repeats(result: ToolResult) -> bool:
     return False
 
 
-async def _entered(request: Request) -> dict[str, str] | None:
-    """Read the fields of a form; `None` if the request has none."""
+async def _entered(request: Request) -> dict[str, str]:
+    """Read what a form is for, and its fields; nothing if the request has none."""
     try:
         data: object = json.loads(await request.body())
     except ValueError:
-        return None
+        return {}
     if not isinstance(data, dict):
-        return None
+        return {}
     return {str(key): str(value) for key, value in cast("dict[Any, Any]", data).items()}
 
 
@@ -449,7 +481,14 @@ def _without_name(text: str, server: str | None) -> str:
 
 
 def _state(server: ServerStatus) -> Html:
+    if server.state == "waiting" and server.error is not None:
+        return h("span", "failed, tried again", class_="badge bad")
     return h("span", server.state, class_=f"badge {_STATES.get(server.state, 'warn')}")
+
+
+def _connect_label(server: ServerStatus) -> str | None:
+    """Return how long the open session took to open; an attempt that failed is no connection."""
+    return seconds_label(server.connect_seconds) if server.state == "ready" else None
 
 
 def _about(server: ServerStatus) -> str:

@@ -16,6 +16,7 @@ from plait.testing import eventually, server_stdio_config
 from plait.traces.events import Healed, Retried
 from plait.traces.observer import CallTool
 from plait.traces.recorder import Recorder
+from tests.nursery import fault_server
 
 
 @pytest.mark.anyio
@@ -55,6 +56,24 @@ async def test_a_repeated_call_says_why_it_is_repeated() -> None:
     (retried,) = recorder.trace.events
     assert isinstance(retried, Retried)
     assert (retried.attempt, retried.reason) == (2, "calc: it went away")
+
+
+@pytest.mark.anyio
+async def test_a_call_that_may_be_repeated_is_not_said_to_be_uncertain(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    observer, recorder = RunObserver(), Recorder()
+    caplog.set_level("INFO", "plait")
+    with fault_server("http", cut_sse=1) as server:
+        async with Toolbox({"faults": {"url": server.url}}, observers=[observer]) as toolbox:
+            observer.watch(toolbox, recorder)
+            await toolbox.tools()
+            result = await toolbox.call("faults", "echo", {"text": "x"})
+
+    (retried,) = [one for one in recorder.trace.events if isinstance(one, Retried)]
+    assert result.attempts == 2
+    assert (retried.reason or "").startswith("faults/echo: the answer was lost")
+    assert "took effect" not in f"{retried.reason} {caplog.text}"
 
 
 @pytest.mark.anyio

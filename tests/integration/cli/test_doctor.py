@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
+from plait.cli.doctor.diagnosis import examine_servers
+from plait.client.config.read import read_config
+from plait.client.toolbox import Toolbox
 from tests.nursery import entry
+from tests.servers.scripted_http import Reply, scripted_http
 
 from .conftest import Plait, ShopConfig
 
@@ -193,3 +197,18 @@ def test_a_server_for_mcp_1_gets_an_environment_of_its_own(plait: Plait) -> None
     assert finding["fix"].startswith(
         "an environment of its own: uv run --no-project --with 'mcp<2'"
     )
+
+
+@pytest.mark.anyio
+async def test_a_server_that_refuses_pings_is_examined_without_its_latency() -> None:
+    async def answer(reply: Reply) -> None:
+        reply.json(reply.response())
+
+    async with scripted_http(answer, era="legacy") as server:
+        config = read_config({"servers": {"shop": {"type": "http", "url": server.url}}})
+        async with Toolbox(config) as box:
+            (examined,) = await examine_servers(config, box)
+
+    assert examined.error is None
+    assert [tool.name for tool in examined.listed or ()] == ["work"]
+    assert examined.round_trips == ()

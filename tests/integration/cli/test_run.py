@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from plait.cli import main
 from plait.testing import OpenAIServer, free_port
+from plait.traces.events import ApprovalDecided
 from plait.traces.file import read_trace, read_traces
 
 from .test_interrupt import wait_until
@@ -207,8 +208,8 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_is_and_made_with_yes
     configure(folder, shop_url, policy={"default": "ask"})
     (folder / "all.json").write_text('{"default": "allow"}')
 
-    refused = run("Add", "--json", says=[ADD, "No."])
-    approved = run("Add", "--json", "--yes", says=[ADD, "Yes."])
+    refused = run("Add", "--json", "--trace", "refused.jsonl", says=[ADD, "No."])
+    approved = run("Add", "--json", "--yes", "--trace", "approved.jsonl", says=[ADD, "Yes."])
     allowed = run("Add", "--json", "--policy", "all.json", says=[ADD, "Yes."])
 
     results = [
@@ -217,6 +218,16 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_is_and_made_with_yes
     ]
     assert [one["tool_result"]["is_error"] for one in results] == [True, False, False]
     assert "there is no terminal to prompt on" in results[0]["content"]
+    assert "the user" not in results[0]["content"]
+    decided = [
+        (one.decision, one.by)
+        for name in ("refused", "approved")
+        for one in read_trace(f"{name}.jsonl").events
+        if isinstance(one, ApprovalDecided)
+    ]
+    assert decided == [("reject", "program"), ("approve", "program")]
+    shown = CliRunner().invoke(main, ["trace", "show", "approved.jsonl"]).stdout
+    assert "approved without asking a person: shop/add" in shown
 
 
 def test_results_are_bounded_unless_that_is_turned_off(
@@ -232,6 +243,15 @@ def test_results_are_bounded_unless_that_is_turned_off(
     assert length(run("Search", "--json", "--result-budget", "300", says=says)) < 1_300
     assert length(run("Search", "--json", "--result-budget", "off", says=says)) > 200_000
     assert run("Search", "--result-budget", "10", says=says).exit_code == 2
+
+
+@pytest.mark.usefixtures("with_shop")
+def test_the_budgets_of_a_run_are_plain_data_in_its_trace(run: Run) -> None:
+    run("Add", "--result-budget", "300", "--trace", "t.jsonl", says=[ADD, "Done."])
+
+    started = read_trace("t.jsonl").started
+    assert started is not None
+    assert started.settings["result_budget"]["default"] == {"tokens": 300}
 
 
 @pytest.mark.usefixtures("with_shop")

@@ -68,6 +68,12 @@ async def test_http_talks_only_to_those_it_should(guarded: ServerProcess) -> Non
             "foreign origin": await friend.post(
                 guarded.url, json=body, headers={"Origin": "http://evil.example"}
             ),
+            "foreign name as a port of a host": await friend.post(
+                guarded.url, json=body, headers={"Host": "127.0.0.1:1.evil.example"}
+            ),
+            "foreign name as a port of an origin": await friend.post(
+                guarded.url, json=body, headers={"Origin": "http://127.0.0.1:1.evil.example"}
+            ),
             "too big": await friend.post(
                 guarded.url, json={**body, "params": {"x": "x" * 5_000_000}}
             ),
@@ -79,6 +85,8 @@ async def test_http_talks_only_to_those_it_should(guarded: ServerProcess) -> Non
         "wrong token": 401,
         "foreign host": 421,
         "foreign origin": 403,
+        "foreign name as a port of a host": 421,
+        "foreign name as a port of an origin": 403,
         "too big": 413,
     }
     assert (well.status_code, well.json()["status"], well.json()["backend"]) == (200, "ok", "host")

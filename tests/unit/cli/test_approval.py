@@ -39,12 +39,15 @@ async def test_always_holds_for_the_tool_and_for_those_who_wait(
     ask = TerminalApproval()
 
     several = [ask(request("write", path=str(number))) for number in range(3)]
-    assert await asyncio.gather(*several) == [YES] * 3
+    answers = await asyncio.gather(*several)
 
+    assert {(one.decision, one.by) for one in answers} == {("approve", "person")}
+    assert answers[0] == YES
+    assert "earlier call" in (answers[1].message or "")
     assert capsys.readouterr().err.count("Call it?") == 1
     os.write(keyboard, b"n\n")
     assert (await ask(request("delete"))).decision == "reject"
-    assert await ask(request("write")) == YES
+    assert (await ask(request("write"))).decision == "approve"
 
 
 async def test_the_end_of_what_is_typed_is_a_no(keyboard: int) -> None:
@@ -58,6 +61,7 @@ async def test_without_a_terminal_only_yes_approves(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(sys, "stdin", nothing)
         refused = await TerminalApproval()(request("write"))
 
-        assert await TerminalApproval(yes=True)(request("write")) == YES
-    assert refused.decision == "reject"
+        approved = await TerminalApproval(yes=True)(request("write"))
+    assert (approved.decision, approved.by) == ("approve", "program")
+    assert (refused.decision, refused.by) == ("reject", "program")
     assert "--yes" in (refused.message or "")

@@ -41,7 +41,7 @@ def test_the_runs_of_a_folder_are_listed_and_other_files_left_out(tmp_path: Path
     header, first, second = _run("list", tmp_path).stdout.splitlines()
 
     assert header.split()[:3] == ["file", "run", "began"]
-    assert first.split()[1:9] == [
+    assert first.split()[1:11] == [
         "r1",
         "02-03",
         "04:05",
@@ -50,6 +50,8 @@ def test_the_runs_of_a_folder_are_listed_and_other_files_left_out(tmp_path: Path
         "completed",
         "2",
         "2",
+        "(1",
+        "failed)",
     ]
     assert first.endswith("How warm is it in Köln?")
     assert "unfinished" in second

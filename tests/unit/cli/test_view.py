@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,12 @@ def test_reports_are_found_described_and_rendered(tmp_path: Path) -> None:
     assert found.name == "nightly"
     assert reports.find(found / RESULTS_FILE) == [found]
     assert reports.find(tmp_path / "shown" / "nightly" / "traces") == []
-    passed = sum(one.outcome == "passed" for one in results)
-    assert reports.summary(found) == f"{passed} of {len(results)} passed"
+    counts = Counter(one.outcome for one in results)
+    decided = counts["passed"] + counts["failed"]
+    assert counts["error"] == 1
+    # The report itself says the same.
+    assert reports.summary(found) == f"{counts['passed']} of {decided} passed, 1 error"
+    assert f"<dd>{counts['passed']} of {decided}</dd>" in reports.body(found)
     assert "book a train" in reports.body(found)
     version = reports.version(found)
     os.truncate(found / RESULTS_FILE, 0)

@@ -12,6 +12,7 @@ from plait._support.redact import Redactor
 from plait.errors import ConnectError
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.events import KINDS, Delta, RunEnded, ToolReturned, TraceEvent
+from plait.traces.html.steps import steps_of
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
@@ -72,6 +73,34 @@ def test_an_answer_knows_the_tool_and_the_time_of_its_call() -> None:
     assert answered.seconds is not None
     assert 0 < answered.seconds <= answered.at - called.at
     assert answered.attempts == 2
+
+
+def test_waiting_for_a_person_is_no_time_of_the_tool() -> None:
+    recorder = begun()
+    recorder.tool_called("c8", "book", {}, server="trains", tool="book")
+    recorder.approval("trains", "book", "approve", "rule 1", call_id="c8", seconds=0.5)
+    asked = recorder.elicitation("trains", "Which seat?", "accept", seconds=2.25)
+    returned = recorder.tool_returned("c8", "booked")
+
+    assert returned.waited_seconds == 2.75
+    assert asked.seconds == 2.25
+    called = next(call for call, _ in recorder.trace.calls if call.call_id == "c8")
+    assert returned.seconds is not None
+    assert returned.at - called.at - 2.75 - 1 <= returned.seconds <= returned.at - called.at - 2.75
+    (step,) = [one for one in steps_of(recorder.trace) if one.event is called]
+    (wait,) = [one for one in steps_of(recorder.trace) if one.event is asked]
+    assert step.end == called.at + returned.seconds + 2.75
+    assert (wait.start, wait.end) == (asked.at - 2.25, asked.at)
+
+
+def test_waiting_is_not_counted_for_a_call_that_may_not_have_waited() -> None:
+    recorder = begun()
+    for call_id in ("c8", "c9"):
+        recorder.tool_called(call_id, "book", {}, server="trains", tool="book")
+    recorder.elicitation("trains", "Which seat?", "accept", seconds=2.25)
+    returned = [recorder.tool_returned(call_id, "booked") for call_id in ("c8", "c9")]
+
+    assert [one.waited_seconds for one in returned] == [None, None]
 
 
 def test_what_is_written_is_what_is_read() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 import pytest
 
-from plait.viewer.forms import FormError, arguments_from, fields_of, form_of
+from plait.viewer.forms import FormError, arguments_from, field_key, fields_of, form_of
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -22,6 +24,10 @@ SCHEMA: dict[str, Any] = {
     },
     "required": ["query"],
 }
+
+
+def _sent(entered: dict[str, str]) -> dict[str, str]:
+    return {field_key(name): text for name, text in entered.items()}
 
 
 def test_a_field_is_of_the_kind_of_its_schema_and_required_ones_come_first() -> None:
@@ -50,7 +56,7 @@ def test_what_was_entered_becomes_arguments_of_the_right_types() -> None:
         "tags": '["a"]',
     }
 
-    assert arguments_from(SCHEMA, entered) == {
+    assert arguments_from(SCHEMA, _sent(entered)) == {
         "query": "tea",
         "limit": 5,
         "exact": False,
@@ -59,18 +65,19 @@ def test_what_was_entered_becomes_arguments_of_the_right_types() -> None:
         "where": {"x": 1},
         "tags": ["a"],
     }
-    assert arguments_from(SCHEMA, {"query": "", "limit": ""}) == {"query": ""}
-    assert arguments_from(SCHEMA, {"query": "x", "arguments": '{"limit": 1}'}) == {"limit": 1}
+    assert arguments_from(SCHEMA, _sent({"query": "", "limit": ""})) == {"query": ""}
+    whole = {**_sent({"query": "x"}), "arguments": '{"limit": 1}'}
+    assert arguments_from(SCHEMA, whole) == {"limit": 1}
 
 
 @pytest.mark.parametrize(
     "entered",
     [
-        {"limit": "many"},
-        {"limit": "true"},
-        {"ratio": "NaN"},
-        {"ratio": "Infinity"},
-        {"tags": "[1"},
+        {"field.limit": "many"},
+        {"field.limit": "true"},
+        {"field.ratio": "NaN"},
+        {"field.ratio": "Infinity"},
+        {"field.tags": "[1"},
         {"arguments": "[1]"},
     ],
 )
@@ -88,15 +95,26 @@ def test_texts_of_a_server_are_escaped_in_the_form() -> None:
         }
     }
 
-    text = form_of(schema, action="/servers/a/call/b")
+    text = form_of(schema, action="/servers/call", target={"tool": hostile})
 
     assert "<script" not in text
     assert "&lt;script" in text
+
+
+@pytest.mark.parametrize("name", ["dataset", "closest", "arguments", "a\u200bb", 'a"<b'])
+def test_the_name_of_a_field_is_its_own_and_returns_as_it_was_sent(name: str) -> None:
+    schema = {"properties": {name: {"type": "string"}}}
+
+    text = form_of(schema, action="/servers/call", target={})
+    names = [html.unescape(one) for one in re.findall(r' name="([^"]*)"', text)]
+
+    assert names == [field_key(name), "arguments"]
+    assert arguments_from(schema, {names[0]: "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize(
     "schema", [{}, {"properties": None}, {"properties": {"a": True}}, {"required": 3}]
 )
 def test_a_strange_schema_still_has_a_form(schema: dict[str, Any]) -> None:
-    assert "Arguments as JSON" in form_of(schema, action="/x")
+    assert "Arguments as JSON" in form_of(schema, action="/x", target={})
     assert arguments_from(schema, {"arguments": '{"a": 1}'}) == {"a": 1}

@@ -184,10 +184,13 @@ class ReportFiles:
         return f"{report} {found.st_size} {found.st_mtime_ns}"
 
     def summary(self, report: Path) -> str:
-        """Return how many runs passed."""
-        results = self._results(report)
-        passed = sum(one.outcome == "passed" for one in results)
-        return f"{passed} of {len(results)} passed"
+        """Return how many runs passed, counted as the report counts them."""
+        from plait.traces.html.labels import count_label
+        from plait.verification.report import pass_rate
+
+        rate = pass_rate(report.name, self._results(report))
+        errors = f", {count_label(rate.errors, 'error')}" if rate.errors else ""
+        return f"{rate.passed:,} of {rate.passed + rate.failed:,} passed{errors}"
 
     def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig
 from plait.client.options import lock_mode, lockfile_path
 from plait.client.toolbox import Toolbox
-from plait.errors import ConfigError, PlaitError
+from plait.errors import ConfigError, PlaitError, ProtocolError
 
 _ROUND_TRIPS = 5
 """Enough for a median that one outlier does not move."""
@@ -55,8 +55,9 @@ async def examine_servers(config: ClientConfig, box: Toolbox) -> list[Examined]:
         try:
             async with nullcontext() if watching is None else in_background(watching):
                 tools = tuple(await box.tools(name))
-            pings = [await box.ping(name) for _ in range(_ROUND_TRIPS)]
-            listed, round_trips = tools, pings
+            with suppress(ProtocolError):  # a server that refuses pings still has its tools
+                round_trips = [await box.ping(name) for _ in range(_ROUND_TRIPS)]
+            listed = tools
         except PlaitError as failure:
             error = failure
         auth = await look_at_auth(name, server, error, written)

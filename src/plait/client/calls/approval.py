@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -50,13 +51,15 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's decision about a call."""
+    """The decision about a call that needs approval."""
 
     decision: Decision
     args: Mapping[str, Any] | None = field(default=None, repr=False)
     """The arguments to call with instead, for `edit`."""
     message: str | None = None
-    """The reason for a `reject`; the model reads it."""
+    """The reason for a `reject`, which the model reads, or how a program came to its decision."""
+    by: Literal["person", "program"] = "person"
+    """Who decided: `program` if no person was asked about this call. Traces record it."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions."""
@@ -100,8 +103,11 @@ OnApproval = Callable[[ApprovalRequest], Awaitable[object] | object]
 """Gets a call, and returns what `Approval.read` takes; `None` means that no one can be asked."""
 
 
-OnDecision = Callable[[ToolCall, str, Approval | None], None]
-"""Gets a call that is denied or needs approval, the rule, and the answer if there is one."""
+OnDecision = Callable[[ToolCall, str, Approval | None, float | None], None]
+"""Gets a call that is denied or needs approval, the rule, and the answer if there is one.
+
+The number is how many seconds the answer took.
+"""
 
 
 class PolicyCheck:
@@ -184,7 +190,12 @@ class PolicyCheck:
         approval = await self._request_approval(call, request)
         if approval.decision == "reject":
             why = f": {approval.message}" if approval.message else ""
-            text = f"the user did not approve this call{why}. {_NOT_SENT}"
+            refusal = (
+                "the user did not approve this call"
+                if approval.by == "person"
+                else "this call needs approval, and no person was asked"
+            )
+            text = f"{refusal}{why}. {_NOT_SENT}"
             raise call.error(PermissionDeniedError, text)
         if approval.args is None:
             return call
@@ -192,6 +203,7 @@ class PolicyCheck:
 
     async def _request_approval(self, call: ToolCall, request: ApprovalRequest) -> Approval:
         on_approval = call.on_approval or self._on_approval
+        began = time.monotonic()
         answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
             self._report(call, request.reason, None)
@@ -207,13 +219,16 @@ class PolicyCheck:
                 '{"decision": "approve" | "edit" | "reject"}',
                 server=call.server,
             )
-        logger.info("%s: %s by a person (%s)", call.where, approval.decision, request.reason)
-        self._report(call, request.reason, approval)
+        decided = f"{approval.decision} by a {approval.by}"
+        logger.info("%s: %s (%s)", call.where, decided, request.reason)
+        self._report(call, request.reason, approval, time.monotonic() - began)
         return approval
 
-    def _report(self, call: ToolCall, reason: str, approval: Approval | None) -> None:
+    def _report(
+        self, call: ToolCall, reason: str, approval: Approval | None, seconds: float | None = None
+    ) -> None:
         if self.on_decision is not None:
-            self.on_decision(call, reason, approval)
+            self.on_decision(call, reason, approval, seconds)
 
 
 def hints_of(tool: Tool | None) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from plait.client.calls.call_routing import (
     Sample,
 )
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
-from plait.client.calls.outcome import ToolResult, output_schema_notes
+from plait.client.calls.outcome import ToolResult, output_schema_notes, retry_reason
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     FirstAttempt,
@@ -299,7 +299,7 @@ class ToolExecutor:
                 if pause is None:
                     error.attempts = attempt
                     raise
-                logger.info("calling %s again after: %s", call.where, error)
+                logger.info("calling %s again after: %s", call.where, retry_reason(error))
                 add_event("plait.retry", {"error.type": error_type(error), "attempt": attempt})
                 await asyncio.sleep(pause)
                 first = None

@@ -21,6 +21,7 @@ from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.transports.repair import ORIGINAL
+from plait.errors import PlaitError
 from plait.traces.messages.from_mcp import resource_line
 
 FULL_RESULT = "plait/full_result"
@@ -364,3 +365,11 @@ def link_line(link: types.ResourceLink) -> str:
     facts = (" ".join(text.split()) for text in (link.title or link.name, link.description or ""))
     described = ": ".join(fact for fact in facts if fact)
     return f"{line} - {described}" if described else line
+
+
+def retry_reason(error: PlaitError) -> str:
+    """Return why a call is repeated: the error, without the advice to check before repeating it.
+
+    A call is repeated only if it did not run, or may run twice: the advice does not hold for it.
+    """
+    return str(error).partition(". It is not known whether the call took effect")[0]

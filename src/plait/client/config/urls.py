@@ -16,6 +16,7 @@ _KEY_IN_PATH = re.compile(
     r"|(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)[A-Za-z0-9_-]{16,}=*"
 )
 """A personal key in the path; ordinary names are shorter, or mix letters and digits less."""
+_KEY_PARTS = re.compile(r"[.:~@!$*+,;]")
 _LETTERS = re.compile(r"[A-Za-z]{20,}")
 _CASE_CHANGE = re.compile(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
 _SHORTEST_PARAMETER = 6
@@ -35,10 +36,15 @@ def public_url(url: str) -> str:
 
 
 def _is_key(step: str) -> bool:
-    if _KEY_IN_PATH.fullmatch(step):
+    # A key may have parts, such as `bot123456:ABC…`, or the three of a JSON Web Token.
+    return any(map(_is_one_key, _KEY_PARTS.split(unquote(step))))
+
+
+def _is_one_key(text: str) -> bool:
+    if _KEY_IN_PATH.fullmatch(text):
         return True
     # The words of a name that is written in camel case have more letters.
-    return bool(_LETTERS.fullmatch(step)) and 5 * len(_CASE_CHANGE.findall(step)) >= 2 * len(step)
+    return bool(_LETTERS.fullmatch(text)) and 5 * len(_CASE_CHANGE.findall(text)) >= 2 * len(text)
 
 
 def is_private(url: str) -> bool:

@@ -30,7 +30,7 @@ _PIPE_BYTES = 64 * 1024
 _ENDLESS = 2
 """A line of so many times the most bytes is taken for one without end."""
 
-_HEAD_CHUNKS = 4
+_HEAD_BYTES = 256 * 1024
 """How much is kept of the beginning of a line that is too long."""
 
 _BUFFERS = 16
@@ -56,7 +56,8 @@ class LineSplitter:
     ) -> None:
         self.most_bytes = most_bytes
         self.on_oversize = on_oversize
-        self._partial: list[bytes] = []
+        # Not a list of chunks: each needs some forty bytes of its own, and may have two.
+        self._partial = bytearray()
         self._head: bytes | None = None
         """The beginning of a line that is not kept."""
         self.partial_bytes = 0
@@ -68,28 +69,32 @@ class LineSplitter:
         self.partial_bytes += len(first)
         if self.partial_bytes > self.most_bytes:
             return self._feed_oversize(first, rest)
-        self._partial.append(first)
         if not rest:
+            self._partial += first
             return []
-        lines = [b"".join(self._partial), *rest]
-        self._partial = [lines.pop()]
-        self.partial_bytes = len(self._partial[0])
-        return lines
+        if self._partial:
+            self._partial += first
+            first = bytes(self._partial)
+        self._begin_line(rest.pop())
+        return [first, *rest]
+
+    def _begin_line(self, first: bytes) -> None:
+        self._partial, self._head = bytearray(first), None
+        self.partial_bytes = len(first)
 
     def _feed_oversize(self, last: bytes, rest: list[bytes]) -> list[bytes]:
         if self._head is None:
-            self._head, self._partial = b"".join(self._partial[:_HEAD_CHUNKS]), []
+            self._head, self._partial = bytes(self._partial[:_HEAD_BYTES]), bytearray()
         if not rest:
             return []
         self.on_oversize(self._head, last)
-        self._head, self._partial = None, [rest.pop()]
-        self.partial_bytes = len(self._partial[0])
+        self._begin_line(rest.pop())
         return rest
 
     def end(self) -> list[bytes]:
         """Return the last line, if it has no newline."""
-        lines = [b"".join(self._partial)] if self._partial else []
-        self._partial, self._head, self.partial_bytes = [], None, 0
+        lines = [bytes(self._partial)] if self._partial else []
+        self._begin_line(b"")
         return lines
 
 

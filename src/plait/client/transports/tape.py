@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from plait._support.exception_groups import one_line
+from plait._support.files import make_private, write_private
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
@@ -211,9 +212,10 @@ class Tape:
     def _append(self, line: Mapping[str, Any]) -> None:
         if self._fresh:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text(_encoded({"tape": TAPE_VERSION}), encoding="utf-8")
+            write_private(self.path, _encoded({"tape": TAPE_VERSION}))
             self._fresh = False
         with self.path.open("a", encoding="utf-8") as file:
+            make_private(file.fileno())
             file.write(_encoded(line))
 
     def discard(self) -> None:

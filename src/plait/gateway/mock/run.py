@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from plait._support.local_server import LocalHostsOnly, LocalServer, buffer_body, listen
+from plait._support.local_server import KnownHostsOnly, LocalServer, buffer_body, listen
 from plait.errors import ConfigError, TokenError
 from plait.gateway.credentials import check_token, claims_of
 from plait.gateway.mock.records import Record, inspection_page
@@ -179,7 +179,7 @@ class MockGateway:
         self._local_server(lambda: on_ready(self.url)).run([listener])
 
     def _local_server(self, on_ready: Callable[[], None] = lambda: None) -> LocalServer:
-        app = LocalHostsOnly(self._handle)
+        app = KnownHostsOnly(self._handle)
         return LocalServer(app, on_ready=on_ready, lifespan="on", interface="asgi3")
 
     def _listen(self) -> socket.socket:

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 
 from plait.traces.differences import AlignedStep, ComparedStep, aligned
-from plait.traces.html.conversation import run_title, status_badge
+from plait.traces.html.conversation import run_badge, run_title
 from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.labels import cost_label, count_label, seconds_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
@@ -76,7 +76,7 @@ def _facts(
         for place, name in enumerate(names)
     ]
     rows: list[tuple[str, Child, Child, str | None]] = [
-        ("ended", status_badge(first.status), status_badge(second.status), None),
+        ("ended", run_badge(first), run_badge(second), None),
         ("model", first.actual_model or "–", second.actual_model or "–", None),
         _numbers("turns", first.turns, second.turns),
         _numbers("calls", len(first.calls), len(second.calls)),

@@ -157,7 +157,7 @@ def run_heading(trace: Trace) -> Html:
     cells = [h("div", h("dt", name), h("dd", value)) for name, value in rows if value]
     return h(
         "div",
-        h("h1", run_title(trace), " ", status_badge(trace.status), dir="auto"),
+        h("h1", run_title(trace), " ", run_badge(trace), dir="auto"),
         h("dl", cells, class_="facts-list"),
         _warnings(trace),
         _settings(trace),
@@ -171,8 +171,21 @@ def status_badge(status: str) -> Html:
     return h("span", status, class_=f"badge {good.get(status, 'warn')}")
 
 
+def run_badge(trace: Trace) -> Html:
+    """Show how a run ended, and whether calls of it failed."""
+    return outcome_badge(trace.status, trace.failed_calls)
+
+
+def outcome_badge(status: str, failed_calls: int) -> Html:
+    """Show how a run ended; one that completed though calls failed is not shown as plainly good."""
+    if status != "completed" or not failed_calls:
+        return status_badge(status)
+    label = f"{status}, {count_label(failed_calls, 'call')} failed"
+    return h("span", label, class_="badge warn")
+
+
 def _calls_label(trace: Trace) -> str:
-    failed = sum(result is not None and result.is_error for _, result in trace.calls)
+    failed = trace.failed_calls
     return f"{len(trace.calls):,}" + (f", {failed:,} failed" if failed else "")
 
 
@@ -411,7 +424,7 @@ def _end(event: events.RunEnded, trace: Trace, view: RunView) -> tuple[Child, Ch
         body = text_block(event.final_response, source=_source(view, event.id, "text"))
     cost = cost_label(event.usage.cost_usd)
     known = facts(seconds_label(trace.seconds), tokens_label(event.usage), cost)
-    return [_title("End"), " ", status_badge(event.status), " ", known], body
+    return [_title("End"), " ", run_badge(trace), " ", known], body
 
 
 def _incident(event: events.TraceEvent) -> Child:
@@ -428,16 +441,27 @@ def _incident(event: events.TraceEvent) -> Child:
             return [_title(f"{event.server} healed"), " ", facts(event.reason, lost)]
         case events.ApprovalDecided():
             what = f"{event.server}/{event.tool} {_DECISIONS.get(event.decision, event.decision)}"
-            return [_title(what), " ", facts(f"by the {event.by}", event.reason, event.message)]
+            who, took = _DECIDERS.get(event.by, event.by), _waited(event.seconds)
+            return [_title(what), " ", facts(who, event.message, event.reason, took)]
         case events.Elicited():
             answer = event.action or "no answer"
             what = f"Question of {event.server}"
-            return [_title(what), " ", facts(answer), h("span", event.question, class_="peek")]
+            known = facts(answer, _waited(event.seconds))
+            return [_title(what), " ", known, h("span", event.question, class_="peek")]
         case _:
             return _title(event.kind.replace("_", " "))
 
 
 _DECISIONS = {"approve": "approved", "edit": "changed", "reject": "rejected", "deny": "denied"}
+_DECIDERS = {
+    "person": "by the person",
+    "program": "without asking a person",
+    "policy": "by the policy",
+}
+
+
+def _waited(seconds: float | None) -> str | None:
+    return None if seconds is None else f"answered after {seconds_label(seconds)}"
 
 
 def _pause(seconds: float | None) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from plait.traces.html.conversation import run_title, status_badge
+from plait.traces.html.conversation import outcome_badge, run_title
 from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.labels import cost_label, count_label, seconds_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
@@ -74,7 +74,7 @@ def run_row(trace: Trace, *, href: str, file: str = "") -> RunRow:
         servers=started.servers if started else (),
         turns=trace.turns,
         calls=len(trace.calls),
-        failed_calls=sum(result is not None and result.is_error for _, result in trace.calls),
+        failed_calls=trace.failed_calls,
         tokens=trace.usage.total_tokens,
         cost_usd=trace.usage.cost_usd,
         seconds=trace.seconds,
@@ -153,7 +153,6 @@ def _cell(column: _Column, content: Child) -> Html:
 
 
 def _row(row: RunRow, compare: str | None) -> Html:
-    failed = h("span", f" {row.failed_calls:,} failed", class_="bad") if row.failed_calls else None
     servers = ", ".join(row.servers)
     cells: dict[str, Child] = {
         "pick": h("input", type="checkbox", name="run", value=row.run, aria_label="compare")
@@ -163,11 +162,11 @@ def _row(row: RunRow, compare: str | None) -> Html:
             h("a", row.title, href=row.href, dir="auto"),
             h("small", row.file) if row.file else None,
         ],
-        "ended": status_badge(row.status),
+        "ended": outcome_badge(row.status, row.failed_calls),
         "model": h("span", row.model, title=row.model) if row.model else _NONE,
         "servers": h("span", servers, title=servers) if servers else _NONE,
         "turns": f"{row.turns:,}",
-        "calls": [f"{row.calls:,}", failed],
+        "calls": f"{row.calls:,}",
         "tokens": f"{row.tokens:,}" if row.tokens else _NONE,
         "cost": cost_label(row.cost_usd) or _NONE,
         "time": seconds_label(row.seconds),

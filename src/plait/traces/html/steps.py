@@ -79,7 +79,8 @@ def _steps(
             result = results.get(event.id)
             end = _call_end(event, result, trace)
             yield Step(kind="call", event=event, start=event.at, end=end, result=result)
-        case events.Healed():
+        case events.Healed() | events.Elicited() | events.ApprovalDecided():
+            # They are recorded when they are over.
             start = max(0.0, event.at - (event.seconds or 0.0))
             yield Step(kind="incident", event=event, start=start, end=event.at)
         case events.Retried() | events.ModelRetried():
@@ -100,7 +101,9 @@ def _steps(
 def _call_end(call: events.ToolCalled, result: ToolReturned | None, trace: Trace) -> float:
     if result is None:
         return max(call.at, trace.events[-1].at)
-    return max(result.at, call.at) if result.seconds is None else call.at + result.seconds
+    if result.seconds is None:
+        return max(result.at, call.at)
+    return call.at + result.seconds + (result.waited_seconds or 0.0)
 
 
 def _with_parallel(steps: Sequence[Step]) -> list[Step]:

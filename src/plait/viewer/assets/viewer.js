@@ -57,18 +57,21 @@
   }
 
   // Other pages are replaced when they have changed; what was entered and unfolded stays.
-  const keyOf = (field) => field.id || `${field.name}|${field.dataset.filter ?? field.dataset.filterMin ?? ""}|${field.type === "radio" || field.type === "checkbox" ? field.value : ""}`;
+  // Forms of several tools have fields of the same names: a key begins with the part that holds it.
+  const partOf = (element) => element.closest("[id]")?.id ?? "";
+  const keyOf = (field) => [partOf(field), field.name, field.dataset.filter ?? field.dataset.filterMin ?? "", field.type === "radio" || field.type === "checkbox" ? field.value : ""].join("|");
+  const foldOf = (part) => part.id || `${partOf(part)}|${part.firstElementChild?.textContent}`;
   const fields = (from) => all("input:not([type=range]), select, textarea", from);
   function replace(old, fresh) {
     const kept = new Map(fields(old).map((field) => [keyOf(field), field]));
-    const open = new Set(all("details[open]", old).map((part) => part.id || part.firstElementChild?.textContent));
+    const open = new Set(all("details[open]", old).map(foldOf));
     const focused = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
     const scrolled = all(".wide, .graph", old).map((part) => [part.scrollLeft, part.scrollTop]);
     for (const field of fields(fresh)) {
       const before = kept.get(keyOf(field));
       if (before) { field.value = before.value; field.checked = before.checked; }
     }
-    for (const part of all("details", fresh)) if (open.has(part.id || part.firstElementChild?.textContent)) part.open = true;
+    for (const part of all("details", fresh)) if (open.has(foldOf(part))) part.open = true;
     old.replaceWith(fresh);
     all(".wide, .graph", fresh).forEach((part, at) => { [part.scrollLeft, part.scrollTop] = scrolled[at] ?? [0, 0]; });
     if (focused) fields(fresh).find((field) => keyOf(field) === focused)?.focus({ preventScroll: true });
@@ -114,7 +117,7 @@
     const buttons = all("button", form);
     const outcome = form.querySelector(".outcome");
     for (const button of buttons) button.disabled = true;
-    const body = { ...Object.fromEntries(new FormData(form)), ...more };
+    const body = { ...JSON.parse(form.dataset.target), ...Object.fromEntries(new FormData(form)), ...more };
     outcome.textContent = "calling …";
     const answer = await post(form.dataset.call, body);
     outcome.replaceChildren(...answer.childNodes.length ? answer.childNodes : [answer]);
@@ -136,7 +139,7 @@
     const button = event.target.closest("[data-post]");
     if (!button) return;
     button.disabled = true;
-    const answer = await post(button.dataset.post, {});
+    const answer = await post(button.dataset.post, JSON.parse(button.dataset.target ?? "{}"));
     const into = document.getElementById(button.dataset.into);
     if (into) into.replaceChildren(...answer.childNodes);
     button.disabled = false;

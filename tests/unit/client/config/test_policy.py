@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -423,3 +424,13 @@ def test_the_default_is_one_of_the_three() -> None:
     bad: Any = "maybe"
     with pytest.raises(ConfigError, match="the default is allow, ask or deny"):
         Policy(default=bad)
+
+
+@pytest.mark.parametrize("path", ["/proc/self/root/etc/passwd", "\u2215etc\u2215passwd"])
+def test_a_rule_on_paths_is_no_sandbox_and_the_reference_says_so(path: str) -> None:
+    page = Path(__file__).parents[4] / "docs" / "reference" / "policy.md"
+    rule = PolicyRule("deny", when={"path": "/etc/*"})
+
+    assert verdict([rule], tool(), path="/etc/passwd") == "deny"
+    assert verdict([rule], tool(), path=path) == "ask"
+    assert "A rule on paths is no sandbox" in page.read_text("utf-8")

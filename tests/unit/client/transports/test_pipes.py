@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plait.client.transports.pipes import LineProtocol, PipeReader, PipeWriter
+from plait.client.transports.pipes import LineProtocol, LineSplitter, PipeReader, PipeWriter
 
 pytestmark = pytest.mark.anyio
 
@@ -44,9 +45,9 @@ def _run_lines(chunks: Iterable[bytes]) -> list[bytes]:
 @example([b"\n"])
 @example([b"a\n"])
 def test_however_the_bytes_arrive_the_lines_are_the_same(chunks: list[bytes]) -> None:
-    data = b"".join(chunks)
+    *lines, last = b"".join(chunks).split(b"\n")
 
-    assert _run_lines(chunks) == (data.split(b"\n") if data else [])
+    assert _run_lines(chunks) == [*lines, *([last] if last else [])]
 
 
 async def test_a_last_line_without_a_newline_is_a_line() -> None:
@@ -67,6 +68,31 @@ async def test_a_long_line_in_small_chunks_takes_time_in_proportion() -> None:
     small = min([await seconds_for(2_000) for _ in range(3)])
 
     assert await seconds_for(20_000) < 30 * small + 2
+
+
+def test_a_long_line_in_reads_of_two_bytes_takes_memory_in_proportion() -> None:
+    line = b"xy" * 200_000
+    splitter = LineSplitter()
+    tracemalloc.start()
+    try:
+        for at in range(0, len(line), 2):
+            assert splitter.feed(line[at : at + 2]) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert splitter.feed(b"\n") == [line]
+    assert peak < 3 * len(line)
+
+
+def test_the_beginning_of_a_line_that_is_too_long_is_kept_however_it_arrives() -> None:
+    found: list[tuple[bytes, bytes]] = []
+    splitter = LineSplitter(100, lambda first, last: found.append((first, last)))
+    for _ in range(100):
+        assert splitter.feed(b"xy") == []
+
+    assert splitter.feed(b"!\nnext\n") == [b"next"]
+    assert found == [(b"xy" * 50, b"!")]
 
 
 async def test_a_line_is_taken_at_once_only_if_everything_before_it_was_read() -> None:
@@ -117,7 +143,6 @@ async def test_a_pipe_is_read_to_its_end_and_not_after_closing() -> None:
 
         assert await lines.next_line() == b"one"
         assert await lines.next_line() == b"two"
-        assert await lines.next_line() == b""
         assert await lines.next_line() is None
         assert await closed.next_line() is None
         assert os.read(other_read, 100) == b"late\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.client.transports.tape import read_tape
+from plait.client.transports.tape import Tape, TapeMode, read_tape
 from plait.errors import ConfigError
 
 BREAKS = "one\u2028two\u2029three\x85four\x0bfive\r\nsix"
@@ -27,3 +27,17 @@ def test_an_empty_file_is_no_tape(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError):
         read_tape(tmp_path / "tape.jsonl")
+
+
+@pytest.mark.parametrize("mode", ["all", "new_episodes"])
+def test_only_its_owner_can_read_a_tape_even_one_that_was_there(
+    tmp_path: Path, mode: TapeMode
+) -> None:
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    old.write_text('{"tape": 1}\n')
+    old.chmod(0o664)
+    for path in (old, new):
+        Tape(path, mode=mode).write({"server": "s", "method": "ping", "result": {}})
+
+    assert [path.stat().st_mode & 0o777 for path in (old, new)] == [0o600, 0o600]
+    assert [one.method for one in read_tape(old)] == ["ping"]

@@ -7,13 +7,14 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 
 from plait.traces.events import ToolReturned, TraceEvent
 from plait.traces.html.conversation import RunView, event_text, run_page, step_articles
 from plait.traces.html.page import Site, asset
+from plait.traces.html.runs import run_row, runs_section
 from plait.traces.messages.message import Message
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
@@ -26,6 +27,7 @@ from tests.unit.traces.html.sample_runs import (
     long_run,
     png,
 )
+from tests.unit.traces.runs import begun
 
 _ALLOWED = {
     *("html", "head", "meta", "title", "link", "style", "body", "header", "main", "section"),
@@ -249,3 +251,39 @@ def test_our_own_files_request_nothing_and_write_no_markup_of_texts(name: str) -
     assert text.count("innerHTML") == (name == "plait.js")
     assert len(text) < 20_000
     json.dumps(text)
+
+
+def test_a_run_that_completed_though_calls_failed_is_not_plainly_good() -> None:
+    def badges(page: str) -> set[tuple[str, str]]:
+        return {(one.text, one.attributes["class"]) for one in parsed(page).all("span", "badge")}
+
+    failed = full_run()
+    good = replace(
+        failed, events=tuple(one for one in failed.events if not getattr(one, "is_error", False))
+    )
+    for trace, badge in (
+        (failed, ("completed, 1 call failed", "badge warn")),
+        (good, ("completed", "badge good")),
+    ):
+        assert badge in badges(run_page(trace))
+        assert badge in badges(runs_section([run_row(trace, href="#")]))
+    assert ("completed", "badge good") not in badges(run_page(failed))
+
+
+@pytest.mark.parametrize(
+    ("by", "text"),
+    [
+        ("person", "by the person"),
+        ("program", "without asking a person"),
+        ("policy", "by the policy"),
+    ],
+)
+def test_a_page_says_who_approved_a_call(
+    by: Literal["person", "program", "policy"], text: str
+) -> None:
+    recorder = begun()
+    recorder.approval("weather", "now", "approve", "rule 1", by=by, seconds=29.0)
+    page = parsed(run_page(recorder.ended())).all("main")[0].text
+
+    assert f"weather/now approved {text}" in " ".join(page.split())
+    assert "answered after 29.0 s" in page

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from urllib.parse import parse_qsl, urlsplit
 
 from plait._support.redact import HIDDEN, Redactor, looks_secret
-from plait.client.config.secrets import secrets_in_argument
+from plait.client.config.secrets import secret_values, secrets_in_argument
 from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 
@@ -46,6 +46,7 @@ _PATH = re.compile(rf"(?:~|\.{{1,2}})?(?:/[\w.@+ -]+)+/?|\.{{1,2}}|~|/|[\w./-]+\
 _PACKAGE = re.compile(r"@[a-z0-9~-][\w.~-]*/[\w.~-]+(?:@[\w.^~-]+)?")
 _NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)*[A-Za-z][\w.-]*(?:\[\w+\])?(?:(?:@|:|==)[\w.+-]+)?")
 _RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_=+-]{20,}")
+_STEP = re.compile(r"(?:[a-z]{1,16}(?:[_-][a-z]{1,16})*|v\d{1,3})?")
 _VARIABLE = re.compile(r"\$\{[^{}]*\}")
 
 
@@ -78,7 +79,8 @@ def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder
 
     `declared` is the name and the version that the server reports.
     """
-    about, home = declared or {}, folder.resolve()
+    home, redact = folder.resolve(), Redactor(secret_values(server))
+    about = {key: redact(text) for key, text in (declared or {}).items()}
     line = _line_of(server, home)
     program = server if isinstance(server, StdioServer) else None
     return Identity(
@@ -156,11 +158,27 @@ def _shown(word: str, flag: str) -> tuple[str, str | None]:
     plain = _VARIABLE.sub("", word)
     if not plain or _is_harmless(plain, after_flag=flag.startswith("--")):
         return word, None
-    if any(secrets_in_argument(plain)) or Redactor()(plain) != plain:
-        return (public_url(word) if _is_url(word) else HIDDEN), None
-    if _is_url(word):
-        return public_url(word), "&".join(_plain_parameters(word)) or None
-    return HIDDEN, word
+    text, rest = _shown_url(word) if _is_url(word) else (HIDDEN, word)
+    has_secret = any(secrets_in_argument(plain)) or Redactor()(plain) != plain
+    return text, None if has_secret else rest
+
+
+def _shown_url(url: str) -> tuple[str, str | None]:
+    """Return a URL without the steps of its path that are no plain words, and what is hashed.
+
+    Programs get keys of any form in the path: a bot's, a webhook's, a personal address.
+    """
+    shown = public_url(url)
+    scheme, _, place = shown.partition("://")
+    host, *steps = place.split("/")
+    path = ["…" if step and not _is_plain_step(step) else step for step in steps]
+    hidden = [step for step, kept in zip(steps, path, strict=True) if step != kept]
+    rest = "&".join([*hidden, *_plain_parameters(url)])
+    return "/".join([f"{scheme}://{host}", *path]), rest or None
+
+
+def _is_plain_step(step: str) -> bool:
+    return _STEP.fullmatch(_VARIABLE.sub("", step)) is not None
 
 
 def _is_variable(word: str) -> bool:

@@ -35,6 +35,11 @@ STYLES: dict[str, list[str]] = {
     "query": [f"https://example.com/mcp?api_key={SECRET}"],
     "query with an innocent name": [f"https://example.com/mcp?q={SECRET}"],
     "key in the path": [f"https://example.com/mcp/{TOKEN}"],
+    "short key in the path": [f"https://example.com/s/{SECRET}/mcp"],
+    "key in the path after a flag": ["--url", f"https://example.com/{SECRET}"],
+    "--url=key in the path": [f"--url=https://example.com/{SECRET}/sse"],
+    "key of a bot": [f"https://example.com/bot123456:{SECRET}/mcp"],
+    "encoded key in the path": [f"https://example.com/mcp%2F{SECRET}"],
     "KEY=val": [f"API_KEY={SECRET}"],
     "innocent name=val": [f"ENDPOINT_AUTHZ={SECRET}"],
     "-e KEY=val": ["-e", f"DB={SECRET}"],
@@ -84,6 +89,8 @@ def test_no_argument_that_may_be_secret_is_in_the_lockfile(style: str, command: 
         f"https://example.com/mcp?key={SECRET}",
         f"https://example.com/mcp?q={SECRET}",
         f"https://example.com/{TOKEN}/mcp",
+        f"https://example.com/bot123456:{TOKEN}/mcp",
+        f"https://example.com/eyJhbGciOiJIUzI1NiJ9.{TOKEN}.abc/mcp",
     ],
 )
 def test_nothing_secret_of_a_url_its_headers_and_a_programs_variables_is_there(url: str) -> None:
@@ -93,6 +100,14 @@ def test_nothing_secret_of_a_url_its_headers_and_a_programs_variables_is_there(u
     assert SECRET not in remote + local
     assert TOKEN not in remote
     assert "https://example.com/" in remote
+
+
+def test_a_secret_that_a_server_reports_as_its_name_is_not_there() -> None:
+    server = HttpServer(url="https://example.com/mcp", headers={"X-Key": SECRET})
+
+    made = identity_of(server, {"name": f"shop of {SECRET}", "version": SECRET}, Path("/project"))
+
+    assert (made.name, made.version) == ("shop of ***", "***")
 
 
 def test_variables_are_written_as_they_are_configured() -> None:
@@ -133,6 +148,9 @@ def test_a_reviewer_reads_what_runs() -> None:
         "./bin/shop stdio": ["/project/bin/shop", "stdio"],
         "docker run -i --rm example/shop:2": ["docker", "run", "-i", "--rm", "example/shop:2"],
         "node server.js": ["node", "server.js"],
+        "npx mcp-remote https://example.com:8443/v1/mcp/${TEAM}/": [
+            *("npx", "mcp-remote", "https://example.com:8443/v1/mcp/${TEAM}/"),
+        ],
     }
     for shown, (command, *args) in commands.items():
         made = told(StdioServer(command=command, args=args))
@@ -157,6 +175,15 @@ def test_another_program_folder_argument_or_variable_is_another_server(
     change: dict[str, Any],
 ) -> None:
     assert told(replace(SHOP, **change)).address != told(SHOP).address
+
+
+def test_another_path_of_an_address_is_another_server_though_it_is_not_shown() -> None:
+    first, second = (
+        told(replace(SHOP, args=[f"https://example.com/{step}"])) for step in ("Team1", "Team2")
+    )
+
+    assert first.target == second.target == "/opt/shop/serve https://example.com/…"
+    assert first.hidden != second.hidden
 
 
 def test_a_renewed_secret_is_the_same_server() -> None:
