@@ -55,6 +55,9 @@ _LARGEST_SHARE = 0.5
 """How much of a pause an attempt may use up."""
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as proven."""
+_MAX_EARLY_EXITS = 3
+"""Exits of a program that was never ready, with the same code, after which callers stop waiting.
+One or two may be a dependency that starts at the same time."""
 
 
 class SessionKeeper:
@@ -101,6 +104,8 @@ class SessionKeeper:
         """How the server described itself when the last session was opened."""
         self.generation = 0
         """How many sessions were opened so far."""
+        self._early_exits: list[int] = []
+        """The last exit codes of a program that was never ready."""
         self._error: PlaitError | None = server.problem
         self._next_try: float | None = None
         self._tried_at = 0.0
@@ -309,7 +314,8 @@ class SessionKeeper:
         except PlaitError as error:
             self._error = error
             self._note("refused", str(error))
-            self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
+            final = error.retry == "never" or self._exits_early(session, error)
+            self._signal("refused", final=final, attended=self._waiting > 0)
             return
         self.generation += 1
         self.info = ServerInfo.of(session.client)
@@ -317,6 +323,15 @@ class SessionKeeper:
         self._signal("opened")
         if self._on_opened is not None:
             self._on_opened(session)
+
+    def _exits_early(self, session: Session, error: PlaitError) -> bool:
+        """Return whether the program was never ready, and ended again as it did before."""
+        code = session.wire.exit_code
+        if self.generation or code is None or isinstance(error, TimeoutError):
+            self._early_exits = []
+            return False
+        self._early_exits = [*self._early_exits[1 - _MAX_EARLY_EXITS :], code]
+        return self._early_exits == [code] * _MAX_EARLY_EXITS
 
     async def _live(self, session: Session) -> None:
         try:
