@@ -95,6 +95,8 @@ class ServerConnection:
         self.server = keeper.server
         self.keeper = keeper
         self.tool_count: int | None = None
+        self.tools_outdated = False
+        """Whether the tools on offer are those of an earlier list, as it cannot be listed now."""
         self.concurrency = ConcurrencyLimit(keeper.server.max_concurrency)
         self._tasks = tasks
         self._clock = clock
@@ -186,7 +188,9 @@ class ServerConnection:
 
     def status(self) -> ServerStatus:
         """Describe the connection as it is now."""
-        return replace(self.keeper.status(), tool_count=self.tool_count)
+        return replace(
+            self.keeper.status(), tool_count=self.tool_count, tools_outdated=self.tools_outdated
+        )
 
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""

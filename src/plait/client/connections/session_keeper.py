@@ -157,6 +157,8 @@ class SessionKeeper:
     async def _wait_for_session(self, patience: Patience) -> Session:
         limit = max(connect_seconds_of(self.server), patience.seconds)
         imports = 0.0 if is_imported(OPENING) else _IMPORT_SECONDS
+        if patience.most_seconds is not None:
+            limit, imports = min(limit, patience.most_seconds), 0.0
         began = self._clock.monotonic()
         waited = 0.0
         fresh = True
@@ -180,6 +182,8 @@ class SessionKeeper:
                 async with asyncio.timeout(limit + imports + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
+                if patience.most_seconds is not None and self._error is None:
+                    raise self.not_ready_error(limit) from None
                 raise self._no_session_error(limit) from None
             finally:
                 self._waiting -= 1

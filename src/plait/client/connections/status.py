@@ -94,6 +94,8 @@ class ServerStatus:
     protocol_version: str | None = None
     server_info: Mapping[str, str] | None = None
     tool_count: int | None = None
+    tools_outdated: bool = False
+    """Whether the tools on offer are those of an earlier list, as it cannot be listed now."""
     error: PlaitError | None = field(default=None, repr=False)
     """Why the last attempt to open a session failed; `None` once one is open."""
     next_try_seconds: float | None = None

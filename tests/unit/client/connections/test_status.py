@@ -30,6 +30,7 @@ def _full() -> ServerStatus:
         protocol_version="2026-07-28",
         server_info=MappingProxyType({"name": "n", "version": "1"}),
         tool_count=3,
+        tools_outdated=True,
         error=DOWN,
         next_try_seconds=2.5,
         pid=7,
@@ -57,6 +58,7 @@ def test_a_server_is_described_as_plain_data() -> None:
             "protocol_version": "2026-07-28",
             "server_info": {"name": "n", "version": "1"},
             "tool_count": 3,
+            "tools_outdated": True,
             "last_error": "shop: cannot connect: refused",
             "error": {
                 "type": "transport_error",
