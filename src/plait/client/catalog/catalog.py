@@ -461,41 +461,44 @@ class ToolCatalog:
         connection = self._pool.connection(server, access)
         key = _key(server, access)
         before, missed_before = self._listings.get(key), self._missed.get(key)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            listing = self._listings.get(key)
-            if not refresh or listing is not before:  # listed while waiting for the lock
-                if self._is_listed(key, connection) and not (live and self._listings[key].stored):
-                    return self._listings[key]
-                shared = None if access is None else self._shared(server)
-                if shared is not None and not (live and shared.stored):
-                    # These credentials use the shared list from now on.
-                    self._listings.pop(key, None)
-                    self._outdated[key] = shared
-                    return shared
-            missed = self._missed.get(key)
-            if patience is BRIEF and missed is not None and missed is not missed_before:
-                raise copy(missed)  # it was tried while waiting for the lock
-            storable = self._lister.may_store(connection.server, access)
-            stored = None
-            if storable and not refresh and not live and connection.keeper.generation == 0:
-                stored = await self._lister.load(connection)
-            announced = self._announced[server]
-            fetch = partial(self._lister.fetch, connection, store=storable, patience=patience)
-            listing = stored or await fetch()
-            for _ in range(_MOST_REPEATS):
-                if self._announced[server] == announced:
-                    break
+        with connection.used():
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                listing = self._listings.get(key)
+                if not refresh or listing is not before:  # listed while waiting for the lock
+                    if self._is_listed(key, connection) and not (
+                        live and self._listings[key].stored
+                    ):
+                        return self._listings[key]
+                    shared = None if access is None else self._shared(server)
+                    if shared is not None and not (live and shared.stored):
+                        # These credentials use the shared list from now on.
+                        self._listings.pop(key, None)
+                        self._outdated[key] = shared
+                        return shared
+                missed = self._missed.get(key)
+                if patience is BRIEF and missed is not None and missed is not missed_before:
+                    raise copy(missed)  # it was tried while waiting for the lock
+                storable = self._lister.may_store(connection.server, access)
+                stored = None
+                if storable and not refresh and not live and connection.keeper.generation == 0:
+                    stored = await self._lister.load(connection)
                 announced = self._announced[server]
-                listing = await fetch()
-            if self._announced[server] == announced:
-                self._listings[key] = listing
-            else:  # it may be from before the change
-                self._outdated[key] = listing
-            self._sources[key] = connection
-            self._forget_oldest()
-            connection.tool_count, connection.tools_outdated = len(listing.tools), False
-            self._check(connection.name, connection.server, listing)
-            return listing
+                fetch = partial(self._lister.fetch, connection, store=storable, patience=patience)
+                listing = stored or await fetch()
+                for _ in range(_MOST_REPEATS):
+                    if self._announced[server] == announced:
+                        break
+                    announced = self._announced[server]
+                    listing = await fetch()
+                if self._announced[server] == announced:
+                    self._listings[key] = listing
+                else:  # it may be from before the change
+                    self._outdated[key] = listing
+                self._sources[key] = connection
+                self._forget_oldest()
+                connection.tool_count, connection.tools_outdated = len(listing.tools), False
+                self._check(connection.name, connection.server, listing)
+                return listing
 
     def _forget_oldest(self) -> None:
         """Limit the lists of individual credentials: changing tokens leave lists behind."""

@@ -18,6 +18,7 @@ from plait.client.connections.deadline import HASTY, PATIENT, Patience
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.connections.session import OPENING, Session
 from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.connections.session_turns import MAX_TURN_SECONDS
 from plait.client.connections.states import (
     Condition,
     Signal,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
     from plait.client.connections.pool import TaskSet
+    from plait.client.connections.session_turns import SessionTurns
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -78,7 +80,9 @@ class SessionKeeper:
         on_event: Callable[[Event], None],
         on_opened: Callable[[Session], None] | None,
         clock: Clock,
+        turns: SessionTurns | None = None,
     ) -> None:
+        """Take the parts; with `turns`, an attempt waits for its turn."""
         self.name = name
         self.server = server
         self._tasks = tasks
@@ -87,6 +91,10 @@ class SessionKeeper:
         self._on_event = on_event
         self._on_opened = on_opened
         self._clock = clock
+        self._turns = turns
+        self._queued_at: float | None = None
+        """When the attempt began to wait for its turn; `None` if it does not."""
+        self._past_queued_seconds = 0.0
         self._memory = ServerMemory()
         self._condition = Condition("failed", final=True) if server.problem else Condition()
         self._since: datetime = self._clock.now()
@@ -131,6 +139,23 @@ class SessionKeeper:
         return sum(session.in_flight for session in self.sessions)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether a caller uses a session or waits for one, or one is being opened."""
+        if self._waiting or self._condition.state in {"connecting", "lost"}:
+            return True
+        return any(session.in_use or session.holders for session in self.sessions)
+
+    @property
+    def _queued_seconds(self) -> float:
+        """How long attempts have waited for their turns, so far."""
+        now = self._clock.monotonic()
+        return self._past_queued_seconds + (now - self._queued_at if self._queued_at else 0.0)
+
+    def _is_wanted(self) -> bool:
+        """Return whether a caller waits for the session that is to be opened."""
+        return self._waiting > 0 and self._condition.state == "connecting"
+
+    @property
     def ready_session(self) -> Session | None:
         """The open session, or `None` if a caller has to wait for one."""
         session = self.session
@@ -157,9 +182,11 @@ class SessionKeeper:
     async def _wait_for_session(self, patience: Patience) -> Session:
         limit = max(connect_seconds_of(self.server), patience.seconds)
         imports = 0.0 if is_imported(OPENING) else _IMPORT_SECONDS
+        may_queue = self._turns is not None and self.server.timeouts.connect_seconds is None
+        turn_seconds = MAX_TURN_SECONDS if may_queue else 0.0
         if patience.most_seconds is not None:
-            limit, imports = min(limit, patience.most_seconds), 0.0
-        began = self._clock.monotonic()
+            limit, imports, turn_seconds = min(limit, patience.most_seconds), 0.0, 0.0
+        began, queued_before = self._clock.monotonic(), self._queued_seconds
         waited = 0.0
         fresh = True
         while True:
@@ -178,16 +205,20 @@ class SessionKeeper:
             fresh = False
             changed = self._changed
             self._waiting += 1
+            is_late = False
             try:
                 async with asyncio.timeout(limit + imports + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
-                if patience.most_seconds is not None and self._error is None:
-                    raise self.not_ready_error(limit) from None
-                raise self._no_session_error(limit) from None
+                is_late = True
             finally:
                 self._waiting -= 1
-            waited = self._clock.monotonic() - began
+            queued = min(self._queued_seconds - queued_before, turn_seconds)
+            waited = self._clock.monotonic() - began - queued
+            if is_late and waited >= limit + imports:
+                if patience.most_seconds is not None and self._error is None:
+                    raise self.not_ready_error(limit)
+                raise self._no_session_error(limit + queued)
 
     def _may_look_again(self) -> bool:
         """Return whether to try at once what waiting does not cure, but somebody else may have."""
@@ -220,6 +251,9 @@ class SessionKeeper:
         if self._condition.state == "closed":
             return ClientClosedError("the client is closed; its tools can no longer be called")
         last, wait = self._error, self.next_try_seconds
+        if last is None and self._queued_at is not None and self._turns is not None:
+            text = f"{self.name}: no turn within {limit:.0f} s: {self._turns.most} sessions of"
+            return ConnectTimeoutError(f"{text} other users are open and in use", server=self.name)
         if last is None:
             return connect_timeout(limit, self.session and self.session.wire, self.name)
         if self._condition.final or not fresh or wait is None:
@@ -307,9 +341,21 @@ class SessionKeeper:
                     return
 
     async def _open(self) -> None:
+        if self._turns is not None:
+            self._queued_at = self._clock.monotonic()
+            try:
+                has_turn = await self._turns.wait(self._is_wanted)
+            finally:
+                self._past_queued_seconds, self._queued_at = self._queued_seconds, None
+            if not has_turn:
+                self._signal("idled")
+            if self._condition.state != "connecting":
+                return
         self._tried_at = self._clock.monotonic()
         session = Session(self.name, self.server, self._memory, self.options, self._redact)
         self.sessions.add(session)
+        if self._turns is not None:
+            self._turns.add(session)
         self._quiet.clear()
         self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
         self.session = session
@@ -342,6 +388,8 @@ class SessionKeeper:
             await session.live()
         finally:
             self.sessions.discard(session)
+            if self._turns is not None:
+                self._turns.remove(session)
             if not self.sessions:
                 self._quiet.set()
 
