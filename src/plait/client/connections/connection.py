@@ -105,6 +105,8 @@ class ServerConnection:
         self.tool_count: int | None = None
         self.tools_outdated = False
         """Whether the tools on offer are those of an earlier list, as it cannot be listed now."""
+        self.has_own_credentials = False
+        """Whether a refusal of the credentials concerns only one user."""
         self.concurrency = ConcurrencyLimit(keeper.server.max_concurrency)
         self._tasks = tasks
         self._clock = clock
@@ -173,6 +175,7 @@ class ServerConnection:
                     failure = self._failure(error, session, exchanges, method, tool)
             else:
                 keeper.mark_proven()
+                keeper.answered_at = self._clock.monotonic()
                 return Answer(value, exchanges.notes)
         raise with_cause(failure, cause, wire)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
@@ -22,7 +22,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.connection import ServerConnection
 from plait.client.connections.session_keeper import SessionKeeper
 from plait.client.connections.session_turns import MAX_USER_SESSIONS, SessionTurns
-from plait.client.connections.status import Event, Status
+from plait.client.connections.status import Event, Status, UserStatus, with_users
 from plait.errors import ClientClosedError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class ConnectionPool:
         """By server, credentials and thread; the least recently used first."""
         self._most_user_sessions = most_user_sessions
         self._turns: dict[str, SessionTurns] = {}
+        self._opened: Counter[str] = Counter()
+        """How many sessions were opened with each server, also for users who left."""
         self._warned: set[str] = set()
         self._log_levels: dict[str, LoggingLevel] = {}
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
@@ -94,6 +96,7 @@ class ConnectionPool:
             of_server = sum(server_name == name for server_name, _, _ in self._private)
             self._close_unused(name, of_server + 1 - self._most_user_sessions)
             private = self._private[key] = self._connection(name, server, self._turns_of(name))
+            private.has_own_credentials = bool(credentials.headers) or credentials.auth is not None
         self._private.move_to_end(key)
         return private
 
@@ -131,6 +134,7 @@ class ConnectionPool:
     async def remove(self, name: str) -> None:
         """Close the connections of a server, and remove it."""
         leaving = [self.connections.pop(name)]
+        self._opened.pop(name, None)
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
         await gather_all(connection.close() for connection in leaving)
 
@@ -154,8 +158,15 @@ class ConnectionPool:
         await self._tasks.close()
 
     def status(self) -> Status:
-        """Describe every connection as it is now."""
-        servers = {name: one.status() for name, one in self.connections.items()}
+        """Describe every server as it is now, with the connections of its users."""
+        users: defaultdict[str, list[UserStatus]] = defaultdict(list)
+        for (name, _, _), one in list(self._private.items()):
+            at = one.keeper.answered_at, one.keeper.refused_at
+            users[name].append(UserStatus(one.status(), one.has_own_credentials, *at))
+        servers = {
+            name: replace(with_users(one.status(), users[name]), sessions=self._opened[name])
+            for name, one in list(self.connections.items())
+        }
         return Status(servers, self.events)
 
     @property
@@ -176,11 +187,16 @@ class ConnectionPool:
             options=options,
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
-            on_opened=self._on_opened,
+            on_opened=self._session_opened,
             clock=self._clock,
             turns=turns,
         )
         return ServerConnection(keeper, self._tasks, self._clock, self._observers)
+
+    def _session_opened(self, session: Session) -> None:
+        self._opened[session.wire.server] += 1
+        if self._on_opened is not None:
+            self._on_opened(session)
 
     def _turns_of(self, name: str) -> SessionTurns:
         if name not in self._turns:

@@ -118,6 +118,8 @@ class SessionKeeper:
         self._next_try: float | None = None
         self._tried_at = 0.0
         """When the last attempt began, on the monotonic clock."""
+        self.refused_at = self.answered_at = float("-inf")
+        """When an attempt last failed, and when the server last answered something."""
         if self._prompts_user:
             sign_in_listeners.add(self)
 
@@ -362,12 +364,13 @@ class SessionKeeper:
         try:
             await session.opened()
         except PlaitError as error:
-            self._error = error
+            self._error, self.refused_at = error, self._clock.monotonic()
             self._note("refused", str(error))
             final = error.retry == "never" or self._exits_early(session, error)
             self._signal("refused", final=final, attended=self._waiting > 0)
             return
         self.generation += 1
+        self.answered_at = self._clock.monotonic()
         self.info = ServerInfo.of(session.client)
         self._note("opened", f"session {self.generation}")
         self._signal("opened")
