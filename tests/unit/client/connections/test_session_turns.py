@@ -113,10 +113,12 @@ async def test_idle_sessions_of_others_make_room_and_those_of_new_users_stay(des
 async def test_whoever_gives_up_leaves_the_queue(desk: Desk) -> None:
     calls = await desk.begin("ann", "bob", "cid", "dan")
     calls[2].cancel()
+    await asyncio.wait([calls[2]])
     desk.finish("ann", "bob", "cid", "dan")
 
     assert await calls[3] == "dan"
     assert desk.served == ["ann", "bob", "dan"]
+    assert [event.kind for event in desk.pool.events] == ["opened"] * 3
 
 
 async def test_a_turn_that_does_not_come_in_time_is_an_error_that_says_so() -> None:
