@@ -186,8 +186,9 @@ class Toolbox(ConnectionOwner):
     ) -> list[Tool]:
         """List the tools of these servers, or of all of them.
 
-        An optional server that fails is left out, and `status()` has the reason. `include` and
-        `exclude` filter this list only; tools whose every call the policy denies are left out.
+        An optional server that fails is left out, and `status()` has the reason. If it was listed
+        before, the tools of that list are returned, and its status is `tools_outdated`. `include`
+        and `exclude` filter this list only; tools whose every call the policy denies are left out.
         `run` selects the credentials on servers where these depend on the run.
 
         A server is waited for up to `connect_timeout`, or `wait` seconds. One that was late is not
@@ -223,11 +224,11 @@ class Toolbox(ConnectionOwner):
         self, offer: DiscoveredTools, named: Sequence[str], *, may_be_none: bool
     ) -> None:
         """Raise, or report once, to `on_connection_error` or the log, why servers list no tools."""
-        failures = offer.failures
+        failures, unlisted_now = offer.failures, {**offer.failures, **offer.outdated}
         on_error = self._options.get("on_connection_error")
-        self._reported &= set(failures)
-        for name, error in failures.items():
-            if name in named or self._servers[name].required:
+        self._reported &= set(unlisted_now)
+        for name, error in unlisted_now.items():
+            if name in failures and (name in named or self._servers[name].required):
                 raise error
             if callable(on_error) and name not in self._reported:
                 await resolve(on_error(name, error))
@@ -238,9 +239,10 @@ class Toolbox(ConnectionOwner):
         everything = set(named) or set(self.server_names) - unlisted
         if failures and set(failures) == everything and on_error != "ignore" and not may_be_none:
             raise _combined_error(failures)
-        for name in failures.keys() - self._reported:
+        for name in unlisted_now.keys() - self._reported:
             self._reported.add(name)
-            logger.warning("going on without %s: %s", name, failures[name])
+            how = "without" if name in failures else "with the earlier tools of"
+            logger.warning("going on %s %s: %s", how, name, unlisted_now[name])
 
     async def search_tools(
         self, query: str, *servers: str, limit: int = 5, run: Run | None = None

@@ -65,6 +65,8 @@ class Behaviour:
     endpoint: str = "/messages"
     authority: str = ""
     """The authorization server to name; without one, nobody is asked to sign in."""
+    refused_token: str = ""
+    """A token that is not accepted."""
     token_status: int = 400
     """What a request for a token is answered with."""
     heard: list[Heard] = field(default_factory=list[Heard])
@@ -105,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/token":
             self._refuse_token(heard)
             return
-        if now.authority and "authorization" not in heard.headers:
+        token = heard.headers.get("authorization")
+        if (now.authority and token is None) or (now.refused_token and now.refused_token == token):
             self._send(401, "text/plain", b"", {"WWW-Authenticate": "Bearer"})
             return
         method = heard.rpc.get("method")

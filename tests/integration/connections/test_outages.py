@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 
@@ -159,3 +160,47 @@ async def test_what_waiting_does_not_cure_is_looked_at_again_for_the_next_caller
         began = time.monotonic()
         assert (await box.call("server", "echo", {"text": "two"})).text == "two"
         assert time.monotonic() - began < 3
+
+
+_EXITS = """
+import os, pathlib, runpy, sys
+starts, codes, *program = sys.argv[1:]
+with open(starts, "a") as file:
+    file.write("started ")
+number = len(pathlib.Path(starts).read_text().split())
+codes = codes.split(",")
+if number <= len(codes) and codes[number - 1]:
+    print("no license for start", number, file=sys.stderr)
+    sys.exit(int(codes[number - 1]))
+os.execv(program[0], program)
+"""
+"""Ends with one exit code after another, and is a server then."""
+
+
+def _exiting(starts: Path, codes: str) -> dict[str, object]:
+    config = stdio_config()
+    args = ["-I", "-S", "-c", _EXITS, str(starts), codes, str(config["command"])]
+    more = {"reconnect": {"delay": 0.01}, "connect_timeout": 50}
+    return {**config, **more, "command": sys.executable, "args": [*args, *_words(config["args"])]}
+
+
+def _words(value: object) -> list[str]:
+    assert isinstance(value, list)
+    return [str(word) for word in value]
+
+
+async def test_a_program_that_exits_at_once_fails_its_callers_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    starts = tmp_path / "starts"
+    async with Toolbox({"server": _exiting(starts, ",".join(["3"] * 1000))}) as box:
+        with pytest.raises(ConnectError, match=r"no license for start 3$"):
+            await box.call("server", "echo", {"text": "one"})
+
+
+async def test_a_program_whose_ends_differ_is_waited_for(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    async with Toolbox({"server": _exiting(starts, "3,3,4,3,3")}) as box:
+        assert (await box.call("server", "echo", {"text": "one"})).text == "one"
+
+    assert len(starts.read_text().split()) == 6

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -20,6 +21,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 USERS = int(os.environ.get("PLAIT_TEST_USERS", "20"))
 """With 1000 there are more users than sessions, lists and kept results; that takes a minute."""
+
+MOST_OPEN = 128
+"""Sessions of users that are open with one server at a time."""
 
 
 @pytest.fixture
@@ -58,6 +62,28 @@ async def test_no_user_reads_the_kept_mailbox_of_one_who_is_gone(mirror: Mirror)
             assert await seen_by(box, f"user-{number}") == f"Bearer user-{number}"
             if number % 20 == 0:
                 gc.collect()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("users", [140, 1000])
+async def test_users_beyond_the_bound_wait_for_their_turn_and_are_not_mixed_up(
+    mirror: Mirror, users: int
+) -> None:
+    config = {"url": mirror.url, "auth": lambda run: run["configurable"]["user"]}
+    async with Toolbox({"mail": {**config, "protocol": "legacy"}}) as box:
+        names = [f"user-{number}" for number in range(users)]
+        seen = await asyncio.gather(*(seen_by(box, user) for user in names))
+
+    assert seen == [f"Bearer {user}" for user in names]
+    users_of: dict[str, set[str]] = defaultdict(set)
+    open_sessions = most_open = 0
+    for one in mirror.heard:
+        open_sessions += (one.rpc.get("method") == "initialize") - (one.method == "DELETE")
+        most_open = max(most_open, open_sessions)
+        if session := one.headers.get("mcp-session-id"):
+            users_of[session].add(one.headers["authorization"])
+    assert most_open <= MOST_OPEN
+    assert all(len(owners) == 1 for owners in users_of.values())
 
 
 current_user: ContextVar[str] = ContextVar("current_user", default="nobody")

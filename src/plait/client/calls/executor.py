@@ -328,6 +328,17 @@ class ToolExecutor:
     ) -> Answer[types.CallToolResult]:
         """Make one attempt, in the loop that owns the connections; `first` is already made."""
         connection = self._pool.connection(call.server, call.access)
+        with connection.used():
+            return await self._attempt_on(connection, call, tool, active, first)
+
+    async def _attempt_on(
+        self,
+        connection: ServerConnection,
+        call: ToolCall,
+        tool: Tool | None,
+        active: ActiveCall,
+        first: FirstAttempt | None,
+    ) -> Answer[types.CallToolResult]:
         deadline = self._deadline(call, connection)
         if first is not None:
             if is_refused(first.request):

@@ -29,7 +29,7 @@ from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.connections.change_listener import ChangeListener
 from plait.client.connections.connection import ServerConnection
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.deadline import HASTY, PATIENT
+from plait.client.connections.deadline import BRIEF, HASTY, PATIENT, Patience
 from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
@@ -104,6 +104,8 @@ class DiscoveredTools:
 
     tools: tuple[Tool, ...]
     failures: Mapping[str, PlaitError]
+    outdated: Mapping[str, PlaitError]
+    """Why servers cannot be listed now whose tools are those of an earlier list."""
 
 
 class ToolCatalog:
@@ -173,6 +175,7 @@ class ToolCatalog:
         )
         listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
+        outdated: dict[str, PlaitError] = {}
         for name, answer in zip(names, answers, strict=True):
             unusable = self._pool[name].server.problem is not None
             if isinstance(answer, PlaitError) and (unusable or answer.kind != "config"):
@@ -181,8 +184,12 @@ class ToolCatalog:
                 raise answer
             else:
                 listed_tools[name] = answer
+                access_of_list = accesses.get(name)
+                missed = self._missed.get(_key(name, access_of_list))
+                if missed and self._pool.connection(name, access_of_list).tools_outdated:
+                    outdated[name] = missed
         self._check_names()
-        return DiscoveredTools(tuple(await self._named(listed_tools)), failed)
+        return DiscoveredTools(tuple(await self._named(listed_tools)), failed, outdated)
 
     async def _named(self, listed_tools: Mapping[str, tuple[Tool, ...]]) -> list[Tool]:
         """Name tools so that they do not collide with tools returned earlier."""
@@ -206,13 +213,19 @@ class ToolCatalog:
         self, server: str, access: _Access, wait: float | None, *, refresh: bool, named: bool
     ) -> tuple[Tool, ...]:
         connection, key = self._pool.connection(server, access), _key(server, access)
+        earlier = None if refresh else self._remembered(key)
+        earlier = earlier if earlier is not None and earlier.tools else None
         missed = self._missed.get(key)
         is_back = connection.keeper.ready_session is not None
-        patient = named or connection.server.required or missed is None or key in self._hurried
+        needed = earlier is None and (named or connection.server.required)
+        patient = needed or missed is None or key in self._hurried
         patient = patient or (is_back and not isinstance(missed, ListTimeoutError))
         try:
             if refresh or (wait is None and patient):
-                tools = await self.tools_of(server, refresh=refresh, access=access)
+                patience = None if earlier is None else BRIEF
+                tools = await self.tools_of(
+                    server, refresh=refresh, access=access, patience=patience
+                )
                 self._missed.pop(key, None)
                 return tools
             if not self._is_listed(key, connection):
@@ -236,14 +249,19 @@ class ToolCatalog:
                 del self._missed[next(iter(self._missed))]
                 self._hurried &= self._missed.keys()
             backup = self.options.fallbacks.get(server)
-            if backup is None or backup not in self.options.unlisted:
+            if backup is not None and backup in self.options.unlisted:
+                with suppress(PlaitError):
+                    listing = await self._listing(backup, None)
+                    backed_up = f"its tools are listed as those of {backup}, its backup"
+                    self._warn_once(f"{error}; {backed_up}")
+                    tools = self._offered(server, listing)
+                    return tuple(replace(tool, server=server) for tool in tools)
+            if earlier is None:
                 raise
-            try:
-                listing = await self._listing(backup, None)
-            except PlaitError:
-                raise error from error.__cause__
-            self._warn_once(f"{error}; its tools are listed as those of {backup}, its backup")
-            return tuple(replace(tool, server=server) for tool in self._offered(server, listing))
+            # An agent that knows of these tools must not read that there are none: its calls wait
+            # for the server, or say what is wrong with it.
+            connection.tools_outdated = True
+            return self._offered(server, earlier)
 
     def _in_background(self, server: str, access: _Access = None) -> asyncio.Event:
         """List a server's tools in the background; the event is set when that has ended."""
@@ -272,10 +290,15 @@ class ToolCatalog:
             self._in_background(server)
 
     async def tools_of(
-        self, server: str, *, refresh: bool = False, access: _Access = None
+        self,
+        server: str,
+        *,
+        refresh: bool = False,
+        access: _Access = None,
+        patience: Patience | None = None,
     ) -> tuple[Tool, ...]:
         """List the offered tools of one server, from the cache while it is valid."""
-        listing = await self._listing(server, access, refresh=refresh)
+        listing = await self._listing(server, access, refresh=refresh, patience=patience)
         if listing.rejected and self.options.throw_on_load_error:
             reasons = "; ".join(listing.rejected)
             raise ProtocolError(f"{server}: {reasons}", server=server, retryable=False)
@@ -423,43 +446,59 @@ class ToolCatalog:
         return self._filters[server]
 
     async def _listing(
-        self, server: str, access: _Access, *, refresh: bool = False, live: bool = False
+        self,
+        server: str,
+        access: _Access,
+        *,
+        refresh: bool = False,
+        live: bool = False,
+        patience: Patience | None = None,
     ) -> Listing:
-        """List a server's tools, from the cache while it is valid; `live` skips the disk."""
+        """List a server's tools, from the cache while it is valid; `live` skips the disk.
+
+        `patience` is how long to wait for a session.
+        """
         connection = self._pool.connection(server, access)
         key = _key(server, access)
-        before = self._listings.get(key)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            listing = self._listings.get(key)
-            if not refresh or listing is not before:  # listed while waiting for the lock
-                if self._is_listed(key, connection) and not (live and self._listings[key].stored):
-                    return self._listings[key]
-                shared = None if access is None else self._shared(server)
-                if shared is not None and not (live and shared.stored):
-                    # These credentials use the shared list from now on.
-                    self._listings.pop(key, None)
-                    self._outdated[key] = shared
-                    return shared
-            storable = self._lister.may_store(connection.server, access)
-            stored = None
-            if storable and not refresh and not live and connection.keeper.generation == 0:
-                stored = await self._lister.load(connection)
-            announced = self._announced[server]
-            listing = stored or await self._lister.fetch(connection, store=storable)
-            for _ in range(_MOST_REPEATS):
-                if self._announced[server] == announced:
-                    break
+        before, missed_before = self._listings.get(key), self._missed.get(key)
+        with connection.used():
+            async with self._locks.setdefault(key, asyncio.Lock()):
+                listing = self._listings.get(key)
+                if not refresh or listing is not before:  # listed while waiting for the lock
+                    if self._is_listed(key, connection) and not (
+                        live and self._listings[key].stored
+                    ):
+                        return self._listings[key]
+                    shared = None if access is None else self._shared(server)
+                    if shared is not None and not (live and shared.stored):
+                        # These credentials use the shared list from now on.
+                        self._listings.pop(key, None)
+                        self._outdated[key] = shared
+                        return shared
+                missed = self._missed.get(key)
+                if patience is BRIEF and missed is not None and missed is not missed_before:
+                    raise copy(missed)  # it was tried while waiting for the lock
+                storable = self._lister.may_store(connection.server, access)
+                stored = None
+                if storable and not refresh and not live and connection.keeper.generation == 0:
+                    stored = await self._lister.load(connection)
                 announced = self._announced[server]
-                listing = await self._lister.fetch(connection, store=storable)
-            if self._announced[server] == announced:
-                self._listings[key] = listing
-            else:  # it may be from before the change
-                self._outdated[key] = listing
-            self._sources[key] = connection
-            self._forget_oldest()
-            connection.tool_count = len(listing.tools)
-            self._check(connection.name, connection.server, listing)
-            return listing
+                fetch = partial(self._lister.fetch, connection, store=storable, patience=patience)
+                listing = stored or await fetch()
+                for _ in range(_MOST_REPEATS):
+                    if self._announced[server] == announced:
+                        break
+                    announced = self._announced[server]
+                    listing = await fetch()
+                if self._announced[server] == announced:
+                    self._listings[key] = listing
+                else:  # it may be from before the change
+                    self._outdated[key] = listing
+                self._sources[key] = connection
+                self._forget_oldest()
+                connection.tool_count, connection.tools_outdated = len(listing.tools), False
+                self._check(connection.name, connection.server, listing)
+                return listing
 
     def _forget_oldest(self) -> None:
         """Limit the lists of individual credentials: changing tokens leave lists behind."""

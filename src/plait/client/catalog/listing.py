@@ -17,7 +17,7 @@ from plait.client.catalog.overrides import apply_override, override_for
 from plait.client.catalog.schemas.values import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
-from plait.client.connections.deadline import Deadline
+from plait.client.connections.deadline import Deadline, Patience
 from plait.client.connections.operations import ToolList, list_tools
 from plait.client.transports.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
 
@@ -125,10 +125,13 @@ class ToolLister:
         ttl = OWN_TTL_SECONDS
         return await self._listing_from(connection, stored, ttl, generation, is_stored=True)
 
-    async def fetch(self, connection: ServerConnection, *, store: bool) -> Listing:
+    async def fetch(
+        self, connection: ServerConnection, *, store: bool, patience: Patience | None = None
+    ) -> Listing:
         """Request the list from the server, and optionally store it on disk."""
-        await self._changes.listen(connection)
-        deadline = Deadline(connection.server.timeouts.list_seconds, setting="list_timeout")
+        await self._changes.listen(connection, patience)
+        seconds = connection.server.timeouts.list_seconds
+        deadline = Deadline(seconds, setting="list_timeout", patience=patience)
         generation = 0
 
         async def list_some(client: Client | PlainClient) -> ToolList:

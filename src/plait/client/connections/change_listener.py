@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_types import ServerCapabilities
 
     from plait.client.connections.connection import ServerConnection
+    from plait.client.connections.deadline import Patience
     from plait.client.connections.pool import ConnectionPool
 
 logger = logging.getLogger("plait.client.connections")
@@ -65,11 +66,11 @@ class ChangeListener:
         default_factory=WeakKeyDictionary[Session, asyncio.Event], init=False
     )
 
-    async def listen(self, connection: ServerConnection) -> None:
+    async def listen(self, connection: ServerConnection, patience: Patience | None = None) -> None:
         """Listen while the present session lasts; returns when the server has subscribed."""
         if not self._lists:
             return
-        subscribed = self.begin(await connection.keeper.wait_for_session())
+        subscribed = self.begin(await connection.keeper.wait_for_session(patience))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AGREEMENT_SECONDS):
                 await subscribed.wait()

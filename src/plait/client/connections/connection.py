@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -51,6 +56,9 @@ ATTEMPTS = 3
 """Attempts of one request, the first included."""
 PAUSE_SECONDS = 0.2
 """Pause before a retry on a session that is still open."""
+_BETWEEN_REQUESTS_SECONDS = 0.2
+"""A call lists the tools first, if need be. If the session were closed in between to make room, the
+call would wait for a second turn."""
 
 
 def may_retry(error: PlaitError, *, idempotent: bool) -> bool:
@@ -95,11 +103,34 @@ class ServerConnection:
         self.server = keeper.server
         self.keeper = keeper
         self.tool_count: int | None = None
+        self.tools_outdated = False
+        """Whether the tools on offer are those of an earlier list, as it cannot be listed now."""
+        self.has_own_credentials = False
+        """Whether a refusal of the credentials concerns only one user."""
         self.concurrency = ConcurrencyLimit(keeper.server.max_concurrency)
         self._tasks = tasks
         self._clock = clock
         self._observers = observers
         self._probed: set[Session] = set()
+        self._users = 0
+        self._last_used = float("-inf")
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Keep the connection from being closed to make room for those of other users."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._last_used = self._clock.monotonic()
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no caller uses the connection, waits for it, or has just listed its tools."""
+        if self._users or self.keeper.is_needed:
+            return False
+        return self._clock.monotonic() - self._last_used >= _BETWEEN_REQUESTS_SECONDS
 
     async def request(
         self,
@@ -144,6 +175,7 @@ class ServerConnection:
                     failure = self._failure(error, session, exchanges, method, tool)
             else:
                 keeper.mark_proven()
+                keeper.answered_at = self._clock.monotonic()
                 return Answer(value, exchanges.notes)
         raise with_cause(failure, cause, wire)
 
@@ -174,19 +206,23 @@ class ServerConnection:
         observers = (*self._observers, SPANS) if is_traced() else self._observers
         for attempt in count(1):
             request = ReadRequest(server=self.name, method=method, attempt=attempt)
-            try:
-                with observe(observers, request):
-                    return await self.request(operation, deadline, method=method, plain=plain)
-            except PlaitError as error:
-                pause = pause_before_retry(error, deadline.seconds)
-                if attempt >= ATTEMPTS or pause is None or not may_retry(error, idempotent=True):
-                    raise
-                await self._clock.sleep(pause)
+            with self.used():
+                try:
+                    with observe(observers, request):
+                        return await self.request(operation, deadline, method=method, plain=plain)
+                except PlaitError as error:
+                    pause = pause_before_retry(error, deadline.seconds)
+                    may_repeat = attempt < ATTEMPTS and may_retry(error, idempotent=True)
+                    if pause is None or not may_repeat:
+                        raise
+                    await self._clock.sleep(pause)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def status(self) -> ServerStatus:
         """Describe the connection as it is now."""
-        return replace(self.keeper.status(), tool_count=self.tool_count)
+        return replace(
+            self.keeper.status(), tool_count=self.tool_count, tools_outdated=self.tools_outdated
+        )
 
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""

@@ -19,6 +19,8 @@ class Patience:
     """It waits so long even where `connect_timeout` is shorter."""
     attempts: int | None = None
     """It gives up when so many attempts in a row have failed for callers; `None` is no limit."""
+    most_seconds: float | None = None
+    """It gives up after this time, even while an attempt is under way; `None` is no limit."""
 
 
 PATIENT = Patience()
@@ -26,6 +28,9 @@ PATIENT = Patience()
 
 HASTY = Patience(attempts=3)
 """For callers that have something better to do than to wait for a server that is down."""
+
+BRIEF = Patience(attempts=1, most_seconds=2.0)
+"""For callers that have what they ask for already, if perhaps an older version of it."""
 
 
 class Deadline:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,7 +21,8 @@ from plait._support.suggestions import suggest_names
 from plait.client.config.secrets import secret_values
 from plait.client.connections.connection import ServerConnection
 from plait.client.connections.session_keeper import SessionKeeper
-from plait.client.connections.status import Event, Status
+from plait.client.connections.session_turns import MAX_USER_SESSIONS, SessionTurns
+from plait.client.connections.status import Event, Status, UserStatus, with_users
 from plait.errors import ClientClosedError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -36,8 +39,6 @@ logger = logging.getLogger("plait.client.connections")
 
 _EVENTS = 500
 """How many events are remembered."""
-_MOST_PRIVATE = 128
-"""How many connections with their own credentials are kept; the least recently used go first."""
 
 
 class ConnectionPool:
@@ -51,8 +52,12 @@ class ConnectionPool:
         on_opened: Callable[[Session], None] | None = None,
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
+        most_user_sessions: int = MAX_USER_SESSIONS,
     ) -> None:
-        """Take servers and the session options of each; `on_opened` gets each new session."""
+        """Take servers and the session options of each; `on_opened` gets each new session.
+
+        At most `most_user_sessions` with credentials of their own are open with each server.
+        """
         self._tasks = TaskSet()
         self._options_for = options_for
         self._on_opened = on_opened
@@ -61,6 +66,10 @@ class ConnectionPool:
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and thread; the least recently used first."""
+        self._most_user_sessions = most_user_sessions
+        self._turns: dict[str, SessionTurns] = {}
+        self._opened: Counter[str] = Counter()
+        """How many sessions were opened with each server, also for users who left."""
         self._warned: set[str] = set()
         self._log_levels: dict[str, LoggingLevel] = {}
         self.connections = {name: self._connection(name, one) for name, one in servers.items()}
@@ -84,8 +93,10 @@ class ConnectionPool:
             if server is None:
                 self._warn_unused(name)
                 return shared
-            self._make_room()
-            private = self._private[key] = self._connection(name, server)
+            of_server = sum(server_name == name for server_name, _, _ in self._private)
+            self._close_unused(name, of_server + 1 - self._most_user_sessions)
+            private = self._private[key] = self._connection(name, server, self._turns_of(name))
+            private.has_own_credentials = bool(credentials.headers) or credentials.auth is not None
         self._private.move_to_end(key)
         return private
 
@@ -123,6 +134,7 @@ class ConnectionPool:
     async def remove(self, name: str) -> None:
         """Close the connections of a server, and remove it."""
         leaving = [self.connections.pop(name)]
+        self._opened.pop(name, None)
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
         await gather_all(connection.close() for connection in leaving)
 
@@ -146,8 +158,15 @@ class ConnectionPool:
         await self._tasks.close()
 
     def status(self) -> Status:
-        """Describe every connection as it is now."""
-        servers = {name: one.status() for name, one in self.connections.items()}
+        """Describe every server as it is now, with the connections of its users."""
+        users: defaultdict[str, list[UserStatus]] = defaultdict(list)
+        for (name, _, _), one in list(self._private.items()):
+            at = one.keeper.answered_at, one.keeper.refused_at
+            users[name].append(UserStatus(one.status(), one.has_own_credentials, *at))
+        servers = {
+            name: replace(with_users(one.status(), users[name]), sessions=self._opened[name])
+            for name, one in list(self.connections.items())
+        }
         return Status(servers, self.events)
 
     @property
@@ -155,7 +174,9 @@ class ConnectionPool:
         """Recent events of the connections, the newest last."""
         return tuple(self._events)
 
-    def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
+    def _connection(
+        self, name: str, server: ServerConfig, turns: SessionTurns | None = None
+    ) -> ServerConnection:
         options = self._options_for(name)
         if name in self._log_levels:
             options = replace(options, log_level=self._log_levels[name])
@@ -166,16 +187,37 @@ class ConnectionPool:
             options=options,
             redact=Redactor(secret_values(server)),
             on_event=self._events.append,
-            on_opened=self._on_opened,
+            on_opened=self._session_opened,
             clock=self._clock,
+            turns=turns,
         )
         return ServerConnection(keeper, self._tasks, self._clock, self._observers)
 
-    def _make_room(self) -> None:
-        excess = len(self._private) + 1 - _MOST_PRIVATE
-        idle = (key for key, one in self._private.items() if not one.keeper.in_flight)
-        for key in [key for _, key in zip(range(excess), idle, strict=False)]:
-            self._tasks.start(self._private.pop(key).close, name=f"plait close {key[0]}")
+    def _session_opened(self, session: Session) -> None:
+        self._opened[session.wire.server] += 1
+        if self._on_opened is not None:
+            self._on_opened(session)
+
+    def _turns_of(self, name: str) -> SessionTurns:
+        if name not in self._turns:
+            make_room = partial(self._close_unused, name, with_session=True)
+            self._turns[name] = SessionTurns(self._most_user_sessions, make_room)
+        return self._turns[name]
+
+    def _close_unused(self, name: str, most: int, *, with_session: bool = False) -> None:
+        """Begin to close connections of users that nobody uses, least recently used first.
+
+        Those without a session come first, or with `with_session` not at all.
+        """
+        if most <= 0:
+            return
+        unused = [
+            (bool(one.keeper.sessions), key)
+            for key, one in self._private.items()
+            if key[0] == name and one.is_unused and (one.keeper.sessions or not with_session)
+        ]
+        for _, key in sorted(unused, key=itemgetter(0))[:most]:
+            self._tasks.start(self._private.pop(key).close, name=f"plait close {name}")
 
 
 def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:

@@ -18,6 +18,7 @@ from plait.client.connections.deadline import HASTY, PATIENT, Patience
 from plait.client.connections.error_mapping import connect_timeout
 from plait.client.connections.session import OPENING, Session
 from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.connections.session_turns import MAX_TURN_SECONDS
 from plait.client.connections.states import (
     Condition,
     Signal,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
     from plait.client.connections.pool import TaskSet
+    from plait.client.connections.session_turns import SessionTurns
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -55,6 +57,9 @@ _LARGEST_SHARE = 0.5
 """How much of a pause an attempt may use up."""
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as proven."""
+_MAX_EARLY_EXITS = 3
+"""Exits of a program that was never ready, with the same code, after which callers stop waiting.
+One or two may be a dependency that starts at the same time."""
 
 
 class SessionKeeper:
@@ -75,7 +80,9 @@ class SessionKeeper:
         on_event: Callable[[Event], None],
         on_opened: Callable[[Session], None] | None,
         clock: Clock,
+        turns: SessionTurns | None = None,
     ) -> None:
+        """Take the parts; with `turns`, an attempt waits for its turn."""
         self.name = name
         self.server = server
         self._tasks = tasks
@@ -84,6 +91,10 @@ class SessionKeeper:
         self._on_event = on_event
         self._on_opened = on_opened
         self._clock = clock
+        self._turns = turns
+        self._queued_at: float | None = None
+        """When the attempt began to wait for its turn; `None` if it does not."""
+        self._past_queued_seconds = 0.0
         self._memory = ServerMemory()
         self._condition = Condition("failed", final=True) if server.problem else Condition()
         self._since: datetime = self._clock.now()
@@ -101,10 +112,14 @@ class SessionKeeper:
         """How the server described itself when the last session was opened."""
         self.generation = 0
         """How many sessions were opened so far."""
+        self._early_exits: list[int] = []
+        """The last exit codes of a program that was never ready."""
         self._error: PlaitError | None = server.problem
         self._next_try: float | None = None
         self._tried_at = 0.0
         """When the last attempt began, on the monotonic clock."""
+        self.refused_at = self.answered_at = float("-inf")
+        """When an attempt last failed, and when the server last answered something."""
         if self._prompts_user:
             sign_in_listeners.add(self)
 
@@ -124,6 +139,23 @@ class SessionKeeper:
     def in_flight(self) -> int:
         """How many requests are under way."""
         return sum(session.in_flight for session in self.sessions)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a caller uses a session or waits for one, or one is being opened."""
+        if self._waiting or self._condition.state in {"connecting", "lost"}:
+            return True
+        return any(session.in_use or session.holders for session in self.sessions)
+
+    @property
+    def _queued_seconds(self) -> float:
+        """How long attempts have waited for their turns, so far."""
+        now = self._clock.monotonic()
+        return self._past_queued_seconds + (now - self._queued_at if self._queued_at else 0.0)
+
+    def _is_wanted(self) -> bool:
+        """Return whether a caller waits for the session that is to be opened."""
+        return self._waiting > 0 and self._condition.state == "connecting"
 
     @property
     def ready_session(self) -> Session | None:
@@ -152,7 +184,11 @@ class SessionKeeper:
     async def _wait_for_session(self, patience: Patience) -> Session:
         limit = max(connect_seconds_of(self.server), patience.seconds)
         imports = 0.0 if is_imported(OPENING) else _IMPORT_SECONDS
-        began = self._clock.monotonic()
+        may_queue = self._turns is not None and self.server.timeouts.connect_seconds is None
+        turn_seconds = MAX_TURN_SECONDS if may_queue else 0.0
+        if patience.most_seconds is not None:
+            limit, imports, turn_seconds = min(limit, patience.most_seconds), 0.0, 0.0
+        began, queued_before = self._clock.monotonic(), self._queued_seconds
         waited = 0.0
         fresh = True
         while True:
@@ -171,14 +207,20 @@ class SessionKeeper:
             fresh = False
             changed = self._changed
             self._waiting += 1
+            is_late = False
             try:
                 async with asyncio.timeout(limit + imports + _GRACE_SECONDS - waited):
                     await changed.wait()
             except TimeoutError:
-                raise self._no_session_error(limit) from None
+                is_late = True
             finally:
                 self._waiting -= 1
-            waited = self._clock.monotonic() - began
+            queued = min(self._queued_seconds - queued_before, turn_seconds)
+            waited = self._clock.monotonic() - began - queued
+            if is_late and waited >= limit + imports:
+                if patience.most_seconds is not None and self._error is None:
+                    raise self.not_ready_error(limit)
+                raise self._no_session_error(limit + queued)
 
     def _may_look_again(self) -> bool:
         """Return whether to try at once what waiting does not cure, but somebody else may have."""
@@ -211,6 +253,9 @@ class SessionKeeper:
         if self._condition.state == "closed":
             return ClientClosedError("the client is closed; its tools can no longer be called")
         last, wait = self._error, self.next_try_seconds
+        if last is None and self._queued_at is not None and self._turns is not None:
+            text = f"{self.name}: no turn within {limit:.0f} s: {self._turns.most} sessions of"
+            return ConnectTimeoutError(f"{text} other users are open and in use", server=self.name)
         if last is None:
             return connect_timeout(limit, self.session and self.session.wire, self.name)
         if self._condition.final or not fresh or wait is None:
@@ -298,31 +343,56 @@ class SessionKeeper:
                     return
 
     async def _open(self) -> None:
+        if self._turns is not None:
+            self._queued_at = self._clock.monotonic()
+            try:
+                has_turn = await self._turns.wait(self._is_wanted)
+            finally:
+                self._past_queued_seconds, self._queued_at = self._queued_seconds, None
+            if not has_turn:
+                self._signal("idled")
+            if self._condition.state != "connecting":
+                return
         self._tried_at = self._clock.monotonic()
         session = Session(self.name, self.server, self._memory, self.options, self._redact)
         self.sessions.add(session)
+        if self._turns is not None:
+            self._turns.add(session)
         self._quiet.clear()
         self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
         self.session = session
         try:
             await session.opened()
         except PlaitError as error:
-            self._error = error
+            self._error, self.refused_at = error, self._clock.monotonic()
             self._note("refused", str(error))
-            self._signal("refused", final=error.retry == "never", attended=self._waiting > 0)
+            final = error.retry == "never" or self._exits_early(session, error)
+            self._signal("refused", final=final, attended=self._waiting > 0)
             return
         self.generation += 1
+        self.answered_at = self._clock.monotonic()
         self.info = ServerInfo.of(session.client)
         self._note("opened", f"session {self.generation}")
         self._signal("opened")
         if self._on_opened is not None:
             self._on_opened(session)
 
+    def _exits_early(self, session: Session, error: PlaitError) -> bool:
+        """Return whether the program was never ready, and ended again as it did before."""
+        code = session.wire.exit_code
+        if self.generation or code is None or isinstance(error, TimeoutError):
+            self._early_exits = []
+            return False
+        self._early_exits = [*self._early_exits[1 - _MAX_EARLY_EXITS :], code]
+        return self._early_exits == [code] * _MAX_EARLY_EXITS
+
     async def _live(self, session: Session) -> None:
         try:
             await session.live()
         finally:
             self.sessions.discard(session)
+            if self._turns is not None:
+                self._turns.remove(session)
             if not self.sessions:
                 self._quiet.set()
 

@@ -3,7 +3,7 @@
 ```text
          requested            opened
   idle ──────────► connecting ───────► ready ──── idled ────► idle
-                     ▲     │             │
+       ◄── idled ──  ▲     │             │
         rested, cured│     │refused      │lost
                      │     ▼             ▼
       idle ◄─ idled ─ waiting         lost ──► connecting
@@ -93,7 +93,7 @@ def step(
             return replace(condition, state="ready", final=False)
         case "proven" if state == "ready":
             return _PROVEN
-        case "idled" if state in {"ready", "waiting"}:
+        case "idled" if state in {"ready", "waiting", "connecting"}:
             return Condition("idle")
         case "lost" if state == "ready" and condition.proven and policy.enabled:
             return Condition("lost")

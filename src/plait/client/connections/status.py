@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -94,8 +94,12 @@ class ServerStatus:
     protocol_version: str | None = None
     server_info: Mapping[str, str] | None = None
     tool_count: int | None = None
+    tools_outdated: bool = False
+    """Whether the tools on offer are those of an earlier list, as it cannot be listed now."""
     error: PlaitError | None = field(default=None, repr=False)
     """Why the last attempt to open a session failed; `None` once one is open."""
+    refused_users: int = 0
+    """Users whose own credentials the server refuses; `error` has the last such refusal."""
     next_try_seconds: float | None = None
     pid: int | None = None
     sessions: int = 0
@@ -107,6 +111,11 @@ class ServerStatus:
     """What was repaired in the server's answers."""
     noise_lines: int = 0
     stderr_tail: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the server cannot be used now."""
+        return self.error is not None and self.state not in {"ready", "idle"}
 
     @property
     def last_error(self) -> str | None:
@@ -139,6 +148,76 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class UserStatus:
+    """The status of one user's connection to a server."""
+
+    status: ServerStatus
+    has_own_credentials: bool
+    """Whether the user has credentials that a server may refuse."""
+    answered_at: float
+    """When the server last answered the user, on the monotonic clock."""
+    refused_at: float
+    """When an attempt of the user to open a session last failed."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server refuses the credentials of the user."""
+        error = self.status.error
+        is_about_credentials = error is not None and error.kind == "auth"
+        return self.has_own_credentials and is_about_credentials and self.status.state != "ready"
+
+
+_STATES_BY_WEIGHT: tuple[State, ...] = (
+    "closed",
+    "idle",
+    "connecting",
+    "ready",
+    "lost",
+    "waiting",
+    "failed",
+)
+"""Of several connections, the one whose state comes last stands for the server."""
+
+
+def with_users(shared: ServerStatus, users: Sequence[UserStatus]) -> ServerStatus:
+    """Describe a server by its shared connection and those of its users.
+
+    An outage shows in any of them: the worst state counts, with its error. What an earlier failure
+    says is over once the server has answered another user. A refusal of a user's own credentials
+    is no failure of the server, which would let anybody with a wrong token stop a service that
+    is restarted when it is not healthy.
+    """
+    if not users:
+        return shared
+    answered_at = max(user.answered_at for user in users)
+    refused = [user for user in users if user.is_refused]
+    others = [user for user in users if not user.is_refused]
+    counting = [
+        user.status
+        for user in others
+        if not user.status.is_failing or user.refused_at > answered_at
+    ]
+
+    def weight(status: ServerStatus) -> tuple[bool, int, datetime]:
+        return status.is_failing, _STATES_BY_WEIGHT.index(status.state), status.since
+
+    main = max([shared, *counting], key=weight)
+    error = main.error
+    if refused and main.state in {"ready", "idle"}:
+        error = max(refused, key=lambda user: user.refused_at).status.error
+    everybody = [shared, *(user.status for user in users)]
+    tool_counts = [one.tool_count for one in everybody if one.tool_count is not None]
+    return replace(
+        main,
+        error=error,
+        refused_users=len(refused),
+        tool_count=max(tool_counts, default=None),
+        tools_outdated=any(one.tools_outdated for one in everybody),
+        in_flight=sum(one.in_flight for one in everybody),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """All servers of a client, and their recent events."""
 
@@ -154,7 +233,7 @@ class Status:
         return {
             name: server.error
             for name, server in self.servers.items()
-            if server.error is not None and server.state not in {"ready", "idle"}
+            if server.error is not None and server.is_failing
         }
 
     @property

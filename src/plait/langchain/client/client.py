@@ -129,9 +129,10 @@ class MultiServerMCPClient(ConnectionOwner):
     ) -> list[BaseTool]:
         """Return the tools of these servers, or of all.
 
-        Optional servers that fail are left out; `status()` has the errors. Tools keep working
-        when their server restarts. With `headers` or `auth`, tools are listed and called with
-        these credentials; `config` is the run for servers whose credentials depend on it.
+        Optional servers that fail are left out; `status()` has the errors. One that was listed
+        before keeps its tools, and its status is `tools_outdated`. Tools keep working when their
+        server restarts. With `headers` or `auth`, tools are listed and called with these
+        credentials; `config` is the run for servers whose credentials depend on it.
 
         A server is waited for up to `connect_timeout`, or `wait` seconds (0 takes what is ready).
         One that was late is not waited for again, unless it is named or required.

@@ -33,6 +33,7 @@ TRANSITIONS: dict[tuple[State, Signal], State] = {
     ("idle", "requested"): "connecting",
     ("connecting", "opened"): "ready",
     ("connecting", "refused"): "waiting",
+    ("connecting", "idled"): "idle",  # nobody waits for its turn any more
     ("ready", "idled"): "idle",
     ("ready", "lost"): "waiting",  # before it was proven; "lost" afterwards
     ("lost", "rested"): "connecting",

@@ -11,7 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.client.connections.states import Breaker, State
-from plait.client.connections.status import Event, ServerStatus, Status
+from plait.client.connections.status import Event, ServerStatus, Status, UserStatus, with_users
 from plait.errors import AuthRequiredError, ConnectError, PlaitError
 
 SINCE = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -30,7 +30,9 @@ def _full() -> ServerStatus:
         protocol_version="2026-07-28",
         server_info=MappingProxyType({"name": "n", "version": "1"}),
         tool_count=3,
+        tools_outdated=True,
         error=DOWN,
+        refused_users=1,
         next_try_seconds=2.5,
         pid=7,
         sessions=2,
@@ -57,6 +59,7 @@ def test_a_server_is_described_as_plain_data() -> None:
             "protocol_version": "2026-07-28",
             "server_info": {"name": "n", "version": "1"},
             "tool_count": 3,
+            "tools_outdated": True,
             "last_error": "shop: cannot connect: refused",
             "error": {
                 "type": "transport_error",
@@ -66,6 +69,7 @@ def test_a_server_is_described_as_plain_data() -> None:
                 "retryable": True,
                 "retry": "always",
             },
+            "refused_users": 1,
             "needs_auth": False,
             "next_try_seconds": 2.5,
             "pid": 7,
@@ -184,5 +188,52 @@ def test_credentials_are_needed_until_a_session_opens(
 def test_errors_and_output_stay_out_of_the_representation() -> None:
     shown = repr(_full())
 
-    assert "refused" not in shown
+    assert "cannot connect" not in shown
     assert "starting" not in shown
+
+
+REFUSED = AuthRequiredError("shop: 401", server="shop", status=401)
+READY = UserStatus(_server(state="ready", in_flight=2, tool_count=3), True, 5.0, 0.0)
+IDLE = UserStatus(_server(state="idle"), True, 1.0, 0.0)
+OPENING = UserStatus(_server(state="connecting", in_flight=1), True, 0.0, 0.0)
+DOWN_SINCE = UserStatus(_server(state="waiting", error=DOWN), True, 0.0, 6.0)
+TRYING = UserStatus(_server(state="connecting", error=DOWN), True, 0.0, 6.0)
+DOWN_BEFORE = UserStatus(_server(state="waiting", error=DOWN), True, 0.0, 4.0)
+OFF = UserStatus(_server(state="failed", error=DOWN), True, 0.0, 6.0)
+WRONG_TOKEN = UserStatus(_server(state="waiting", error=REFUSED), True, 0.0, 6.0)
+WRONG_SETTING = UserStatus(_server(state="waiting", error=REFUSED), False, 0.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("users", "state", "error", "failing"),
+    [
+        ([IDLE, READY], "ready", None, False),
+        ([IDLE, OPENING], "connecting", None, False),
+        ([IDLE], "idle", None, False),
+        ([READY, DOWN_SINCE], "waiting", DOWN, True),
+        ([READY, TRYING], "connecting", DOWN, True),
+        ([DOWN_SINCE, OFF], "failed", DOWN, True),
+        ([READY, DOWN_BEFORE], "ready", None, False),
+        ([WRONG_TOKEN], "idle", REFUSED, False),
+        ([READY, WRONG_TOKEN], "ready", REFUSED, False),
+        ([OPENING, WRONG_TOKEN], "connecting", None, False),
+        ([DOWN_SINCE, WRONG_TOKEN], "waiting", DOWN, True),
+        ([READY, WRONG_SETTING], "waiting", REFUSED, True),
+    ],
+)
+def test_a_server_is_described_by_the_connections_of_its_users(
+    users: list[UserStatus], state: State, error: PlaitError | None, failing: bool
+) -> None:
+    status = with_users(_server(state="idle"), users)
+
+    assert (status.state, status.error, status.is_failing) == (state, error, failing)
+    assert status.refused_users == users.count(WRONG_TOKEN)
+    assert status.in_flight == 2 * users.count(READY) + users.count(OPENING)
+    assert status.tool_count == (3 if READY in users else None)
+
+
+def test_a_failure_of_the_shared_connection_counts_whatever_its_users_say() -> None:
+    shared = _server(state="waiting", error=DOWN)
+
+    assert with_users(shared, [READY]).is_failing
+    assert with_users(shared, []) is shared
