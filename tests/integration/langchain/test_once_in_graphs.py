@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.integration.langchain.paying_graphs import (
     step,
     with_tools,
 )
-from tests.nursery import python
+from tests.nursery import python, send_signal
 from tests.servers.till import OPEN, ledger_of, served_till
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -197,8 +198,10 @@ async def test_a_call_that_outlasts_the_interrupt_is_waited_for_or_reported(
         assert await step(graph, payments, tmp_path) is None
         if way == "elsewhere":
             return None
+        resumed = asyncio.create_task(step(graph, payments, tmp_path))
+        await eventually(lambda: ledger_of(tmp_path) == [1, 20])
         (tmp_path / OPEN).touch()
-        return await step(graph, payments, tmp_path)
+        return await resumed
 
     texts = await in_tool_node(server, payments, tmp_path, run)
     if way == "elsewhere":
@@ -218,7 +221,7 @@ async def test_a_call_whose_process_was_killed_is_not_made_again(
     command = command_of(server, "tool_node", payments, tmp_path)
     killed = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
     await eventually(lambda: ledger_of(tmp_path) == [1], timeout_seconds=30)
-    killed.kill()
+    await asyncio.to_thread(send_signal, killed.pid, signal.SIGKILL)
     await killed.wait()
     (tmp_path / OPEN).touch()
 
