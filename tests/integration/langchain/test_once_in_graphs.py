@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from tests.integration.langchain.paying_graphs import (
     step,
     with_tools,
 )
-from tests.nursery import python, send_signal
+from tests.nursery import python
 from tests.servers.till import OPEN, ledger_of, served_till
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -73,17 +73,16 @@ async def steps_here(
 def command_of(
     server: ServerProcess, layout: str, payments: list[Payment], folder: Path
 ) -> list[str]:
-    """Return the command that takes one step."""
+    """Return what Python runs to take one step."""
     database, chosen = str(folder / "state.db"), json.dumps(payments)
-    program = [*python("langgraph.prebuilt"), "-m", paying_graphs.__name__]
-    return [*program, server.url, layout, chosen, database, str(folder)]
+    return ["-m", paying_graphs.__name__, server.url, layout, chosen, database, str(folder)]
 
 
 async def steps_elsewhere(
     server: ServerProcess, layout: str, payments: list[Payment], folder: Path
 ) -> tuple[int, Any]:
     """Take each step in a process of its own."""
-    command = command_of(server, layout, payments, folder)
+    command = [*python("langgraph.prebuilt"), *command_of(server, layout, payments, folder)]
     for rounds in range(9):
         done = await asyncio.to_thread(
             subprocess.run, command, capture_output=True, text=True, timeout=60, check=False
@@ -219,9 +218,9 @@ async def test_a_call_whose_process_was_killed_is_not_made_again(
 ) -> None:
     payments: list[Payment] = [("pay_later", 1)]
     command = command_of(server, "tool_node", payments, tmp_path)
-    killed = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
-    await eventually(lambda: ledger_of(tmp_path) == [1], timeout_seconds=30)
-    await asyncio.to_thread(send_signal, killed.pid, signal.SIGKILL)
+    killed = await asyncio.create_subprocess_exec(sys.executable, *command)
+    await eventually(lambda: ledger_of(tmp_path) == [1], timeout_seconds=60)
+    killed.kill()
     await killed.wait()
     (tmp_path / OPEN).touch()
 
