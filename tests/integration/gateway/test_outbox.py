@@ -139,9 +139,11 @@ def test_of_two_processes_one_sends_and_the_other_takes_over(
     first = Outbox(path, retry=QUICK, on_step=lambda step, _: step == "removed" and sent.set())  # pyright: ignore[reportArgumentType]
     first.put("a", history_url(gateway), {}, b'"a1"')
     assert sent.wait(20)
-    with Outbox(path, retry=QUICK) as second:
+    steps: list[str] = []
+    with Outbox(path, retry=QUICK, on_step=lambda step, _: steps.append(step)) as second:
         second.put("a", history_url(gateway), {}, b'"a2"')
         assert second.flush(20)
+        assert steps == ["stored"]
         first.close()
         second.put("a", history_url(gateway), {}, b'"a3"')
         assert second.flush(20)

@@ -123,6 +123,8 @@ async def test_an_elicitation_of_a_call_is_answered_on_the_page() -> None:
             await eventually(lambda: bool(servers.questions.of("shop")), timeout_seconds=30)
             pages.append((await client.get("/servers/shop")).text)
             (question, *_) = servers.questions.of("shop")
+            elsewhere = await client.post(f"/servers/bank/answer/{question.key}", json=entered)
+            assert elsewhere.status_code == 404
             address = f"/servers/shop/answer/{question.key}"
             pages.append((await client.post(address + action, json=entered)).text)
             if entered == {"count": "3"}:

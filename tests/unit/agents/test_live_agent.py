@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -189,6 +190,36 @@ async def test_options_of_the_toolbox_reach_it() -> None:
     assert allowed == "3"
     assert "denied" in denied
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
+
+
+async def test_a_tool_of_the_program_that_is_denied_is_not_offered() -> None:
+    called: list[str] = []
+    tools = [StaticTool(name, function=partial(called.append, name)) for name in ("erase", "keep")]
+    policy = {"default": "allow", "rules": [{"tool": "erase", "do": "deny"}]}
+    agent = Toy(("erase", {}), ("keep", {}))
+
+    await agent.arun(ASK, tools, None, AgentConfig(tool_options={"policy": policy}))
+
+    assert list(agent.runs[0].tools) == ["keep"]
+    assert called == ["keep"]
+
+
+@pytest.mark.parametrize(
+    ("known", "most_usd", "is_spent"),
+    [(("toy", "toy-1"), 1.0, False), (("toy", "toy-1"), 0.1, True), (("toy",), 1.0, True)],
+    ids=["cheaper", "as much", "nobody knows"],
+)
+async def test_a_cost_that_is_not_known_counts_as_more_than_the_limit(
+    known: tuple[str, ...], most_usd: float, is_spent: bool
+) -> None:
+    agent = Toy()
+    limits = AgentConfig(
+        prices=lambda model, _: 0.1 if model in known else None, max_cost_usd=most_usd
+    )
+
+    await agent.arun(ASK, config=limits)
+
+    assert agent.runs[0].is_spent() is is_spent
 
 
 async def test_options_of_a_configuration_reach_the_toolbox_and_the_engine() -> None:
