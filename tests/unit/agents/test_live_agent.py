@@ -14,6 +14,7 @@ import pytest
 from mcp.server import MCPServer
 
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
+from plait.agents import BatchTask, run_batch
 from plait.agents.agent_run import AgentRun
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.client.config.read import read_config
@@ -284,6 +285,28 @@ async def test_what_hides_something_does_not_reach_the_model() -> None:
     (text,) = texts(result.trace_messages)
     assert "\u200b" not in text
     assert "\u202e" not in text
+
+
+async def test_no_more_tasks_of_a_batch_run_at_once_than_the_cap_allows() -> None:
+    counts: list[int] = []
+    running = 0
+
+    class Counting(Toy):
+        async def drive(self, run: AgentRun) -> Ending:
+            nonlocal running
+            running += 1
+            counts.append(running)
+            for _ in range(20):
+                await asyncio.sleep(0)  # lets the others in
+            running -= 1
+            return await super().drive(run)
+
+    tasks = [BatchTask(id=str(number), messages=ASK) for number in range(5)]
+
+    outcomes = await run_batch(Counting(), tasks, max_concurrency=2)
+
+    assert all(one.error is None for one in outcomes)
+    assert max(counts) == 2
 
 
 def test_a_blocking_run_works_inside_a_running_loop() -> None:
