@@ -17,6 +17,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server import MCPServer
+from mcp.shared.exceptions import MCPError
 
 from plait import (
     AgentConfig,
@@ -412,6 +413,44 @@ async def test_the_policy_decides_and_a_person_is_asked_once_about_each_call() -
     assert "mcp__calc__fail" not in {tool["name"] for tool in api.bodies[0]["tools"]}
     # The trace holds what the model asked for, and not what a person made of it.
     assert [call.input["a"] for call in result.trace_messages[0].tool_calls[:5]] == [0, 1, 2, 3, 4]
+
+
+async def test_the_approval_of_a_call_is_none_of_the_same_call_on_the_backup() -> None:
+    asked: list[tuple[str, str | None]] = []
+    paid: list[int] = []
+    bank, backup = MCPServer("bank", log_level="CRITICAL"), MCPServer("backup")
+
+    @bank.tool(name="pay")
+    def refuse(amount: int) -> str:
+        raise MCPError(types.INTERNAL_ERROR, f"closed for {amount}")
+
+    @backup.tool()
+    def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    def on_approval(request: ApprovalRequest) -> bool:
+        asked.append((request.server, request.instead_of))
+        return request.server == "bank"
+
+    options: dict[str, Any] = {
+        "policy": {"default": "ask"},
+        "on_approval": on_approval,
+        "fallbacks": {"bank": "backup"},
+    }
+    with AnthropicServer([Say(calls=(wish("bank__pay", amount=5),)), Say("Done.")]) as api:
+        await get_agent(model(api)).arun(
+            ASK,
+            None,
+            {
+                "bank": {"type": "sdk", "instance": bank},
+                "backup": {"type": "sdk", "instance": backup},
+            },
+            AgentConfig(tool_options=options),
+        )
+
+    assert asked == [("bank", None), ("backup", "bank")]
+    assert paid == []
 
 
 async def test_an_answer_of_a_person_that_means_nothing_ends_the_run() -> None:

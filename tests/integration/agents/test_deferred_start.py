@@ -67,6 +67,18 @@ async def test_a_server_is_started_to_list_its_tools_once_and_then_only_to_be_ca
     assert server.lists() == 2
 
 
+async def test_a_list_that_one_user_gets_is_not_stored_for_others(
+    server: Counting, cache: Path
+) -> None:
+    shop = {**server.config, "env": lambda run: {"SHOP_USER": run["user"]}}
+    async with Toolbox({"s": shop}, defer=True) as box:
+        for user in ("ann", "bob"):
+            assert [tool.name for tool in await box.tools(run={"user": user})]
+
+    assert server.lists() == 2
+    assert stored(cache) == 0
+
+
 async def test_an_agent_searches_without_starting_anything_and_starts_only_what_it_calls(
     tmp_path: Path, server: Counting
 ) -> None:

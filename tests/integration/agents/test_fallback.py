@@ -126,6 +126,22 @@ async def test_a_payment_that_was_never_sent_is_made_on_the_backup(
     assert server.state.ledger() == []
 
 
+async def test_a_payment_that_the_backup_may_have_made_is_known_to_the_caller(
+    servers: tuple[ServerProcess, ServerProcess],
+) -> None:
+    cutting = servers[0]
+    config: dict[str, Any] = {
+        "primary": {"url": f"http://127.0.0.1:{free_port()}/mcp", "reconnect": {"max_attempts": 1}},
+        "backup": {"url": cutting.url},
+    }
+    async with Toolbox(config, fallbacks={"primary": "backup"}) as box:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await box.call("primary", "pay", {"amount": 77})
+
+    assert caught.value.server == "backup"
+    assert cutting.state.ledger().count("77") == 1
+
+
 async def test_a_server_that_was_never_reached_has_its_backup_asked_too() -> None:
     backup = Backup()
     servers = {

@@ -110,6 +110,21 @@ async def test_calls_that_ask_at_once_never_swap_answers(tmp_path: Path, over: s
     )
 
 
+async def test_a_direct_call_takes_another_session_than_a_call_that_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path) as client:
+        (plain,) = [tool for tool in await client.get_tools() if tool.name == "plain"]
+        await plain.ainvoke({"name": "x"})  # the next call can be direct
+        agent = await agent_of(client, [[tool_call("book", name="ada")], "ok"])
+        first = await agent.ainvoke(SAID, THREAD)
+        before = client.status().servers["desk"].sessions
+        await plain.ainvoke({"name": "y"})
+        after = client.status().servers["desk"].sessions
+        second = await agent.ainvoke(answers(first, {"seat for ada?": "4a"}), THREAD)
+
+    assert (before, after) == (1, 2)
+    assert asked(second) == ["meal for ada?"]
+
+
 async def test_a_server_that_takes_one_call_at_a_time_can_ask_in_two(tmp_path: Path) -> None:
     async with opened(tmp_path, max_concurrency=1) as client:
         calls = [tool_call("book", name="ada"), tool_call("book", name="bob")]

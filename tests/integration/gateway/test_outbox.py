@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,20 @@ def test_a_listener_that_fails_changes_nothing(gateway: MockGateway, tmp_path: P
     assert gateway.histories() == ["a1"]
 
 
+def test_a_gateway_that_asks_for_more_than_an_hour_gets_an_hour(
+    make_gateway: MakeGateway, tmp_path: Path
+) -> None:
+    gateway = make_gateway(fail=["history=429:90000"])
+    postponed = threading.Event()
+    path = tmp_path / "outbox.db"
+    with Outbox(path, on_step=lambda step, _: step == "postponed" and postponed.set()) as outbox:  # pyright: ignore[reportArgumentType]
+        outbox.put("a", history_url(gateway), {}, b'"a1"')
+        assert postponed.wait(20)
+        (letter,) = outbox.store.entries()
+
+    assert 0 < letter.not_before - time.time() <= 3600
+
+
 def test_of_two_processes_one_sends_and_the_other_takes_over(
     make_gateway: MakeGateway, tmp_path: Path
 ) -> None:
@@ -139,9 +154,11 @@ def test_of_two_processes_one_sends_and_the_other_takes_over(
     first = Outbox(path, retry=QUICK, on_step=lambda step, _: step == "removed" and sent.set())  # pyright: ignore[reportArgumentType]
     first.put("a", history_url(gateway), {}, b'"a1"')
     assert sent.wait(20)
-    with Outbox(path, retry=QUICK) as second:
+    steps: list[str] = []
+    with Outbox(path, retry=QUICK, on_step=lambda step, _: steps.append(step)) as second:
         second.put("a", history_url(gateway), {}, b'"a2"')
         assert second.flush(20)
+        assert steps == ["stored"]
         first.close()
         second.put("a", history_url(gateway), {}, b'"a3"')
         assert second.flush(20)

@@ -51,7 +51,8 @@ class _Handler(BaseHTTPRequestHandler):
         status = 503 if gateway.down else 200 if user else 401
         servers = [{"mcpServerName": "mail", "url": f"{gateway.url}/{user}"}]
         servers[0]["headers"] = {"X-Key": f"key of {user}"}  # pyright: ignore[reportArgumentType]
-        body = json.dumps({"mcpServers": servers} if status == 200 else {}).encode()
+        answer = {"mcpServers": servers} if status == 200 else {"who": token}
+        body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -122,6 +123,20 @@ async def test_a_forged_token_with_the_claims_of_another_gets_nothing(
         with pytest.raises(DiscoveryError):
             await found.list_tool_servers(AGENT, forged)
         assert await key_of(found, TOKENS["ann"]) == "key of ann"
+
+
+async def test_a_gateway_that_repeats_a_token_does_not_bring_it_into_the_error(
+    gateway: PersonalGateway,
+) -> None:
+    environ = {"ENVIRONMENT": "Development"}
+    options: Any = {"endpoint": gateway.url, "environ": environ, "use_manifest": False}
+    async with McpToolServerConfigurationService(**options) as found:
+        with pytest.raises(DiscoveryError) as caught:
+            await found.list_tool_servers(AGENT, "opaque-canary")
+
+    assert gateway.seen == ["opaque-canary"]
+    assert "who" in caught.value.message
+    assert "opaque-canary" not in str(caught.value)
 
 
 async def test_no_name_of_a_server_leads_the_token_of_a_user_to_another_server(

@@ -18,6 +18,7 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from mcp.server import MCPServer
 
 import plait
 from plait import MultiServerMCPClient, Toolbox, testing
@@ -276,6 +277,40 @@ async def test_cancelling_the_caller_cancels_the_call_on_the_server(long_way: li
             assert client.toolbox.status()["server"].in_flight == 0
         assert long_way == []
         await cancelled_calls(tools, 2)
+
+
+async def test_a_call_that_is_cancelled_before_it_is_written_is_never_made(
+    long_way: list[str],
+) -> None:
+    held, released = threading.Event(), threading.Event()
+    brake = MCPServer("brake", log_level="ERROR")
+
+    @brake.tool()
+    async def hold() -> str:
+        held.set()
+        released.wait(20)  # the loop of the connections can write nothing meanwhile
+        return "released"
+
+    with fault_server() as shop:
+        client = MultiServerMCPClient({"shop": {"url": shop.url}, "brake": brake})
+        tools = {tool.name: tool for tool in await client.get_tools()}
+        await tools["pay"].ainvoke({"amount": 1})
+        long_way.clear()
+        holding = asyncio.create_task(tools["hold"].ainvoke({}))
+        assert await asyncio.to_thread(held.wait, 20)
+        paying = asyncio.create_task(tools["pay"].ainvoke({"amount": 2}))
+        await asyncio.sleep(0)
+        paying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await paying
+        released.set()
+        await holding
+        await tools["pay"].ainvoke({"amount": 3})
+        await client.aclose()
+        paid = shop.state.ledger()
+
+    assert "pay" not in long_way
+    assert paid == ["1", "3"]
 
 
 async def test_an_error_of_the_protocol_is_explained(long_way: list[str]) -> None:

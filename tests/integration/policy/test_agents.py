@@ -209,6 +209,32 @@ async def test_reading_resources_by_tool_is_held_to_the_policy(guarded: Guarded)
     assert "bank" not in everything
 
 
+async def test_an_edit_of_what_is_read_is_checked_against_schema_and_rules(
+    guarded: Guarded,
+) -> None:
+    edits: list[Any] = [{"uri": 5}, {"uri": "notes://one"}]
+
+    def on_approval(request: ApprovalRequest) -> Any:
+        del request
+        return {"decision": "edit", "args": edits.pop(0)}
+
+    rules = [PolicyRule("deny", tool="read_resource", when={"uri": "notes://one"})]
+    async with MultiServerMCPClient(
+        {"files": {"url": guarded.url}},
+        policy=Policy(rules=rules, default="ask"),
+        on_approval=on_approval,
+        resources_as_tools=True,
+    ) as client:
+        (read,) = [tool for tool in await client.get_tools() if tool.name == "read_resource"]
+        arguments = {"server": "files", "uri": "notes://x"}
+        call = {**_use("read_resource"), "args": arguments}
+        answers = [await read.ainvoke(call) for _ in range(2)]
+
+    errors = [one.artifact["error"]["error"] for one in answers]
+    assert errors == ["InvalidArgumentsError", "PermissionDeniedError"]
+    assert guarded.ledger() == []
+
+
 def _use(name: str) -> dict[str, Any]:
     return {"type": "tool_call", "id": "1", "name": name}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -160,20 +161,41 @@ async def test_requests_sent_at_once_are_read_one_after_the_other(
     writer.transport.abort()  # what was not sent would keep it open
 
 
-async def test_whitespace_around_the_value_of_a_header_is_no_part_of_it(port: int) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+def listing(*headers: bytes) -> bytes:
+    """Return a request for the tools, whose answer has some 100 kB."""
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     body = json.dumps(request).encode()
+    accept = b"Accept: application/json, text/event-stream\r\n"
+    lines = b"".join(line + b"\r\n" for line in headers)
+    return REQUEST + accept + lines + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_a_client_that_reads_no_answer_is_cut_off(port: int) -> None:
+    request = listing(b"MCP-Protocol-Version: 2026-07-28", b"Mcp-Method: tools/list")
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        async with asyncio.timeout(20):
+            # The server reads no more while it cannot write, so sending waits too.
+            with pytest.raises(ConnectionError):
+                await loop.sock_sendall(client, request * 20_000)
+
+    assert await is_alive(port)
+
+
+async def test_whitespace_around_the_value_of_a_header_is_no_part_of_it(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(
-        REQUEST + b"Accept: application/json, text/event-stream\r\n"
-        b"MCP-Protocol-Version: \t 2026-07-28 \t \r\nMcp-Method:  tools/list  \r\n"
-        b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-    )
+    version = b"MCP-Protocol-Version: \t 2026-07-28 \t "
+    writer.write(listing(version, b"Mcp-Method:  tools/list  ", b"Connection: close"))
 
     answer = await ended(reader)
 

@@ -12,7 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 from mcp.server.lowlevel.server import Server
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from plait.errors import BackendError
 from plait.reasoning.backends.port import Completion, Prompt
@@ -22,6 +22,7 @@ from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.server import build_server
 from plait.reasoning.serving.service import Service, open_service
 from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.tables import answers
 
 pytestmark = pytest.mark.anyio
 
@@ -232,8 +233,11 @@ async def test_another_server_of_the_same_store_can_go_on_with_a_call(
                 input_responses={key: reply},
                 request_state=asked.request_state,
             )
+        async with other.store.engine.connect() as connection:
+            kept = (await connection.execute(select(answers.c.key))).all()
 
     assert done.structured_content["content"] == "sampled"
+    assert kept == [], "what the model of a client wrote is kept no longer than the call"
 
 
 class SlowModel:

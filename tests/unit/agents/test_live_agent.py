@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from traceback import format_exception
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from mcp.server import MCPServer
 
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
+from plait.agents import BatchTask, run_batch
 from plait.agents.agent_run import AgentRun
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.client.config.read import read_config
@@ -191,6 +193,36 @@ async def test_options_of_the_toolbox_reach_it() -> None:
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
 
 
+async def test_a_tool_of_the_program_that_is_denied_is_not_offered() -> None:
+    called: list[str] = []
+    tools = [StaticTool(name, function=partial(called.append, name)) for name in ("erase", "keep")]
+    policy = {"default": "allow", "rules": [{"tool": "erase", "do": "deny"}]}
+    agent = Toy(("erase", {}), ("keep", {}))
+
+    await agent.arun(ASK, tools, None, AgentConfig(tool_options={"policy": policy}))
+
+    assert list(agent.runs[0].tools) == ["keep"]
+    assert called == ["keep"]
+
+
+@pytest.mark.parametrize(
+    ("known", "most_usd", "is_spent"),
+    [(("toy", "toy-1"), 1.0, False), (("toy", "toy-1"), 0.1, True), (("toy",), 1.0, True)],
+    ids=["cheaper", "as much", "nobody knows"],
+)
+async def test_a_cost_that_is_not_known_counts_as_more_than_the_limit(
+    known: tuple[str, ...], most_usd: float, is_spent: bool
+) -> None:
+    agent = Toy()
+    limits = AgentConfig(
+        prices=lambda model, _: 0.1 if model in known else None, max_cost_usd=most_usd
+    )
+
+    await agent.arun(ASK, config=limits)
+
+    assert agent.runs[0].is_spent() is is_spent
+
+
 async def test_options_of_a_configuration_reach_the_toolbox_and_the_engine() -> None:
     policy = {"default": "allow", "rules": [{"tool": "add", "when": {"a": "5"}, "do": "deny"}]}
     config = read_config({"servers": {"calc": server()}, "policy": policy})
@@ -253,6 +285,28 @@ async def test_what_hides_something_does_not_reach_the_model() -> None:
     (text,) = texts(result.trace_messages)
     assert "\u200b" not in text
     assert "\u202e" not in text
+
+
+async def test_no_more_tasks_of_a_batch_run_at_once_than_the_cap_allows() -> None:
+    counts: list[int] = []
+    running = 0
+
+    class Counting(Toy):
+        async def drive(self, run: AgentRun) -> Ending:
+            nonlocal running
+            running += 1
+            counts.append(running)
+            for _ in range(20):
+                await asyncio.sleep(0)  # lets the others in
+            running -= 1
+            return await super().drive(run)
+
+    tasks = [BatchTask(id=str(number), messages=ASK) for number in range(5)]
+
+    outcomes = await run_batch(Counting(), tasks, max_concurrency=2)
+
+    assert all(one.error is None for one in outcomes)
+    assert max(counts) == 2
 
 
 def test_a_blocking_run_works_inside_a_running_loop() -> None:

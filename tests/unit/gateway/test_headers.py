@@ -97,10 +97,11 @@ def test_users_channels_and_agents_are_kept_apart(other: dict[str, Any]) -> None
     assert user_key(turn(), token) != user_key(turn(**other), token)
 
 
-def test_no_id_can_pretend_to_be_two() -> None:
+@pytest.mark.parametrize("between", ["", "\0", ":", "1:"])
+def test_no_id_can_pretend_to_be_two(between: str) -> None:
     token = jwt(oid="ann")
-    one = turn(from_property=Sender(id="a\0b", aad_object_id="c"))
-    other = turn(from_property=Sender(id="a", aad_object_id="b\0c"))
+    one = turn(from_property=Sender(id=f"a{between}b", aad_object_id="c"))
+    other = turn(from_property=Sender(id="a", aad_object_id=f"b{between}c"))
 
     assert user_key(one, token) != user_key(other, token)
 

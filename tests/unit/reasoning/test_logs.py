@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from dirty_equals import IsJson, IsPartialDict
 
+from plait.reasoning.backends.port import fields
 from plait.reasoning.backends.settings import LogFormat
 from plait.reasoning.serving.service import announce, log_to_stderr
 
@@ -48,9 +49,17 @@ def test_what_is_shown_at_every_level_has_the_format_of_the_log(
     assert capsys.readouterr().err.splitlines() == [expected]
 
 
-def test_secrets_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    log_to_stderr("warn", "pretty")
+@pytest.mark.parametrize("form", ["pretty", "json"])
+def test_secrets_are_hidden(form: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "Authorization: Bearer abcdefghijklmnop1234"
+    log_to_stderr("warn", form)
 
-    logging.getLogger("plait.reasoning").warning("Authorization: Bearer abcdefghijklmnop1234")
+    try:
+        raise ValueError(secret)
+    except ValueError:
+        facts = fields({"reply": secret, "attempt": 2})
+        logging.getLogger("plait.reasoning").warning(secret, exc_info=True, extra=facts)
 
-    assert "abcdefghijklmnop1234" not in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "ValueError" in shown
+    assert "abcdefghijklmnop1234" not in shown

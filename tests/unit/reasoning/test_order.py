@@ -13,7 +13,7 @@ from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage import tables
 from plait.reasoning.storage.sql import SqlStorage
-from plait.reasoning.values import Invocation, Thought
+from plait.reasoning.values import Changes, Invocation, Thought
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio
@@ -111,6 +111,25 @@ async def test_a_call_begins_again_when_another_process_was_faster(desk: Desk) -
     noted = await desk.store.read_all(Invocation, select(tables.invocations))
     assert [one.backend for one in noted if one.pipe_name is not None] == ["scripted"]
     await other.store.aclose()
+
+
+async def test_a_call_that_begins_again_asks_the_model_nothing_twice(desk: Desk) -> None:
+    await desk("linear", content="begin", session_id="s")
+    asked: list[str] = []
+
+    class Interrupted(ScriptedCompleter):
+        async def complete(self, prompt: Prompt) -> Completion:
+            asked.append(prompt.user)
+            session = await desk.store.get_session("s")
+            await desk.store.write(Changes(session=session))  # changes nothing but its version
+            return await super().complete(prompt)
+
+    reasoner = Reasoner(desk.store, Interrupted(lambda _: {"thought": "t", "confidence": 0.5}))
+
+    await reasoner.call("reasoning_linear", {"content": "x", "session_id": "s"})
+
+    assert len(asked) == 1
+    assert [one.content for one in await desk.store.get_session_thoughts("s")] == ["begin", "t"]
 
 
 def test_a_model_sees_the_first_thought_and_as_many_of_the_last_as_fit() -> None:

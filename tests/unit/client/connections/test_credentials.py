@@ -40,6 +40,7 @@ def test_the_key_and_the_repr_do_not_tell_the_credentials() -> None:
     made = access(Authorization=SECRET)
 
     assert SECRET not in made.key
+    assert SECRET.encode().hex() not in made.key
     assert SECRET not in repr(made)
 
 

@@ -148,6 +148,16 @@ def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
     assert wire.last_stderr_line() == "bad key ***"
 
 
+@pytest.mark.parametrize("before", range(3985, 4001, 3))
+def test_a_secret_is_hidden_where_a_line_is_cut(before: int) -> None:
+    line = "x" * before + CANARY
+
+    shown = _wire().redacted_line(line.encode())
+
+    assert len(shown) <= 4000
+    assert CANARY[:3] not in shown
+
+
 def test_only_the_last_50_lines_are_kept() -> None:
     wire = _wire()
 
