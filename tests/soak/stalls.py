@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import json
 import logging
 import queue
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,14 +38,19 @@ MOST_SECONDS = 0.1
 MOST_GROWTH = DEFAULT_LIMITS.message_bytes + 64_000_000
 TIMEOUT_SECONDS = 60.0
 TRANSPORTS = ("stdio", "http", "events", "sse", "websocket", "httpx2")
+_STREAMS = ("stdio", "events", "sse", "websocket")
+"""Those on which a server can send more than one message."""
 _LEVELS = 18
 _VALUES = 240_000
 """Objects of two values each: just under the limit of values."""
 _HANDSHAKE = {
     "protocolVersion": "2025-06-18",
-    "capabilities": {"tools": {}},
+    "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "logging": {}},
     "serverInfo": {"name": "stalls", "version": "1"},
 }
+_NOTIFICATION = (
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n'
+)
 _PIECES = {
     "text": b"x",
     "text that is not ASCII": "ä".encode(),
@@ -57,7 +63,25 @@ _PIECES = {
 _LISTS = {"empty objects": b"{},", "numbers": b"1,", "nested lists": b"[" * 50 + b"]" * 50 + b","}
 """What fills the structured content of a result."""
 _BLOCK = b'{"type":"text","text":"x"},'
-_LISTINGS = ("50,000 tools", "a tool with a long description", "10,000 tools of 3 KB")
+_LISTINGS = (
+    "50,000 tools",
+    "a tool with a long description",
+    "10,000 tools of 3 KB",
+    "50 tools with recursive definitions",
+)
+_REQUESTS: dict[str, Callable[[Toolbox], Awaitable[object]]] = {
+    "20,000 prompts": lambda box: box.list_prompts("server"),
+    "30,000 resources": lambda box: box.list_resources("server"),
+    "30,000 resource templates": lambda box: box.list_resource_templates("server"),
+    "a prompt of 60,000 messages": lambda box: box.get_prompt("server", "p"),
+    "a resource of 60,000 parts": lambda box: box.read_resource("server", "test:r"),
+}
+_FLOODS = {
+    "100,000 notifications": _STREAMS,
+    "short lines in gzip": ("events", "httpx2"),
+    "bytes behind gzip": ("http", "httpx2"),
+}
+"""Calls whose response has more than the result, and the transports for which that is so."""
 _CALLS = (
     "a pattern",
     "references that double",
@@ -67,6 +91,7 @@ _CALLS = (
     *_LISTS,
     "allowed objects",
     "blocks",
+    *_FLOODS,
 )
 
 
@@ -83,6 +108,8 @@ def _tools(name: str) -> list[dict[str, Any]]:
             rows = range(9_900)
             long = "ä\n" * 750
             tools += [{"name": f"t{n}", "inputSchema": text, "description": long} for n in rows]
+        case "50 tools with recursive definitions":
+            tools += [{"name": f"t{n}", "inputSchema": _recursive(n)} for n in range(50)]
         case "a pattern":
             evil = {"a": {"type": "string", "pattern": "^(a+)+$"}}
             tools[0]["inputSchema"] = {"type": "object", "properties": evil}
@@ -98,6 +125,43 @@ def _tools(name: str) -> list[dict[str, Any]]:
         case _:
             pass
     return tools
+
+
+def _recursive(number: int) -> dict[str, Any]:
+    """Return a schema whose definitions refer to each other, and to themselves."""
+    names = [f"n{number}_{position}" for position in range(100)]
+    definitions = {
+        name: {
+            "type": "object",
+            "properties": {
+                "self": {"$ref": f"#/$defs/{name}"},
+                "next": {"$ref": f"#/$defs/{names[(position + 1) % len(names)]}"},
+                "text": {"type": "string"},
+            },
+        }
+        for position, name in enumerate(names)
+    }
+    first = {"$ref": f"#/$defs/{names[0]}"}
+    return {"type": "object", "properties": {"a": first}, "$defs": definitions}
+
+
+def _items(name: str) -> dict[str, Any]:
+    """Return the result of a request for prompts or resources."""
+    text = {"type": "text", "text": "x"}
+    match name:
+        case "20,000 prompts":
+            argument = {"name": "a", "description": "b", "required": True}
+            prompts = [{"name": f"p{n}", "arguments": [argument] * 2} for n in range(20_000)]
+            return {"prompts": prompts}
+        case "30,000 resources":
+            return {"resources": [{"uri": f"test:{n}", "name": f"r{n}"} for n in range(30_000)]}
+        case "30,000 resource templates":
+            rows = [{"uriTemplate": f"test:{n}/{{a}}", "name": f"r{n}"} for n in range(30_000)]
+            return {"resourceTemplates": rows}
+        case "a prompt of 60,000 messages":
+            return {"messages": [{"role": "user", "content": text}] * 60_000}
+        case _:
+            return {"contents": [{"uri": "test:r", "text": "x"}] * 60_000}
 
 
 def _result(name: str) -> bytes:
@@ -130,11 +194,20 @@ def _answer(name: str, line: bytes | str) -> bytes | None:
             result = json.dumps({"tools": _tools(name)}, ensure_ascii=False).encode()
         case "tools/call":
             result = _result(name)
+        case str(method) if method.startswith(("prompts/", "resources/")):
+            result = json.dumps(_items(name)).encode()
         case "ping":
             result = b"{}"
         case _:
             return None
-    return b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"] + result + b"}"
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"] + result + b"}"
+    if name == "100,000 notifications" and message["method"] == "tools/call":
+        return _NOTIFICATION * 100_000 + answer
+    return answer
+
+
+def _events(answer: bytes) -> bytes:
+    return b"".join(b"data: " + message + b"\n\n" for message in answer.split(b"\n"))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -154,21 +227,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"event: endpoint\ndata: /post\n\n")
         while True:
-            self.wfile.write(b"data: " + self.stream.get() + b"\n\n")
+            self.wfile.write(_events(self.stream.get()))
 
     def do_POST(self) -> None:
-        answer = _answer(self.name, self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        answer = _answer(self.name, body)
         if answer is None or self.transport == "sse":
             self._reply(202, "text/plain", b"")
             if answer is not None:
                 self.stream.put(answer)
+        elif self.name == "short lines in gzip" and b"tools/call" in body:
+            lines = b":\n" * (SIZE // 2) + _events(answer)
+            self._reply(200, "text/event-stream", gzip.compress(lines), "gzip")
+        elif self.name == "bytes behind gzip" and b"tools/call" in body:
+            self._reply(200, "application/json", gzip.compress(answer) + b"x" * SIZE, "gzip")
         elif self.transport == "events":
-            self._reply(200, "text/event-stream", b"data: " + answer + b"\n\n")
+            self._reply(200, "text/event-stream", _events(answer))
         else:
             self._reply(200, "application/json", answer)
 
-    def _reply(self, status: int, kind: str, body: bytes) -> None:
+    def _reply(self, status: int, kind: str, body: bytes, encoding: str = "identity") -> None:
         self.send_response(status)
+        self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -191,7 +271,8 @@ def serve(transport: str, name: str) -> None:
         def talk(socket: ServerConnection) -> None:
             for frame in socket:
                 if (answer := _answer(name, frame)) is not None:
-                    socket.send(answer, text=True)
+                    for message in answer.split(b"\n"):
+                        socket.send(message, text=True)
 
         with serve_websocket(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")]) as server:
             _announce(server.socket.getsockname()[1])
@@ -239,7 +320,9 @@ async def measure(transport: str, name: str) -> bool:
             with MemoryGrowth() as growth:
                 async with LoopStalls() as stalls:
                     try:
-                        if is_listing:
+                        if (request := _REQUESTS.get(name)) is not None:
+                            await request(box)
+                        elif is_listing:
                             outcome = f"{len(await box.tools()):,} listed"
                         else:
                             await box.call("server", name, {"a": "a" * 28 + "!"})
@@ -260,6 +343,7 @@ def main(transports: list[str], names: list[str]) -> bool:
         subprocess.run([*command, "--over", one, "--name", name], check=False)
         for name in names
         for one in transports
+        if one in _FLOODS.get(name, TRANSPORTS)
     ]
     return all(run.returncode == 0 for run in runs)
 
@@ -269,7 +353,7 @@ if __name__ == "__main__":
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--over", nargs="*", choices=TRANSPORTS, default=list(TRANSPORTS))
-    parser.add_argument("--name", nargs="*", default=[*_LISTINGS, *_CALLS])
+    parser.add_argument("--name", nargs="*", default=[*_LISTINGS, *_REQUESTS, *_CALLS])
     chosen = parser.parse_args()
     logging.getLogger("plait").setLevel(logging.CRITICAL)
     if chosen.serve:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import contextvars
 import time
-import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
@@ -37,6 +36,7 @@ from typing_extensions import override
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
 from plait.client.transports.client_pool import ClientPool
+from plait.client.transports.http_answers import OF_ANOTHER
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
@@ -50,6 +50,7 @@ from plait.client.transports.http_client import (
     refused_redirect,
     reply_of,
 )
+from plait.client.transports.http_decoding import BodyDecoder
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.http_pool import Fields, HttpExchange, Pool, head_of
 from plait.client.transports.http_resume import resume_stream
@@ -75,9 +76,6 @@ _STREAM_SECONDS: Final = 0.25
 """How long the first requests wait for the stream of notifications to be answered."""
 
 _OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
-
-_DECODED_BYTES: Final = 1024 * 1024
-"""How much is decompressed at a time."""
 
 
 def _object_of(message: object) -> dict[str, Any]:
@@ -106,7 +104,7 @@ class HttpPost(HttpExchange):
         template: httpx2.Request,
     ) -> None:
         super().__init__(head, body, template)
-        self.exchange = self._request = request
+        self.exchange = self.request = request
         self.pool: Pool | None = None
         """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None
@@ -118,7 +116,7 @@ class HttpPost(HttpExchange):
         self._headers: Fields = []
         self._chunks: list[bytes] = []
         self._received_bytes = 0
-        self._decoder: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
+        self._decoder: BodyDecoder | None = None
         self._events: EventParser | None = None
         self._event_id = ""
         self._retry: int | None = None
@@ -128,7 +126,7 @@ class HttpPost(HttpExchange):
 
     @override
     def on_write(self) -> None:
-        self._request.written = True
+        self.request.written = True
 
     @override
     def on_response(self, status: int, headers: Fields) -> None:
@@ -159,16 +157,21 @@ class HttpPost(HttpExchange):
         else:
             self._in_order(partial(self._decode_data, self._decoder, data))
 
-    def _decode_data(self, decoder: zlib._Decompress, data: bytes) -> None:  # pyright: ignore[reportPrivateUsage]
+    def _decode_data(self, decoder: BodyDecoder, data: bytes) -> None:
         """Decompress a piece; what is left of the data waits for another turn of the loop."""
         try:
-            self._take_data(decoder.decompress(data, _DECODED_BYTES))
-        except zlib.error as error:
-            self._spoil(httpx2.DecodingError(str(error)))
-        if decoder.unconsumed_tail and not self.ended and decoder is self._decoder:
-            self._waiting.appendleft(partial(self._decode_data, decoder, decoder.unconsumed_tail))
+            piece, rest = decoder.decode(data)
+        except httpx2.DecodingError as error:
+            self._spoil(error)
+            return
+        # The rest comes after the events of the piece, and before what arrived after the data.
+        later, self._waiting = self._waiting, deque()
+        self._take_data(piece)
+        if rest and not self.ended and decoder is self._decoder:
+            self._waiting.append(partial(self._decode_data, decoder, rest))
             if not self._is_reading:
                 self._let_wait_for(partial(asyncio.sleep, 0))
+        self._waiting += later
 
     def _take_data(self, data: bytes) -> None:
         if self._events is not None:
@@ -198,6 +201,12 @@ class HttpPost(HttpExchange):
         self._in_order(self._take_end)
 
     def _take_end(self) -> None:
+        if self._decoder is not None:
+            try:
+                self._decoder.end()
+            except httpx2.DecodingError as error:
+                self._take_fault(error)
+                return
         if self._events is not None:
             self._take_events(self._events.end())
             self._in_order(self._stream_ended)
@@ -222,7 +231,7 @@ class HttpPost(HttpExchange):
         elif isinstance(fault, TooLargeError):
             self._misread(too_large(self._sender.longest_body_bytes))
         else:
-            self._end(partial(fail_request, self._request, self._sender.wire, fault))
+            self._end(partial(fail_request, self.request, self._sender.wire, fault))
 
     def _spoil(self, fault: httpx2.RequestError) -> None:
         """Stop reading a response that cannot be used."""
@@ -236,8 +245,7 @@ class HttpPost(HttpExchange):
             text = f"the response has the encoding {encoding.decode('latin-1')!r}, not requested"
             self._spoil(httpx2.DecodingError(text))
             return False
-        automatic = zlib.MAX_WBITS | 32  # gzip or zlib, whichever it is
-        self._decoder = zlib.decompressobj(automatic)
+        self._decoder = BodyDecoder()
         return True
 
     def _take_events(self, events: Iterator[ServerEvent]) -> None:
@@ -271,29 +279,42 @@ class HttpPost(HttpExchange):
             self._take_message(self._parsed(data), data)
         else:
             await self._parse_large(data, self._take_message)
+        if self._sender.received.is_full:
+            await self._sender.received.dispatched()
 
     def _take_message(self, message: object, data: bytes) -> None:
-        """Handle a message of the response stream."""
-        own = _object_of(message)
-        if is_response(own):
-            # A response in the stream of a request answers it, whichever id it has.
-            self._settle(own, data)
+        """Handle a message of the response stream, in which the response may follow."""
+        other = self._settle_by(message, data)
+        if self.is_settled:
             return
-        parsed = _validated(message, data)
-        if parsed is None:
-            self._sender.wire.note_noise(data)  # the response may follow
-        elif not isinstance(parsed, JSONRPCResponse | JSONRPCError):
-            self._pass_on(parsed)
+        if other is None:
+            self._sender.wire.note_noise(data)
+        elif isinstance(other, JSONRPCResponse | JSONRPCError):
+            self.request.has_stray = True
         else:
+            self._pass_on(other)
+
+    def _settle_by(self, message: object, body: bytes) -> JSONRPCMessage | None:
+        """Settle the request if a message answers it; else return it, unless it is no message."""
+        own = _object_of(message)
+        if coerced_id(own.get("id")) == self.request.request_id and is_response(own):
+            self._settle(own, body)
+            return None
+        parsed = _validated(message, body)
+        if isinstance(parsed, JSONRPCResponse | JSONRPCError) and (
+            coerced_id(parsed.id) == self.request.request_id
+            or (isinstance(parsed, JSONRPCError) and parsed.id is None)
+        ):
             self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
+        return parsed
 
     def _parsed(self, body: bytes) -> object:
         try:
-            return self._request.parse(body)
+            return self.request.parse(body)
         except ValueError:
             message = parse_nested(body)
             if message is not None and is_response(message):
-                self._request.wants_body, self._request.notes = False, (NESTED_NOTE,)
+                self.request.wants_body, self.request.notes = False, (NESTED_NOTE,)
             return message
 
     def _read_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
@@ -318,7 +339,7 @@ class HttpPost(HttpExchange):
             self.connection.resume()
 
     async def _parse_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        parse, limits = self._request.parse, self._sender.limits
+        parse, limits = self.request.parse, self._sender.limits
         if parse is parse_json:
             parse = partial(parse_large, most_values=limits.values, most_bytes=limits.message_bytes)
         message: object = None
@@ -337,27 +358,27 @@ class HttpPost(HttpExchange):
         return self.is_settled or (self.ended and self.resuming is None)
 
     def _take_answer(self, message: object, body: bytes) -> None:
-        own = _object_of(message)
-        if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
-            self._settle(own, body)
+        """Handle the message that is the whole response."""
+        other = self._settle_by(message, body)
+        if self.is_settled:
             return
-        if (parsed := _validated(message, body)) is None:
+        if other is None:
             self._misread("it is not JSON-RPC")
             return
-        if isinstance(parsed, JSONRPCError) and parsed.id is None:
-            self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-        else:
-            self._pass_on(parsed)
-            self._misread("it belongs to another request")
+        if not isinstance(other, JSONRPCResponse | JSONRPCError):
+            self._pass_on(other)
+        self._misread(OF_ANOTHER)
 
     def _pass_on(self, message: JSONRPCMessage) -> None:
         """Pass a message that is not the response to the SDK."""
         self.context.run(log_as, self._sender.wire)
         self._sender.received.push(SessionMessage(message), self.context)
+        if self._sender.received.is_full and not self._is_reading:
+            self._let_wait_for(partial(asyncio.sleep, 0))
 
     def _take_status(self, body: bytes) -> None:
         """Handle a status that is no success."""
-        request, wire, response = self._request, self._sender.wire, self._as_response(body)
+        request, wire, response = self.request, self._sender.wire, self._as_response(body)
         if response.has_redirect_location:
             following = redirected(self.template, response, self._sender.client)
             if following is not None and self._redirects < MOST_REDIRECTS:
@@ -379,8 +400,8 @@ class HttpPost(HttpExchange):
 
     def _refuse(self, error: ErrorData) -> None:
         """Make the request fail: the status says something about the session it was sent in."""
-        self._request.answered = True
-        self._request.fail(MCPError(code=error.code, message=error.message, data=error.data))
+        self.request.answered = True
+        self.request.fail(MCPError(code=error.code, message=error.message, data=error.data))
 
     def _status_error(self) -> ErrorData:
         """Return the error that the SDK makes from a status."""
@@ -406,8 +427,10 @@ class HttpPost(HttpExchange):
 
     def _stream_ended(self) -> None:
         """Resume a stream that ended without a response, or give up."""
-        if self._event_id:
-            self.ended, self._request.stream_ended = True, True
+        if self.request.has_stray:
+            self._misread(OF_ANOTHER)
+        elif self._event_id:
+            self.ended, self.request.stream_ended = True, True
             self._sender.resume(self, self._event_id, self._retry)
         else:
             self.lose("SSE stream ended without a response")
@@ -419,22 +442,22 @@ class HttpPost(HttpExchange):
 
     def lose(self, reason: str) -> None:
         """Give up a response stream."""
-        self._request.stream_ended = True
+        self.request.stream_ended = True
         fault = MCPError(code=CONNECTION_CLOSED, message=reason)
-        self._end(partial(self._request.fail, fault))
+        self._end(partial(self.request.fail, fault))
 
     def _settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
         self._sender.wire.last_received = time.monotonic()
-        self._end(partial(self._request.settle, message, body))
+        self._end(partial(self.request.settle, message, body))
 
     def _end(self, outcome: Callable[[], None]) -> None:
         """Give the request its outcome, after everything that its response has sent before."""
         self.ended = self.is_settled = True
         sender = self._sender
         if sender.received.waiting:
-            sender.received.run_in_order(partial(sender.conclude, self._request, outcome))
+            sender.received.run_in_order(partial(sender.conclude, self.request, outcome))
         else:
-            sender.conclude(self._request, outcome)
+            sender.conclude(self.request, outcome)
 
 
 class HttpSender:
