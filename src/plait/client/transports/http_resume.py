@@ -14,7 +14,8 @@ from plait.client.transports.http_answers import OF_ANOTHER, events_of
 from plait.client.transports.wire import as_current
 
 if TYPE_CHECKING:
-    from plait.client.transports.http_post import HttpPost, HttpSender
+    from plait.client.transports.http_post import HttpPost
+    from plait.client.transports.http_sender import HttpSender
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -17,7 +17,7 @@ from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
 from plait.client.transports.http_client import HttpSession, fail_request, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
-from plait.client.transports.http_post import HttpSender
+from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import PendingRequest, Wire
 
