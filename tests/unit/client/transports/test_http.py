@@ -146,7 +146,7 @@ async def test_a_response_has_a_limit(
 
 
 @pytest.mark.anyio
-async def test_no_more_than_a_megabyte_is_decompressed_in_one_turn_of_the_loop() -> None:
+async def test_a_body_is_decompressed_in_many_turns_of_the_loop() -> None:
     request, (post,) = await _sent(most_bytes=5_000_000)
     answer = b'{"jsonrpc": "2.0", "id": 1, "result": {}}' + b" " * 4_000_000
     post.on_response(200, [JSON, GZIP])
@@ -158,7 +158,7 @@ async def test_no_more_than_a_megabyte_is_decompressed_in_one_turn_of_the_loop()
         await asyncio.sleep(0.001)
 
     assert request.answered
-    assert turns > 3
+    assert turns > 30
 
 
 @pytest.mark.anyio
@@ -167,7 +167,7 @@ async def test_a_redirect_with_too_long_a_compressed_body_is_followed() -> None:
     post = submitted[0]
     post.on_response(307, [GZIP, (b"location", b"/other")])
     post.on_data(gzip.compress(b" " * 4_000_000))
-    for _ in range(5):
+    for _ in range(500):
         await asyncio.sleep(0)
 
     assert submitted == [post, post]
