@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport]  # a lock
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from importlib import import_module
@@ -15,7 +15,11 @@ from typing import Any, ParamSpec, TypeVar
 from plait._support.garbage import collection_paused
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+
+_MANY_ITEMS = 500
+"""To convert so many takes some milliseconds."""
 
 
 def lock_across_forks() -> threading.RLock:
@@ -47,6 +51,13 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     run = partial(_run, future, partial(work, *args, **kwargs))
     threading.Thread(target=run, name="plait worker", daemon=True).start()
     return await asyncio.wrap_future(future)
+
+
+async def convert_aside(convert: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """Convert items, in a thread if there are many, which would hold up the event loop."""
+    if len(items) <= _MANY_ITEMS:
+        return list(map(convert, items))
+    return await in_thread(lambda: list(map(convert, items)))
 
 
 def _run(future: Future[Any], work: Callable[[], Any]) -> None:

@@ -297,9 +297,7 @@ class MultiServerMCPClient(ConnectionOwner):
         """
         await self._current_toolbox()
         await import_in_thread("plait.langchain.client.resources")
-        from plait.langchain.client.resources import (  # noqa: PLC0415  # slow to import
-            convert_mcp_resource_to_langchain_blob,
-        )
+        from plait.langchain.client.resources import blobs_from  # noqa: PLC0415  # slow to import
 
         named = [server_name] if server_name else []
         if uris is None:
@@ -312,7 +310,7 @@ class MultiServerMCPClient(ConnectionOwner):
         blobs: list[Blob] = []
         for server, uri in selected:
             contents = (await self.toolbox.read_resource(server, uri)).contents
-            blobs += [convert_mcp_resource_to_langchain_blob(uri, part) for part in contents]
+            blobs += await blobs_from(uri, contents)
         return blobs
 
     async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:
