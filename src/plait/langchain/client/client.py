@@ -16,6 +16,7 @@ import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from plait._support.durations import checked_limit
 from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.catalog.tool import prepare_schemas
 from plait.client.config.read import (
     ClientConfig,
     ConfigSource,
@@ -161,11 +162,13 @@ class MultiServerMCPClient(ConnectionOwner):
         )
         from plait.langchain.client.tool_list import langchain_tools  # noqa: PLC0415  # slow
 
+        profile = read_options({"profile": profile}).get("profile", self.profile)
+        await prepare_schemas(listed, profile)
         return langchain_tools(
             self,
             selection,
             listed,
-            profile=read_options({"profile": profile}).get("profile", self.profile),
+            profile=profile,
             with_resources=bool(self._options.get("resources_as_tools")),
             defer=defer,
             messages=messages,
