@@ -21,13 +21,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websocket
 from websockets.typing import Subprotocol
 
-from plait import PlaitError, Toolbox
+from plait import PlaitError
 from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.langchain import MultiServerMCPClient
 from plait.testing import ServerProcess
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
@@ -67,14 +69,21 @@ _LISTINGS = (
     "50,000 tools",
     "a tool with a long description",
     "10,000 tools of 3 KB",
-    "50 tools with recursive definitions",
 )
-_REQUESTS: dict[str, Callable[[Toolbox], Awaitable[object]]] = {
-    "20,000 prompts": lambda box: box.list_prompts("server"),
-    "30,000 resources": lambda box: box.list_resources("server"),
-    "30,000 resource templates": lambda box: box.list_resource_templates("server"),
-    "a prompt of 60,000 messages": lambda box: box.get_prompt("server", "p"),
-    "a resource of 60,000 parts": lambda box: box.read_resource("server", "test:r"),
+
+
+async def _bind_tools(client: MultiServerMCPClient) -> None:
+    for tool in await client.get_tools():
+        convert_to_openai_tool(tool)
+
+
+_REQUESTS: dict[str, Callable[[MultiServerMCPClient], Awaitable[object]]] = {
+    "50 tools with recursive definitions": _bind_tools,
+    "20,000 prompts": lambda client: client.list_prompts("server"),
+    "30,000 resources": lambda client: client.list_resources("server"),
+    "30,000 resource templates": lambda client: client.list_resource_templates("server"),
+    "a prompt of 60,000 messages": lambda client: client.toolbox.get_prompt("server", "p"),
+    "a resource of 60,000 parts": lambda client: client.read_resource("server", "test:r"),
 }
 _FLOODS = {
     "100,000 notifications": _STREAMS,
@@ -109,7 +118,7 @@ def _tools(name: str) -> list[dict[str, Any]]:
             long = "ä\n" * 750
             tools += [{"name": f"t{n}", "inputSchema": text, "description": long} for n in rows]
         case "50 tools with recursive definitions":
-            tools += [{"name": f"t{n}", "inputSchema": _recursive(n)} for n in range(50)]
+            tools += [{"name": f"t{n}", "inputSchema": _recursive()} for n in range(50)]
         case "a pattern":
             evil = {"a": {"type": "string", "pattern": "^(a+)+$"}}
             tools[0]["inputSchema"] = {"type": "object", "properties": evil}
@@ -127,22 +136,12 @@ def _tools(name: str) -> list[dict[str, Any]]:
     return tools
 
 
-def _recursive(number: int) -> dict[str, Any]:
+def _recursive() -> dict[str, Any]:
     """Return a schema whose definitions refer to each other, and to themselves."""
-    names = [f"n{number}_{position}" for position in range(100)]
-    definitions = {
-        name: {
-            "type": "object",
-            "properties": {
-                "self": {"$ref": f"#/$defs/{name}"},
-                "next": {"$ref": f"#/$defs/{names[(position + 1) % len(names)]}"},
-                "text": {"type": "string"},
-            },
-        }
-        for position, name in enumerate(names)
-    }
-    first = {"$ref": f"#/$defs/{names[0]}"}
-    return {"type": "object", "properties": {"a": first}, "$defs": definitions}
+    names = [f"node_{number}" for number in range(4)]
+    links = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+    nodes = {name: {"type": "object", "properties": links} for name in names}
+    return {"type": "object", "properties": links, "$defs": nodes}
 
 
 def _items(name: str) -> dict[str, Any]:
@@ -313,15 +312,16 @@ async def measure(transport: str, name: str) -> bool:
     """Meet one attack, print what it did, and return whether that is within the limits."""
     is_listing, outcome = name in _LISTINGS, "answered"
     with _served(transport, name) as entry:
-        async with Toolbox({"server": entry}) as box:
+        async with MultiServerMCPClient({"server": entry}) as client:
+            box = client.toolbox
             await box.ping("server")
-            if not is_listing:
+            if name not in _REQUESTS and not is_listing:
                 await box.tools()
             with MemoryGrowth() as growth:
                 async with LoopStalls() as stalls:
                     try:
                         if (request := _REQUESTS.get(name)) is not None:
-                            await request(box)
+                            await request(client)
                         elif is_listing:
                             outcome = f"{len(await box.tools()):,} listed"
                         else:

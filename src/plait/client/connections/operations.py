@@ -15,7 +15,6 @@ from weakref import WeakSet
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support import mcp_types as types
-from plait._support.garbage import collection_paused
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
@@ -362,14 +361,13 @@ def _read_parts(field: str, request: PendingRequest) -> Any:
     is_modern_era = request.version in types.version.MODERN_PROTOCOL_VERSIONS
     left_out = frozenset[str]() if is_modern_era else MODERN_FIELDS
     whole: Any = None
-    with collection_paused():
-        for part in results_of(request, field):
-            known = {key: value for key, value in part.items() if key not in left_out}
-            read = complete_result(request.method).validate_python(known, by_name=False)
-            if whole is None:
-                whole = read
-            else:
-                _items_of(whole, field).extend(_items_of(read, field))
+    for part in results_of(request, field):
+        known = {key: value for key, value in part.items() if key not in left_out}
+        read = complete_result(request.method).validate_python(known, by_name=False)
+        if whole is None:
+            whole = read
+        else:
+            _items_of(whole, field).extend(_items_of(read, field))
     return whole
 
 
