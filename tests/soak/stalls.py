@@ -77,9 +77,18 @@ async def _bind_tools(client: MultiServerMCPClient) -> None:
         convert_to_openai_tool(tool)
 
 
+async def _list_by_session(client: MultiServerMCPClient) -> None:
+    async with client.session("server") as session:
+        await session.list_prompts()
+
+
+_BY_SESSION = "20,000 prompts, to a session of the SDK"
+WAITING = frozenset({_BY_SESSION})
+"""What stalls in the SDK's own session, and must until plait has one of its own."""
 _REQUESTS: dict[str, Callable[[MultiServerMCPClient], Awaitable[object]]] = {
     "50 tools with recursive definitions": _bind_tools,
     "20,000 prompts": lambda client: client.list_prompts("server"),
+    _BY_SESSION: _list_by_session,
     "30,000 resources": lambda client: client.list_resources("server"),
     "30,000 resource templates": lambda client: client.list_resource_templates("server"),
     "a prompt of 60,000 messages": lambda client: client.toolbox.get_prompt("server", "p"),
@@ -148,7 +157,7 @@ def _items(name: str) -> dict[str, Any]:
     """Return the result of a request for prompts or resources."""
     text = {"type": "text", "text": "x"}
     match name:
-        case "20,000 prompts":
+        case "20,000 prompts" | "20,000 prompts, to a session of the SDK":
             argument = {"name": "a", "description": "b", "required": True}
             prompts = [{"name": f"p{n}", "arguments": [argument] * 2} for n in range(20_000)]
             return {"prompts": prompts}
@@ -329,23 +338,28 @@ async def measure(transport: str, name: str) -> bool:
                     except PlaitError as error:
                         outcome = type(error).__name__
     cpu, wait = stalls.worst_seconds * 1000, stalls.worst_wait_seconds * 1000
+    outcome += " (waits to be mended)" if name in WAITING else ""
     figures = f"{cpu:.0f} ms | {wait:.0f} ms | {growth.worst_bytes / 1e6:.0f} MB"
     print(f"| {name} | {transport} | {figures} | {outcome} |", flush=True)
     return stalls.worst_seconds < MOST_SECONDS and growth.worst_bytes < MOST_GROWTH
 
 
 def main(transports: list[str], names: list[str]) -> bool:
-    """Measure all of them, each in a process of its own, which has no memory to reuse."""
+    """Measure all of them, each in a process of its own, which has no memory to reuse.
+
+    Return whether all are within the limits, except those that wait to be mended, which must not.
+    """
     print("| the server sends | over | stall, CPU | stall, clock | memory | the call |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     command = [sys.executable, "-m", "tests.soak.stalls", "--alone"]
-    runs = [
-        subprocess.run([*command, "--over", one, "--name", name], check=False)
-        for name in names
-        for one in transports
-        if one in _FLOODS.get(name, TRANSPORTS)
-    ]
-    return all(run.returncode == 0 for run in runs)
+    is_good = True
+    for name in names:
+        for transport in transports:
+            if transport in _FLOODS.get(name, TRANSPORTS):
+                chosen = ["--over", transport, "--name", name]
+                run = subprocess.run([*command, *chosen], check=False)
+                is_good = is_good and (run.returncode == 0) is not (name in WAITING)
+    return is_good
 
 
 if __name__ == "__main__":
