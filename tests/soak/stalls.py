@@ -319,7 +319,7 @@ def _served(transport: str, name: str) -> Generator[dict[str, Any]]:
 
 async def measure(transport: str, name: str) -> bool:
     """Meet one attack, print what it did, and return whether that is within the limits."""
-    is_listing, outcome = name in _LISTINGS, "answered"
+    is_listing, outcome, kept = name in _LISTINGS, "answered", None
     with _served(transport, name) as entry:
         async with MultiServerMCPClient({"server": entry}) as client:
             box = client.toolbox
@@ -330,13 +330,14 @@ async def measure(transport: str, name: str) -> bool:
                 async with LoopStalls() as stalls:
                     try:
                         if (request := _REQUESTS.get(name)) is not None:
-                            await request(client)
+                            kept = await request(client)  # what is freed would count too
                         elif is_listing:
                             outcome = f"{len(await box.tools()):,} listed"
                         else:
                             await box.call("server", name, {"a": "a" * 28 + "!"})
                     except PlaitError as error:
                         outcome = type(error).__name__
+    del kept
     cpu, wait = stalls.worst_seconds * 1000, stalls.worst_wait_seconds * 1000
     outcome += " (waits to be mended)" if name in WAITING else ""
     figures = f"{cpu:.0f} ms | {wait:.0f} ms | {growth.worst_bytes / 1e6:.0f} MB"
