@@ -16,7 +16,7 @@ MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 SESSION = "session-1"
 _TOOL: Json = {"name": "work", "description": "Work", "inputSchema": {"type": "object"}}
-_CAPABILITIES: Json = {"tools": {}, "logging": {}}
+_CAPABILITIES: Json = {"tools": {}, "logging": {}, "prompts": {}, "resources": {}}
 
 
 @dataclass(eq=False)
@@ -119,6 +119,10 @@ class ScriptedHttp:
     """Added to the response to `tools/list`."""
     annotations: Json = field(default_factory=dict[str, Any])
     """Those of the tool."""
+    results: dict[str, Callable[[Json], Json]] = field(
+        default_factory=dict[str, Callable[[Json], Json]]
+    )
+    """Make the results of further methods from their params."""
     on_get: Answer | None = None
     on_request: Callable[[], None] = lambda: None
     """Called when a request has arrived."""
@@ -177,6 +181,9 @@ class ScriptedHttp:
                 tool = {**_TOOL, "annotations": self.annotations}
                 page = {"tools": [tool], "ttlMs": 0, "cacheScope": "private"}
                 reply.json({**reply.response(), "result": reply.era(page)}, self.list_headers)
+            case "POST", str(method) if method in self.results:
+                result = self.results[method](message.get("params", {}))
+                reply.json({**reply.response(), "result": reply.era(result)})
             case "POST", "logging/setLevel":
                 reply.json({**reply.response(), "result": {}})
             case "POST", "tools/call":

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import json
 import logging
 import queue
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 from websockets.sync.server import ServerConnection
 from websockets.sync.server import serve as serve_websocket
 from websockets.typing import Subprotocol
 
-from plait import PlaitError, Toolbox
+from plait import PlaitError
 from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.langchain import MultiServerMCPClient
 from plait.testing import ServerProcess
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
@@ -37,14 +40,19 @@ MOST_SECONDS = 0.1
 MOST_GROWTH = DEFAULT_LIMITS.message_bytes + 64_000_000
 TIMEOUT_SECONDS = 60.0
 TRANSPORTS = ("stdio", "http", "events", "sse", "websocket", "httpx2")
+_STREAMS = ("stdio", "events", "sse", "websocket")
+"""Those on which a server can send more than one message."""
 _LEVELS = 18
 _VALUES = 240_000
 """Objects of two values each: just under the limit of values."""
 _HANDSHAKE = {
     "protocolVersion": "2025-06-18",
-    "capabilities": {"tools": {}},
+    "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "logging": {}},
     "serverInfo": {"name": "stalls", "version": "1"},
 }
+_NOTIFICATION = (
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n'
+)
 _PIECES = {
     "text": b"x",
     "text that is not ASCII": "ä".encode(),
@@ -57,7 +65,41 @@ _PIECES = {
 _LISTS = {"empty objects": b"{},", "numbers": b"1,", "nested lists": b"[" * 50 + b"]" * 50 + b","}
 """What fills the structured content of a result."""
 _BLOCK = b'{"type":"text","text":"x"},'
-_LISTINGS = ("50,000 tools", "a tool with a long description", "10,000 tools of 3 KB")
+_LISTINGS = (
+    "50,000 tools",
+    "a tool with a long description",
+    "10,000 tools of 3 KB",
+)
+
+
+async def _bind_tools(client: MultiServerMCPClient) -> None:
+    for tool in await client.get_tools():
+        convert_to_openai_tool(tool)
+
+
+async def _list_by_session(client: MultiServerMCPClient) -> None:
+    async with client.session("server") as session:
+        await session.list_prompts()
+
+
+_BY_SESSION = "20,000 prompts, to a session of the SDK"
+WAITING = frozenset({_BY_SESSION})
+"""What stalls in the SDK's own session, and must until plait has one of its own."""
+_REQUESTS: dict[str, Callable[[MultiServerMCPClient], Awaitable[object]]] = {
+    "50 tools with recursive definitions": _bind_tools,
+    "20,000 prompts": lambda client: client.list_prompts("server"),
+    _BY_SESSION: _list_by_session,
+    "30,000 resources": lambda client: client.list_resources("server"),
+    "30,000 resource templates": lambda client: client.list_resource_templates("server"),
+    "a prompt of 60,000 messages": lambda client: client.toolbox.get_prompt("server", "p"),
+    "a resource of 60,000 parts": lambda client: client.read_resource("server", "test:r"),
+}
+_FLOODS = {
+    "100,000 notifications": _STREAMS,
+    "short lines in gzip": ("events", "httpx2"),
+    "bytes behind gzip": ("http", "httpx2"),
+}
+"""Calls whose response has more than the result, and the transports for which that is so."""
 _CALLS = (
     "a pattern",
     "references that double",
@@ -67,6 +109,7 @@ _CALLS = (
     *_LISTS,
     "allowed objects",
     "blocks",
+    *_FLOODS,
 )
 
 
@@ -83,6 +126,8 @@ def _tools(name: str) -> list[dict[str, Any]]:
             rows = range(9_900)
             long = "ä\n" * 750
             tools += [{"name": f"t{n}", "inputSchema": text, "description": long} for n in rows]
+        case "50 tools with recursive definitions":
+            tools += [{"name": f"t{n}", "inputSchema": _recursive()} for n in range(50)]
         case "a pattern":
             evil = {"a": {"type": "string", "pattern": "^(a+)+$"}}
             tools[0]["inputSchema"] = {"type": "object", "properties": evil}
@@ -98,6 +143,33 @@ def _tools(name: str) -> list[dict[str, Any]]:
         case _:
             pass
     return tools
+
+
+def _recursive() -> dict[str, Any]:
+    """Return a schema whose definitions refer to each other, and to themselves."""
+    names = [f"node_{number}" for number in range(4)]
+    links = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+    nodes = {name: {"type": "object", "properties": links} for name in names}
+    return {"type": "object", "properties": links, "$defs": nodes}
+
+
+def _items(name: str) -> dict[str, Any]:
+    """Return the result of a request for prompts or resources."""
+    text = {"type": "text", "text": "x"}
+    match name:
+        case "20,000 prompts" | "20,000 prompts, to a session of the SDK":
+            argument = {"name": "a", "description": "b", "required": True}
+            prompts = [{"name": f"p{n}", "arguments": [argument] * 2} for n in range(20_000)]
+            return {"prompts": prompts}
+        case "30,000 resources":
+            return {"resources": [{"uri": f"test:{n}", "name": f"r{n}"} for n in range(30_000)]}
+        case "30,000 resource templates":
+            rows = [{"uriTemplate": f"test:{n}/{{a}}", "name": f"r{n}"} for n in range(30_000)]
+            return {"resourceTemplates": rows}
+        case "a prompt of 60,000 messages":
+            return {"messages": [{"role": "user", "content": text}] * 60_000}
+        case _:
+            return {"contents": [{"uri": "test:r", "text": "x"}] * 60_000}
 
 
 def _result(name: str) -> bytes:
@@ -130,11 +202,20 @@ def _answer(name: str, line: bytes | str) -> bytes | None:
             result = json.dumps({"tools": _tools(name)}, ensure_ascii=False).encode()
         case "tools/call":
             result = _result(name)
+        case str(method) if method.startswith(("prompts/", "resources/")):
+            result = json.dumps(_items(name)).encode()
         case "ping":
             result = b"{}"
         case _:
             return None
-    return b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"] + result + b"}"
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":' % message["id"] + result + b"}"
+    if name == "100,000 notifications" and message["method"] == "tools/call":
+        return _NOTIFICATION * 100_000 + answer
+    return answer
+
+
+def _events(answer: bytes) -> bytes:
+    return b"".join(b"data: " + message + b"\n\n" for message in answer.split(b"\n"))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -154,21 +235,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"event: endpoint\ndata: /post\n\n")
         while True:
-            self.wfile.write(b"data: " + self.stream.get() + b"\n\n")
+            self.wfile.write(_events(self.stream.get()))
 
     def do_POST(self) -> None:
-        answer = _answer(self.name, self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        answer = _answer(self.name, body)
         if answer is None or self.transport == "sse":
             self._reply(202, "text/plain", b"")
             if answer is not None:
                 self.stream.put(answer)
+        elif self.name == "short lines in gzip" and b"tools/call" in body:
+            lines = b":\n" * (SIZE // 2) + _events(answer)
+            self._reply(200, "text/event-stream", gzip.compress(lines), "gzip")
+        elif self.name == "bytes behind gzip" and b"tools/call" in body:
+            self._reply(200, "application/json", gzip.compress(answer) + b"x" * SIZE, "gzip")
         elif self.transport == "events":
-            self._reply(200, "text/event-stream", b"data: " + answer + b"\n\n")
+            self._reply(200, "text/event-stream", _events(answer))
         else:
             self._reply(200, "application/json", answer)
 
-    def _reply(self, status: int, kind: str, body: bytes) -> None:
+    def _reply(self, status: int, kind: str, body: bytes, encoding: str = "identity") -> None:
         self.send_response(status)
+        self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -191,7 +279,8 @@ def serve(transport: str, name: str) -> None:
         def talk(socket: ServerConnection) -> None:
             for frame in socket:
                 if (answer := _answer(name, frame)) is not None:
-                    socket.send(answer, text=True)
+                    for message in answer.split(b"\n"):
+                        socket.send(message, text=True)
 
         with serve_websocket(talk, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")]) as server:
             _announce(server.socket.getsockname()[1])
@@ -230,38 +319,48 @@ def _served(transport: str, name: str) -> Generator[dict[str, Any]]:
 
 async def measure(transport: str, name: str) -> bool:
     """Meet one attack, print what it did, and return whether that is within the limits."""
-    is_listing, outcome = name in _LISTINGS, "answered"
+    is_listing, outcome, kept = name in _LISTINGS, "answered", None
     with _served(transport, name) as entry:
-        async with Toolbox({"server": entry}) as box:
+        async with MultiServerMCPClient({"server": entry}) as client:
+            box = client.toolbox
             await box.ping("server")
-            if not is_listing:
+            if name not in _REQUESTS and not is_listing:
                 await box.tools()
             with MemoryGrowth() as growth:
                 async with LoopStalls() as stalls:
                     try:
-                        if is_listing:
+                        if (request := _REQUESTS.get(name)) is not None:
+                            kept = await request(client)  # what is freed would count too
+                        elif is_listing:
                             outcome = f"{len(await box.tools()):,} listed"
                         else:
                             await box.call("server", name, {"a": "a" * 28 + "!"})
                     except PlaitError as error:
                         outcome = type(error).__name__
+    del kept
     cpu, wait = stalls.worst_seconds * 1000, stalls.worst_wait_seconds * 1000
+    outcome += " (waits to be mended)" if name in WAITING else ""
     figures = f"{cpu:.0f} ms | {wait:.0f} ms | {growth.worst_bytes / 1e6:.0f} MB"
     print(f"| {name} | {transport} | {figures} | {outcome} |", flush=True)
     return stalls.worst_seconds < MOST_SECONDS and growth.worst_bytes < MOST_GROWTH
 
 
 def main(transports: list[str], names: list[str]) -> bool:
-    """Measure all of them, each in a process of its own, which has no memory to reuse."""
+    """Measure all of them, each in a process of its own, which has no memory to reuse.
+
+    Return whether all are within the limits, except those that wait to be mended, which must not.
+    """
     print("| the server sends | over | stall, CPU | stall, clock | memory | the call |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     command = [sys.executable, "-m", "tests.soak.stalls", "--alone"]
-    runs = [
-        subprocess.run([*command, "--over", one, "--name", name], check=False)
-        for name in names
-        for one in transports
-    ]
-    return all(run.returncode == 0 for run in runs)
+    is_good = True
+    for name in names:
+        for transport in transports:
+            if transport in _FLOODS.get(name, TRANSPORTS):
+                chosen = ["--over", transport, "--name", name]
+                run = subprocess.run([*command, *chosen], check=False)
+                is_good = is_good and (run.returncode == 0) is not (name in WAITING)
+    return is_good
 
 
 if __name__ == "__main__":
@@ -269,7 +368,7 @@ if __name__ == "__main__":
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--over", nargs="*", choices=TRANSPORTS, default=list(TRANSPORTS))
-    parser.add_argument("--name", nargs="*", default=[*_LISTINGS, *_CALLS])
+    parser.add_argument("--name", nargs="*", default=[*_LISTINGS, *_REQUESTS, *_CALLS])
     chosen = parser.parse_args()
     logging.getLogger("plait").setLevel(logging.CRITICAL)
     if chosen.serve:

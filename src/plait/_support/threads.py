@@ -8,7 +8,7 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial, wraps
@@ -19,7 +19,11 @@ from plait._support.garbage import collection_paused
 from plait._support.loops import running_loop
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+
+_MANY_ITEMS = 500
+"""To convert so many takes some milliseconds."""
 
 
 def lock_across_forks() -> threading.RLock:
@@ -79,6 +83,13 @@ def off_loop(read: Callable[P, T]) -> Callable[P, T]:
         return future.result()
 
     return call
+
+
+async def convert_aside(convert: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """Convert items, in a thread if there are many, which would hold up the event loop."""
+    if len(items) <= _MANY_ITEMS:
+        return list(map(convert, items))
+    return await in_thread(lambda: list(map(convert, items)))
 
 
 def _run(future: Future[Any], work: Callable[[], Any]) -> None:

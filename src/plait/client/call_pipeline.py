@@ -16,6 +16,7 @@ from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import FirstAttempt, RunIdentity, ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
+from plait.client.connections import operations
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.client.connections.pool import unknown_server
 from plait.client.connections.session import OPENING, SDK
@@ -245,7 +246,10 @@ class CallPipeline:
         self.check_server(server)
         return await self._lifecycle.run(
             lambda runtime: runtime.request(
-                server, lambda client: client.read_resource(uri), "resources/read", access=access
+                server,
+                lambda client: operations.read_resource(client, uri),
+                "resources/read",
+                access=access,
             )
         )
 

@@ -368,7 +368,9 @@ class Toolbox(ConnectionOwner):
     ) -> types.GetPromptResult:
         """Return a prompt with its arguments filled in."""
         filled = None if arguments is None else dict(arguments)
-        return await self._request(server, lambda c: c.get_prompt(name, filled), "prompts/get")
+        return await self._request(
+            server, lambda c: operations.get_prompt(c, name, filled), "prompts/get"
+        )
 
     async def complete(
         self,

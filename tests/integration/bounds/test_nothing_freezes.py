@@ -16,7 +16,7 @@ from plait.langchain import MultiServerMCPClient
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
-from tests.soak.stalls import measure
+from tests.soak.stalls import WAITING, measure
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -132,6 +132,35 @@ async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
 @pytest.mark.parametrize("name", ["50,000 tools", "text of escapes", "allowed objects"])
 async def test_what_httpx2_receives_is_parsed_beside_the_loop(name: str) -> None:
     assert await measure("httpx2", name)
+
+
+@pytest.mark.usefixtures("lean_wire")
+@pytest.mark.parametrize(
+    ("transport", "name"),
+    [
+        ("http", "20,000 prompts"),
+        ("stdio", "30,000 resources"),
+        ("sse", "30,000 resource templates"),
+        ("events", "a prompt of 60,000 messages"),
+        ("websocket", "a resource of 60,000 parts"),
+        ("httpx2", "50 tools with recursive definitions"),
+        ("events", "100,000 notifications"),
+        ("events", "short lines in gzip"),
+        ("httpx2", "short lines in gzip"),
+        ("http", "bytes behind gzip"),
+    ],
+)
+async def test_prompts_resources_and_floods_are_read_beside_the_loop(
+    transport: str, name: str
+) -> None:
+    assert await measure(transport, name)
+
+
+@pytest.mark.xfail(strict=True, reason="the SDK's session validates in the event loop")
+@pytest.mark.usefixtures("lean_wire")
+@pytest.mark.parametrize("name", sorted(WAITING))
+async def test_what_the_session_of_the_sdk_reads_is_read_beside_the_loop(name: str) -> None:
+    assert await measure("stdio", name)
 
 
 @pytest.mark.usefixtures("lean_wire")

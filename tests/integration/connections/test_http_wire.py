@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mcp_types import ElicitResult
 
 from plait import (
     AuthRequiredError,
+    ConnectError,
     ForbiddenError,
     OutcomeUnknownError,
     PlaitError,
@@ -188,6 +190,14 @@ def raw(data: bytes, *, cut: bool = False) -> Any:
     return answer
 
 
+def _as_gzip(compress: Callable[[bytes], bytes]) -> Any:
+    async def answer(reply: Reply) -> None:
+        fields = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        reply.status(200, fields, compress(json.dumps(reply.response()).encode()))
+
+    return answer
+
+
 _JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 _JSON_TYPE = {"Content-Type": "application/json"}
 _OTHER = b'{"jsonrpc":"2.0","id":987654321,"result":{"content":[],"resultType":"complete"}}'
@@ -239,6 +249,16 @@ FAULTS: dict[str, tuple[Any, type[PlaitError], int | None]] = {
         None,
     ),
     "a cut connection": (raw(b"", cut=True), OutcomeUnknownError, None),
+    "gzip that is cut off": (
+        _as_gzip(lambda body: gzip.compress(body)[:-4]),
+        OutcomeUnknownError,
+        None,
+    ),
+    "gzip with much behind it": (
+        _as_gzip(lambda body: gzip.compress(body) + b"x" * 200_000),
+        OutcomeUnknownError,
+        None,
+    ),
     "an unknown encoding": (
         failing(200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"oops"),
         OutcomeUnknownError,
@@ -420,15 +440,46 @@ async def test_20_megabytes_arrive_whole_in_both_directions(form: str) -> None:
         assert await work(box, arguments={"text": text}) == text
 
 
+@pytest.mark.parametrize(
+    "compress",
+    [
+        gzip.compress,
+        lambda body: gzip.compress(body[:9]) + gzip.compress(b"") + gzip.compress(body[9:]),
+        lambda body: gzip.compress(body) + b"\r\n",
+    ],
+    ids=["one member", "three members", "a line end behind it"],
+)
 @pytest.mark.usefixtures("wire")
-async def test_an_encoded_answer_is_decoded() -> None:
+async def test_an_encoded_answer_is_decoded(compress: Callable[[bytes], bytes]) -> None:
+    async with scripted_http(_as_gzip(compress)) as server, box_for(server) as box:
+        assert await work(box) == "done"
+
+
+async def test_the_events_of_an_encoded_stream_keep_their_order() -> None:
     async def answer(reply: Reply) -> None:
-        body = gzip.compress(json.dumps(reply.response()).encode())
-        fields = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-        reply.status(200, fields, body)
+        token = reply.seen.message["params"]["_meta"]["progressToken"]
+
+        def progress(number: int, text: str = "") -> bytes:
+            params = {"progressToken": token, "progress": number, "message": text}
+            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            return f"data: {json.dumps(message)}\n\n".encode()
+
+        # What follows the first event is decompressed while that is parsed in a thread.
+        numbers = range(1, 1500)
+        events = progress(0, "x" * 2_000_000) + b"".join(map(progress, numbers))
+        fields = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
+        last = f"data: {json.dumps(reply.response())}\n\n".encode()
+        reply.status(200, fields, gzip.compress(events + last))
+
+    steps: list[float] = []
+
+    async def on_progress(done: float, total: float | None, text: str | None) -> None:
+        del total, text
+        steps.append(done)
 
     async with scripted_http(answer) as server, box_for(server) as box:
-        assert await work(box) == "done"
+        assert await work(box, on_progress=on_progress) == "done"
+    assert steps == [*range(1500)]
 
 
 async def test_an_answer_in_an_encoding_that_nobody_requested_names_it() -> None:
@@ -587,16 +638,59 @@ async def test_a_read_whose_answer_cannot_be_read_is_repeated(era: str) -> None:
         assert box.status()["server"].sessions == 1
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.usefixtures("wire")
-async def test_a_response_in_the_stream_of_a_request_answers_it_whatever_its_id(era: str) -> None:
+async def test_no_caller_gets_the_answer_to_the_question_of_another(era: str, form: str) -> None:
+    asked: dict[str, Reply] = {}
+    both_asked = asyncio.Event()
+
+    async def answer(reply: Reply) -> None:
+        name = reply.seen.message["params"]["arguments"]["name"]
+        asked[name] = reply
+        if len(asked) == 2:
+            both_asked.set()
+        await both_asked.wait()
+        (other,) = asked.keys() - {name}
+        message = asked[other].response(f"mail for {other}")
+        if form == "json":
+            reply.json(message)
+            return
+        reply.start_events()
+        reply.event(message, event_id="e1")
+        reply.end()
+
+    async with scripted_http(answer, era=era) as server, box_for(server) as box:
+        await box.tools()
+        calls = (work(box, arguments={"name": name}) for name in ("ann", "bob"))
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(outcome, OutcomeUnknownError)
+            assert "belongs to another request" in str(outcome)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.usefixtures("wire")
+async def test_the_answer_behind_one_to_another_question_is_found(era: str) -> None:
     async def answer(reply: Reply) -> None:
         reply.start_events()
-        reply.event({**reply.response(), "id": "other"})
+        reply.event({**reply.response("other"), "id": 987654321})
+        reply.event({**reply.response(), "id": str(reply.seen.message["id"])})
         reply.end()
 
     async with scripted_http(answer, era=era) as server, box_for(server) as box:
         assert await work(box) == "done"
+
+
+@pytest.mark.usefixtures("wire")
+async def test_an_error_without_an_id_in_a_stream_answers_its_request() -> None:
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        reply.event(_REFUSAL.decode())
+        reply.end()
+
+    async with scripted_http(answer) as server, box_for(server) as box:
+        with pytest.raises(ProtocolError, match="bad params"):
+            await work(box)
 
 
 @pytest.mark.usefixtures("wire")
@@ -705,6 +799,124 @@ async def test_a_stream_cut_after_an_event_with_an_id_is_resumed() -> None:
             assert await work(box) == "resumed"
             assert await work(box) == "resumed"
     assert len(server.calls()) == 2
+
+
+@pytest.mark.parametrize("wire", LEAN, indirect=True)
+@pytest.mark.usefixtures("wire")
+async def test_a_stream_is_resumed_after_an_event_whose_id_is_not_ascii() -> None:
+    lost: list[Json] = []
+
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        reply.event("", event_id="\u00e9 \u2603", retry=10)
+        lost.append(reply.response("resumed"))
+        reply.end()
+
+    async def get(reply: Reply) -> None:
+        resumed = reply.seen.headers.get("last-event-id")
+        if resumed is None:
+            reply.status(405)
+            return
+        assert resumed.encode("latin-1").decode() == "\u00e9 \u2603"
+        reply.start_events()
+        reply.event(lost[-1], event_id="e2")
+        reply.end()
+
+    async with scripted_http(answer, era="legacy") as server:
+        server.on_get = get
+        async with box_for(server) as box:
+            assert await work(box, timeout_seconds=5) == "resumed"
+
+
+async def test_headers_that_cannot_be_made_for_a_resumption_lose_the_answer() -> None:
+    is_cut = False
+
+    async def answer(reply: Reply) -> None:
+        nonlocal is_cut
+        reply.start_events()
+        reply.event("", event_id="e1", retry=10)
+        is_cut = True
+        reply.end()
+
+    def headers() -> dict[str, str]:
+        if is_cut:
+            raise RuntimeError("no token")
+        return {}
+
+    async with (
+        scripted_http(answer, era="legacy") as server,
+        box_for(server, headers=headers) as box,
+    ):
+        with pytest.raises(OutcomeUnknownError, match="no token"):
+            await work(box, timeout_seconds=5)
+
+
+@pytest.mark.parametrize("wire", LEAN, indirect=True)
+@pytest.mark.usefixtures("wire")
+async def test_a_large_answer_in_a_resumed_stream_arrives() -> None:
+    lost: list[Json] = []
+
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        reply.event("", event_id="e1", retry=10)
+        lost.append(reply.response("x" * 2_000_000))
+        reply.end()
+
+    async def get(reply: Reply) -> None:
+        if "last-event-id" not in reply.seen.headers:
+            reply.status(405)
+            return
+        reply.start_events()
+        reply.event(lost[-1])
+        reply.end()
+
+    async with scripted_http(answer, era="legacy") as server:
+        server.on_get = get
+        async with box_for(server) as box:
+            assert len(await work(box, timeout_seconds=5)) == 2_000_000
+
+
+@pytest.mark.usefixtures("wire")
+async def test_an_answer_to_another_question_in_a_resumed_stream_is_not_taken() -> None:
+    async def answer(reply: Reply) -> None:
+        reply.start_events()
+        reply.event("", event_id="e1", retry=10)
+        reply.end()
+
+    async def get(reply: Reply) -> None:
+        if "last-event-id" not in reply.seen.headers:
+            reply.status(405)
+            return
+        reply.start_events()
+        reply.event(json.loads(_OTHER), event_id="e2")
+        reply.end()
+
+    async with scripted_http(answer, era="legacy") as server:
+        server.on_get = get
+        async with box_for(server) as box:
+            with pytest.raises(OutcomeUnknownError, match="belongs to another request"):
+                await work(box, timeout_seconds=5)
+
+
+@pytest.mark.usefixtures("wire")
+async def test_a_session_id_that_cannot_be_sent_is_named_in_the_error() -> None:
+    async def answer(reply: Reply) -> None:
+        as_json(reply)
+
+    async with scripted_http(answer, era="legacy") as server:
+        server.handshake_headers["Mcp-Session-Id"] = "\u00e9"
+        async with box_for(server, protocol="legacy", **RETRY_ONCE) as box:
+            with pytest.raises(ConnectError, match="session id"):
+                await work(box)
+
+
+@pytest.mark.usefixtures("wire")
+async def test_a_cookie_that_is_not_ascii_is_sent_back_or_left_out() -> None:
+    async def answer(reply: Reply) -> None:
+        reply.json(reply.response(), {"Set-Cookie": "node=\u00e9"})
+
+    async with scripted_http(answer) as server, box_for(server) as box:
+        assert [await work(box) for _ in range(3)] == ["done"] * 3
 
 
 @pytest.mark.parametrize("event_id", [None, "e1"])

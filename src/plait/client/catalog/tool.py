@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pydantic_core import from_json
+
+from plait._support.threads import in_thread
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -237,7 +239,30 @@ class Tool:
         }
 
 
+_MAX_PREPARED: Final = 128
+"""How many tools a model can have, by the lowest limit of a large provider."""
 _NOT_READ: Final = {"override": None, "mirrors_arguments": False}
 _READ_LATER: Final = {*_READERS, "wire_schema", "schemas"}
 _NOT_KEPT: Final = {"title", "description"}
 """Read of every tool when tools are bound; small pieces that stay would keep much memory in use."""
+
+
+async def prepare_schemas(tools: Sequence[Tool], profile: Profile | None) -> None:
+    """Make the schemas for models that take milliseconds each, in a thread.
+
+    Programs bind all tools to a model at once, in one turn of the event loop.
+    """
+    made = profile or "default"
+    slow = [tool for tool in tools if _is_slow(tool, made) and made not in tool.schemas]
+    if slow:
+        await in_thread(lambda: [tool.schema_for(made) for tool in slow[:_MAX_PREPARED]])
+
+
+def _is_slow(tool: Tool, profile: Profile) -> bool:
+    """Return whether a schema surely has to be converted; other checks would take as long."""
+    if profile != "default":
+        return True
+    listed: bytes | Tool | None = tool
+    while isinstance(listed, Tool) and listed.source is not None:
+        listed = listed.source
+    return b'"$ref"' in listed if isinstance(listed, bytes) else "$defs" in tool.input_schema

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
@@ -18,7 +18,14 @@ from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
-from plait.client.transports.requests import RequestError, large_result, read_aside, result_of
+from plait.client.transports.repair import complete_result
+from plait.client.transports.requests import (
+    RequestError,
+    large_result,
+    read_aside,
+    result_of,
+    results_of,
+)
 from plait.client.transports.tool_rows import RawRow, Row, collected_rows
 from plait.client.transports.wire import PendingRequest, collect, received_bytes
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
@@ -154,7 +161,7 @@ async def _send(
     client: Client, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
 ) -> _CallResult:
     request = types.CallToolRequest(params=params)
-    with large_result(_read) as large:
+    with large_result("tools/call", "content", _read) as large:
         result = await client.session.send_request(
             request, _call_result(), progress_callback=on_progress
         )
@@ -299,34 +306,73 @@ async def list_tools(client: Client | PlainClient, most: int = DEFAULT_LIMITS.to
 
 async def list_resources(client: Client) -> list[types.Resource]:
     """List the resources of every page."""
-    return await _all_items(client.list_resources, lambda page: page.resources)
+    return await _all_items(client.list_resources, "resources/list", "resources")
 
 
 async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
-    return await _all_items(client.list_resource_templates, lambda page: page.resource_templates)
+    fetch = client.list_resource_templates
+    return await _all_items(fetch, "resources/templates/list", "resourceTemplates")
 
 
 async def list_prompts(client: Client) -> list[types.Prompt]:
     """List the prompts of every page."""
-    return await _all_items(client.list_prompts, lambda page: page.prompts)
+    return await _all_items(client.list_prompts, "prompts/list", "prompts")
 
 
-async def _all_items(
-    fetch: Callable[..., Awaitable[PageT]], items_of: Callable[[PageT], list[T]]
-) -> list[T]:
+async def read_resource(client: Client, uri: str) -> types.ReadResourceResult:
+    """Read a resource."""
+    return await _read_aside(lambda: client.read_resource(uri), "resources/read", "contents")
+
+
+async def get_prompt(
+    client: Client, name: str, arguments: dict[str, str] | None
+) -> types.GetPromptResult:
+    """Return a prompt with its arguments filled in."""
+    return await _read_aside(lambda: client.get_prompt(name, arguments), "prompts/get", "messages")
+
+
+async def _all_items(fetch: Callable[..., Awaitable[PageT]], method: str, field: str) -> list[Any]:
     """List the items of every page, up to 100,000 items."""
-    items: list[T] = []
+    items: list[Any] = []
 
     async def collect_page(cursor: str | None) -> PageT:
-        page = await fetch(cursor=cursor)
-        items.extend(items_of(page))
+        page = await _read_aside(lambda: fetch(cursor=cursor), method, field)
+        items.extend(_items_of(page, field))
         return page
 
     await all_pages(collect_page, lambda: len(items) >= _MOST_ITEMS)
     if len(items) > _MOST_ITEMS:
         logger.warning("a list is cut after %d entries: the server has more", _MOST_ITEMS)
     return items[:_MOST_ITEMS]
+
+
+async def _read_aside(send: Callable[[], Awaitable[T]], method: str, field: str) -> T:
+    """Send a request with the SDK, and validate its result in a thread if it is large.
+
+    `field` is the list in the result. The SDK would validate it in the event loop, twice.
+    """
+    with large_result(method, field, partial(_read_parts, field)) as large:
+        result = await send()
+    return result if large.value is None else large.value
+
+
+def _read_parts(field: str, request: PendingRequest) -> Any:
+    is_modern_era = request.version in types.version.MODERN_PROTOCOL_VERSIONS
+    left_out = frozenset[str]() if is_modern_era else MODERN_FIELDS
+    whole: Any = None
+    for part in results_of(request, field):
+        known = {key: value for key, value in part.items() if key not in left_out}
+        read = complete_result(request.method).validate_python(known, by_name=False)
+        if whole is None:
+            whole = read
+        else:
+            _items_of(whole, field).extend(_items_of(read, field))
+    return whole
+
+
+def _items_of(result: object, field: str) -> list[Any]:
+    return getattr(result, "resource_templates" if field == "resourceTemplates" else field)
 
 
 async def ping(client: Client) -> float:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 
+from plait.client.transports.http_client import set_cookies
 from plait.client.transports.http_pool import DRAIN_BYTES, DRAIN_SECONDS, HttpExchange
 from plait.client.transports.wire import as_current
 
@@ -106,7 +107,7 @@ class ClientPool:
             content=exchange.body,
             extensions=template.extensions,
         )
-        self._client.cookies.set_cookie_header(request)
+        set_cookies(request, self._client)
         return request
 
 

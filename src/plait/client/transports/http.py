@@ -29,7 +29,7 @@ from plait.client.transports.http_client import (
     trusted_certificates,
 )
 from plait.client.transports.http_pool import HttpPool
-from plait.client.transports.http_post import HttpSender
+from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.requests import is_lean
 from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import (

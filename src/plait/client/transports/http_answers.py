@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from mcp_types import (
@@ -28,12 +28,16 @@ from pydantic_core import to_json
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
+from plait.client.transports.http_decoding import PIECE_BYTES
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.oversize import HANDSHAKES, too_large, too_large_handshake
 from plait.client.transports.wire import Exchange, Wire, coerced_id
 
 logger = logging.getLogger("plait.client.transports")
+
+OF_ANOTHER: Final = "it belongs to another request"
+"""Why the only response of an exchange is not taken."""
 
 
 async def checked_answer(
@@ -61,7 +65,7 @@ async def checked_answer(
         if message.id is None:
             body = {**message.model_dump(by_alias=True), "id": exchange.request_id}
             return httpx2.Response(response.status_code, request=response.request, json=body)
-    return misread(response, exchange, "it belongs to another request")
+    return misread(response, exchange, OF_ANOTHER)
 
 
 def misread(response: httpx2.Response, exchange: Exchange, reason: str) -> httpx2.Response:
@@ -98,15 +102,26 @@ async def readable_events(
 
     On the lean wire, large messages are passed on without the SDK's parser.
     """
-    parser = EventParser(server.most_event_bytes)
-    async for chunk in chunks:
-        await asyncio.sleep(0)  # what was decompressed arrives without waiting
-        for event in parser.feed(chunk):
-            if (data := await _readable(event, wire, server.incoming, exchange)) is not None:
-                yield _encoded(event, data)
-    for event in parser.end():
+    async for event in events_of(chunks, server.most_event_bytes):
         if (data := await _readable(event, wire, server.incoming, exchange)) is not None:
             yield _encoded(event, data)
+    if exchange is not None and exchange.has_stray:
+        # The SDK has closed the stream before if it had the answer as well.
+        yield b"data: %b\n\n" % to_json(_misread_error(exchange, OF_ANOTHER))
+
+
+async def events_of(
+    chunks: AsyncIterable[bytes], most_event_bytes: int | None
+) -> AsyncIterator[ServerEvent]:
+    """Yield the events of a stream."""
+    parser = EventParser(most_event_bytes)
+    async for chunk in chunks:
+        for start in range(0, len(chunk), PIECE_BYTES):
+            await asyncio.sleep(0)  # what was decompressed arrives without waiting
+            for event in parser.feed(chunk[start : start + PIECE_BYTES]):
+                yield event
+    for event in parser.end():
+        yield event
 
 
 async def _readable(
@@ -123,6 +138,9 @@ async def _readable(
     except ValueError:
         wire.note_noise(event.data)
         return None
+    if exchange is not None and not _may_answer(message, exchange):
+        exchange.has_stray = True
+        return None
     if wire.pass_on is None or len(event.data) < LARGE_BYTES:
         return event.data
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
@@ -133,6 +151,14 @@ async def _readable(
     if len(event.data) <= longest_answer(exchange, wire, limits):
         return event.data  # of a session that is recorded, in which the SDK makes all requests
     return to_json(_misread_error(exchange, too_large_answer(exchange, wire, limits)))
+
+
+def _may_answer(message: JSONRPCMessage, exchange: Exchange) -> bool:
+    """Return whether a message is no response to another request: the SDK takes any response."""
+    if not isinstance(message, JSONRPCResponse | JSONRPCError):
+        return True
+    is_refusal = isinstance(message, JSONRPCError) and message.id is None
+    return is_refusal or coerced_id(message.id) == exchange.request_id
 
 
 async def _validated(body: bytes, limits: IncomingLimits) -> JSONRPCMessage:

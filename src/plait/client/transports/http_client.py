@@ -38,6 +38,7 @@ from plait.client.transports.http_answers import (
     readable_events,
     too_large_answer,
 )
+from plait.client.transports.http_decoding import decoded_body
 from plait.client.transports.http_reply import Advice, HttpReply
 from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.wire import Exchange, PendingRequest, Wire, current_exchange
@@ -164,7 +165,9 @@ class _Send:
             return await self._end_session(request, **options)
         if request.method == "GET" and SESSION_HEADER in request.headers:
             opened = self._notifications.opened(self._send_signed_in(request, **options))
-            return self._with_readable_events(await opened, None)
+            # A response on it answers the request whose stream it resumes, if it resumes one.
+            resumed = None if exchange is None or exchange.request_id is None else exchange
+            return self._with_readable_events(await opened, resumed)
         if request.method != "POST" or exchange is None:
             return await self._send_signed_in(request, **options)
         if exchange.request_id is None:
@@ -201,6 +204,11 @@ class _Send:
 
     async def _checked(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
         """Return what the SDK can read of the response to a request."""
+        if not response.headers.get(SESSION_HEADER, "").isascii():
+            # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+            # It has only visible ASCII characters; others cannot be sent in a header.
+            await response.aclose()
+            return misread(response, exchange, "the server gave a session id that is not ASCII")
         kind = response.headers.get("content-type", "").lower()
         if not kind.startswith("text/event-stream"):
             checked = await checked_answer(response, exchange, kind, self._server.incoming)
@@ -306,15 +314,16 @@ async def _bound_body(wire: Wire, limits: IncomingLimits, response: httpx2.Respo
     is_stream = is_message and kind.startswith("text/event-stream")
     if is_stream and "content-encoding" not in response.headers:
         return
-    # httpx2 decompresses in small pieces, in a response of its own here.
+    # httpx2 keeps all that follows the end of gzip, and knows the other encodings.
+    is_gzip = response.headers.get("content-encoding", "").lower() in {"gzip", "x-gzip"}
     inner = httpx2.Response(200, headers=response.headers, stream=response.stream)
     response.headers.pop("content-encoding", None)
     longest = longest_answer(current_exchange(), wire, limits)
     most = longest if is_message else LONGEST_REFUSAL_BYTES
 
-    async def bounded(_chunks: object) -> AsyncIterator[bytes]:
+    async def bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         received = 0
-        async for piece in inner.aiter_bytes():
+        async for piece in decoded_body(chunks) if is_gzip else inner.aiter_bytes():
             received += 0 if is_stream else len(piece)
             if received > most and is_message:
                 raise TooLargeError("", request=response.request)
@@ -517,8 +526,14 @@ def redirected(
         stream=request.stream,
         extensions=request.extensions,
     )
-    client.cookies.set_cookie_header(following)
+    set_cookies(following, client)
     return following
+
+
+def set_cookies(request: httpx2.Request, client: httpx2.AsyncClient) -> None:
+    """Add the cookies of a client to a request, also those that are not ASCII."""
+    request.headers.encoding = "utf-8"
+    client.cookies.set_cookie_header(request)
 
 
 def refused_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import httpx2
 
+_MAX_RETRY_DIGITS = 8
+"""A server that is back only after a day is taken as one that does not say when."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
@@ -92,7 +95,7 @@ class EventParser:
                 self._kind = value.decode("utf-8", "replace")
             case b"id" if b"\0" not in value:
                 self._event_id = value.decode("utf-8", "replace")
-            case b"retry" if value.isdigit():
+            case b"retry" if value.isdigit() and len(value) <= _MAX_RETRY_DIGITS:
                 self._retry = int(value)
             case _:
                 return None

@@ -1,22 +1,17 @@
-"""Posts requests to a Streamable HTTP endpoint, and reads what their responses mean."""
+"""One request to a Streamable HTTP endpoint, and what its response means."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import time
-import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import anyio
-import h11
 import httpx2
-from cachetools import LRUCache
 from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -30,19 +25,15 @@ from mcp_types import (
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from typing_extensions import override
 
 from plait._support.threads import in_thread
-from plait.client.config.servers import HttpServer
-from plait.client.transports.client_pool import ClientPool
+from plait.client.transports.http_answers import OF_ANOTHER
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
     SESSION_HEADER,
-    VERSION_HEADER,
-    HttpSession,
     TooLargeError,
     fail_request,
     is_json,
@@ -50,34 +41,23 @@ from plait.client.transports.http_client import (
     refused_redirect,
     reply_of,
 )
+from plait.client.transports.http_decoding import BodyDecoder
 from plait.client.transports.http_events import EventParser, ServerEvent
-from plait.client.transports.http_pool import Fields, HttpExchange, Pool, head_of
-from plait.client.transports.http_resume import resume_stream
+from plait.client.transports.http_pool import Fields, HttpExchange, Pool
 from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.library_logs import log_as
 from plait.client.transports.nesting import NESTED_NOTE
 from plait.client.transports.oversize import too_large
-from plait.client.transports.streams import MergedRead, start_task
 from plait.client.transports.wire import (
     PendingRequest,
-    RequestId,
-    Wire,
     coerced_id,
     is_response,
     parse_json,
     parse_nested,
 )
 
-_HEADS: Final = 64
-"""How many request heads are kept; they differ by tool and by mirrored arguments."""
-
-_STREAM_SECONDS: Final = 0.25
-"""How long the first requests wait for the stream of notifications to be answered."""
-
-_OWN_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-encoding"})
-
-_DECODED_BYTES: Final = 1024 * 1024
-"""How much is decompressed at a time."""
+if TYPE_CHECKING:
+    from plait.client.transports.http_sender import HttpSender
 
 
 def _object_of(message: object) -> dict[str, Any]:
@@ -106,7 +86,7 @@ class HttpPost(HttpExchange):
         template: httpx2.Request,
     ) -> None:
         super().__init__(head, body, template)
-        self.exchange = self._request = request
+        self.exchange = self.request = request
         self.pool: Pool | None = None
         """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None
@@ -118,7 +98,7 @@ class HttpPost(HttpExchange):
         self._headers: Fields = []
         self._chunks: list[bytes] = []
         self._received_bytes = 0
-        self._decoder: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
+        self._decoder: BodyDecoder | None = None
         self._events: EventParser | None = None
         self._event_id = ""
         self._retry: int | None = None
@@ -128,7 +108,7 @@ class HttpPost(HttpExchange):
 
     @override
     def on_write(self) -> None:
-        self._request.written = True
+        self.request.written = True
 
     @override
     def on_response(self, status: int, headers: Fields) -> None:
@@ -159,16 +139,21 @@ class HttpPost(HttpExchange):
         else:
             self._in_order(partial(self._decode_data, self._decoder, data))
 
-    def _decode_data(self, decoder: zlib._Decompress, data: bytes) -> None:  # pyright: ignore[reportPrivateUsage]
+    def _decode_data(self, decoder: BodyDecoder, data: bytes) -> None:
         """Decompress a piece; what is left of the data waits for another turn of the loop."""
         try:
-            self._take_data(decoder.decompress(data, _DECODED_BYTES))
-        except zlib.error as error:
-            self._spoil(httpx2.DecodingError(str(error)))
-        if decoder.unconsumed_tail and not self.ended and decoder is self._decoder:
-            self._waiting.appendleft(partial(self._decode_data, decoder, decoder.unconsumed_tail))
+            piece, rest = decoder.decode(data)
+        except httpx2.DecodingError as error:
+            self._spoil(error)
+            return
+        # The rest comes after the events of the piece, and before what arrived after the data.
+        later, self._waiting = self._waiting, deque()
+        self._take_data(piece)
+        if rest and not self.ended and decoder is self._decoder:
+            self._waiting.append(partial(self._decode_data, decoder, rest))
             if not self._is_reading:
                 self._let_wait_for(partial(asyncio.sleep, 0))
+        self._waiting += later
 
     def _take_data(self, data: bytes) -> None:
         if self._events is not None:
@@ -198,6 +183,12 @@ class HttpPost(HttpExchange):
         self._in_order(self._take_end)
 
     def _take_end(self) -> None:
+        if self._decoder is not None:
+            try:
+                self._decoder.end()
+            except httpx2.DecodingError as error:
+                self._take_fault(error)
+                return
         if self._events is not None:
             self._take_events(self._events.end())
             self._in_order(self._stream_ended)
@@ -222,7 +213,7 @@ class HttpPost(HttpExchange):
         elif isinstance(fault, TooLargeError):
             self._misread(too_large(self._sender.longest_body_bytes))
         else:
-            self._end(partial(fail_request, self._request, self._sender.wire, fault))
+            self._end(partial(fail_request, self.request, self._sender.wire, fault))
 
     def _spoil(self, fault: httpx2.RequestError) -> None:
         """Stop reading a response that cannot be used."""
@@ -236,8 +227,7 @@ class HttpPost(HttpExchange):
             text = f"the response has the encoding {encoding.decode('latin-1')!r}, not requested"
             self._spoil(httpx2.DecodingError(text))
             return False
-        automatic = zlib.MAX_WBITS | 32  # gzip or zlib, whichever it is
-        self._decoder = zlib.decompressobj(automatic)
+        self._decoder = BodyDecoder()
         return True
 
     def _take_events(self, events: Iterator[ServerEvent]) -> None:
@@ -271,29 +261,42 @@ class HttpPost(HttpExchange):
             self._take_message(self._parsed(data), data)
         else:
             await self._parse_large(data, self._take_message)
+        if self._sender.received.is_full:
+            await self._sender.received.dispatched()
 
     def _take_message(self, message: object, data: bytes) -> None:
-        """Handle a message of the response stream."""
-        own = _object_of(message)
-        if is_response(own):
-            # A response in the stream of a request answers it, whichever id it has.
-            self._settle(own, data)
+        """Handle a message of the response stream, in which the response may follow."""
+        other = self._settle_by(message, data)
+        if self.is_settled:
             return
-        parsed = _validated(message, data)
-        if parsed is None:
-            self._sender.wire.note_noise(data)  # the response may follow
-        elif not isinstance(parsed, JSONRPCResponse | JSONRPCError):
-            self._pass_on(parsed)
+        if other is None:
+            self._sender.wire.note_noise(data)
+        elif isinstance(other, JSONRPCResponse | JSONRPCError):
+            self.request.has_stray = True
         else:
+            self._pass_on(other)
+
+    def _settle_by(self, message: object, body: bytes) -> JSONRPCMessage | None:
+        """Settle the request if a message answers it; else return it, unless it is no message."""
+        own = _object_of(message)
+        if coerced_id(own.get("id")) == self.request.request_id and is_response(own):
+            self._settle(own, body)
+            return None
+        parsed = _validated(message, body)
+        if isinstance(parsed, JSONRPCResponse | JSONRPCError) and (
+            coerced_id(parsed.id) == self.request.request_id
+            or (isinstance(parsed, JSONRPCError) and parsed.id is None)
+        ):
             self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
+        return parsed
 
     def _parsed(self, body: bytes) -> object:
         try:
-            return self._request.parse(body)
+            return self.request.parse(body)
         except ValueError:
             message = parse_nested(body)
             if message is not None and is_response(message):
-                self._request.wants_body, self._request.notes = False, (NESTED_NOTE,)
+                self.request.wants_body, self.request.notes = False, (NESTED_NOTE,)
             return message
 
     def _read_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
@@ -318,7 +321,7 @@ class HttpPost(HttpExchange):
             self.connection.resume()
 
     async def _parse_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        parse, limits = self._request.parse, self._sender.limits
+        parse, limits = self.request.parse, self._sender.limits
         if parse is parse_json:
             parse = partial(parse_large, most_values=limits.values, most_bytes=limits.message_bytes)
         message: object = None
@@ -337,27 +340,27 @@ class HttpPost(HttpExchange):
         return self.is_settled or (self.ended and self.resuming is None)
 
     def _take_answer(self, message: object, body: bytes) -> None:
-        own = _object_of(message)
-        if coerced_id(own.get("id")) == self._request.request_id and is_response(own):
-            self._settle(own, body)
+        """Handle the message that is the whole response."""
+        other = self._settle_by(message, body)
+        if self.is_settled:
             return
-        if (parsed := _validated(message, body)) is None:
+        if other is None:
             self._misread("it is not JSON-RPC")
             return
-        if isinstance(parsed, JSONRPCError) and parsed.id is None:
-            self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-        else:
-            self._pass_on(parsed)
-            self._misread("it belongs to another request")
+        if not isinstance(other, JSONRPCResponse | JSONRPCError):
+            self._pass_on(other)
+        self._misread(OF_ANOTHER)
 
     def _pass_on(self, message: JSONRPCMessage) -> None:
         """Pass a message that is not the response to the SDK."""
         self.context.run(log_as, self._sender.wire)
         self._sender.received.push(SessionMessage(message), self.context)
+        if self._sender.received.is_full and not self._is_reading:
+            self._let_wait_for(partial(asyncio.sleep, 0))
 
     def _take_status(self, body: bytes) -> None:
         """Handle a status that is no success."""
-        request, wire, response = self._request, self._sender.wire, self._as_response(body)
+        request, wire, response = self.request, self._sender.wire, self._as_response(body)
         if response.has_redirect_location:
             following = redirected(self.template, response, self._sender.client)
             if following is not None and self._redirects < MOST_REDIRECTS:
@@ -379,8 +382,8 @@ class HttpPost(HttpExchange):
 
     def _refuse(self, error: ErrorData) -> None:
         """Make the request fail: the status says something about the session it was sent in."""
-        self._request.answered = True
-        self._request.fail(MCPError(code=error.code, message=error.message, data=error.data))
+        self.request.answered = True
+        self.request.fail(MCPError(code=error.code, message=error.message, data=error.data))
 
     def _status_error(self) -> ErrorData:
         """Return the error that the SDK makes from a status."""
@@ -406,8 +409,10 @@ class HttpPost(HttpExchange):
 
     def _stream_ended(self) -> None:
         """Resume a stream that ended without a response, or give up."""
-        if self._event_id:
-            self.ended, self._request.stream_ended = True, True
+        if self.request.has_stray:
+            self._misread(OF_ANOTHER)
+        elif self._event_id:
+            self.ended, self.request.stream_ended = True, True
             self._sender.resume(self, self._event_id, self._retry)
         else:
             self.lose("SSE stream ended without a response")
@@ -419,181 +424,19 @@ class HttpPost(HttpExchange):
 
     def lose(self, reason: str) -> None:
         """Give up a response stream."""
-        self._request.stream_ended = True
+        self.request.stream_ended = True
         fault = MCPError(code=CONNECTION_CLOSED, message=reason)
-        self._end(partial(self._request.fail, fault))
+        self._end(partial(self.request.fail, fault))
 
     def _settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
         self._sender.wire.last_received = time.monotonic()
-        self._end(partial(self._request.settle, message, body))
+        self._end(partial(self.request.settle, message, body))
 
     def _end(self, outcome: Callable[[], None]) -> None:
         """Give the request its outcome, after everything that its response has sent before."""
         self.ended = self.is_settled = True
         sender = self._sender
         if sender.received.waiting:
-            sender.received.run_in_order(partial(sender.conclude, self._request, outcome))
+            sender.received.run_in_order(partial(sender.conclude, self.request, outcome))
         else:
-            sender.conclude(self._request, outcome)
-
-
-class HttpSender:
-    """Posts requests, and settles them with their responses.
-
-    Without a pool of its own it posts with the client, as for the rest of a session in which the
-    server sets a cookie.
-    """
-
-    any_thread = False
-
-    def __init__(
-        self,
-        server: HttpServer,
-        wire: Wire,
-        client: httpx2.AsyncClient,
-        session: HttpSession,
-        pool: Pool | None,
-        received: MergedRead,
-    ) -> None:
-        self.wire = wire
-        self.client = client
-        self.is_direct = pool is not None
-        self._plain_pool = pool
-        self._client_pool = ClientPool(client)
-        self._pool = pool or self._client_pool
-        self.received = received
-        self.longest_body_bytes = server.incoming.message_bytes
-        self.max_event_size = server.most_event_bytes
-        self.limits = server.incoming
-        self.url = server.url
-        self._session = session
-        self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(_HEADS)
-        self._posts: dict[RequestId | None, HttpPost] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._held: list[HttpPost] = []
-        self._timer: asyncio.TimerHandle | None = None
-
-    def send(self, body: bytes, request: PendingRequest) -> None:
-        """Write one request, or let it wait for a connection.
-
-        Raises:
-            anyio.ClosedResourceError: The session is closed.
-        """
-        try:
-            head, template = self._head(request.headers or {})
-        except h11.LocalProtocolError as error:
-            fault = httpx2.LocalProtocolError(str(error))
-            self.conclude(request, partial(fail_request, request, self.wire, fault))
-            return
-        post = HttpPost(self, head, body, request, template)
-        self._posts[request.request_id] = post
-        if self._session.session_id is None or self._session.has_stream:
-            self._submit(post)
-        else:
-            self._hold(post)
-
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Close the response of a request; before 2026 the server is notified instead."""
-        post = self._posts.pop(request.request_id, None)
-        if post is None:
-            return
-        if post.resuming is not None:
-            post.resuming.cancel()
-        post.ended = True
-        if post.pool is None:
-            return
-        if request.version in MODERN_PROTOCOL_VERSIONS or not request.written:
-            post.pool.drop(post)
-            return
-        post.pool.abandon(post)
-        version = (request.headers or {}).get(VERSION_HEADER)
-        head, template = self._head({} if version is None else {VERSION_HEADER: version})
-        notice = HttpExchange(head, notification, template, ended=True)
-        with contextlib.suppress(anyio.ClosedResourceError):
-            self._pool.submit(notice)
-
-    def _hold(self, post: HttpPost) -> None:
-        """Let a request wait for the stream of notifications, which those it causes may need."""
-        self._held.append(post)
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(_STREAM_SECONDS, self.release)
-
-    def release(self) -> None:
-        """Send the requests that waited for the stream of notifications."""
-        self._session.has_stream = True
-        held, self._held = self._held, []
-        for post in held:
-            if not post.ended:
-                self._submit(post)
-
-    def _submit(self, post: HttpPost) -> None:
-        post.pool = self._pool
-        self._pool.submit(post)
-
-    def keep_cookies(self) -> None:
-        """Post further requests with the client, which knows the cookies of the server."""
-        self._pool, self.is_direct = self._client_pool, False
-
-    async def close(self) -> None:
-        """Close the connections."""
-        self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        try:
-            # First: it closes the connections before it waits, which a cancelled task cannot.
-            if self._plain_pool is not None:
-                await self._plain_pool.close()
-        finally:
-            await self._client_pool.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def conclude(self, request: PendingRequest, outcome: Callable[[], None]) -> None:
-        """Give a request its outcome, and forget it."""
-        self._posts.pop(request.request_id, None)
-        self.wire.requests.pop(request.request_id, None)
-        outcome()
-        if self.wire.drained is not None:
-            self.wire.check_drained()
-
-    def resume(self, post: HttpPost, event_id: str, retry_milliseconds: int | None) -> None:
-        """Continue a response stream that was cut after an event with an id."""
-        headers = {**_ACCEPTED, **self._session_headers()}
-        resumption = resume_stream(self, post, headers, event_id, retry_milliseconds)
-        post.resuming = self.start(resumption, post.context)
-
-    def start(
-        self, work: Coroutine[Any, Any, None], context: contextvars.Context
-    ) -> asyncio.Task[None]:
-        """Start a task that ends with the session."""
-        return start_task(work, self._tasks, context.copy())
-
-    def _session_headers(self) -> dict[str, str]:
-        session = self._session
-        headers = {} if session.session_id is None else {SESSION_HEADER: session.session_id}
-        return headers if session.version is None else {**headers, VERSION_HEADER: session.version}
-
-    def _head(self, headers: Mapping[str, str]) -> tuple[bytes, httpx2.Request]:
-        """Return the head of a request, and the same as a request of httpx2."""
-        key = (*headers.items(), self._session.session_id, self._session.version)
-        made = self._heads.get(key)
-        if made is None:
-            own = {**_ACCEPTED, **self._session_headers(), **headers}
-            request = self.client.build_request("POST", self.url, headers=own)
-            made = self._heads[key] = (_head_from(request), request)
-        return made
-
-    def follow(self, post: HttpPost, following: httpx2.Request) -> None:
-        """Post a request again, where a redirect leads to."""
-        post.head, post.template = _head_from(following), following
-        self._submit(post)
-
-
-_ACCEPTED = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-
-
-def _head_from(request: httpx2.Request) -> bytes:
-    fields = [field for field in request.headers.raw if field[0].lower() not in _OWN_FIELDS]
-    return head_of(request.url.raw_path, [*fields, (b"Accept-Encoding", b"identity")])
+            sender.conclude(self.request, outcome)

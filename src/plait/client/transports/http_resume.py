@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.streamable_http import DEFAULT_RECONNECTION_DELAY_MS, MAX_RECONNECTION_ATTEMPTS
 
+from plait.client.transports.http_answers import OF_ANOTHER, events_of
+from plait.client.transports.wire import as_current
+
 if TYPE_CHECKING:
-    from plait.client.transports.http_post import HttpPost, HttpSender
+    from plait.client.transports.http_post import HttpPost
+    from plait.client.transports.http_sender import HttpSender
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -25,30 +29,39 @@ async def resume_stream(
 ) -> None:
     """Get the rest of a stream, as the SDK does; `headers` are those of the session."""
     failures, retry = 0, retry_milliseconds
+    fields = httpx2.Headers({"Cache-Control": "no-store", **headers}).raw
     while failures < MAX_RECONNECTION_ATTEMPTS:
         await asyncio.sleep((DEFAULT_RECONNECTION_DELAY_MS if retry is None else retry) / 1000)
-        fields = {"Cache-Control": "no-store", **headers, "last-event-id": event_id}
-        is_stream = False
+        failures += 1
+        # https://html.spec.whatwg.org/multipage/server-sent-events.html: an id is sent as UTF-8.
+        last = [*fields, (b"Last-Event-ID", event_id.encode())]
         try:
-            async with sender.client.stream("GET", sender.url, headers=fields) as response:
-                response.raise_for_status()
-                kind = response.headers.get("content-type", "").partition(";")[0]
-                is_stream = kind.strip().lower() == "text/event-stream"
-                source = httpx2.EventSource(response, max_event_size=sender.max_event_size)
-                async for event in source:
-                    event_id = event.id or event_id
-                    retry = retry if event.retry is None else event.retry
-                    if event.event == "message" and event.data:
-                        await post.take(event.data.encode())
-                    if post.is_settled:
-                        return
+            # As the request's own: else the stream would be read as that of notifications.
+            with as_current(post.request):
+                async with sender.client.stream("GET", sender.url, headers=last) as response:
+                    response.raise_for_status()
+                    kind = response.headers.get("content-type", "").lower()
+                    if not kind.startswith("text/event-stream"):
+                        continue
+                    async for event in events_of(response.aiter_bytes(), sender.max_event_size):
+                        event_id = event.event_id or event_id
+                        if event.retry_milliseconds is not None:
+                            retry = event.retry_milliseconds
+                        if event.kind == "message" and event.data:
+                            await post.take(event.data)
+                        if post.is_settled:
+                            return
+            if post.request.has_stray:
+                post.lose(OF_ANOTHER)
+                return
             failures = 0
         except httpx2.SSEError as error:
-            if is_stream:
-                post.lose(f"SSE stream failed: {error}")
-                return
-            failures += 1
+            post.lose(f"SSE stream failed: {error}")
+            return
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             logger.debug("%s: a stream could not be resumed: %r", sender.wire.server, error)
-            failures += 1
+        except Exception as error:  # noqa: BLE001  # boundary: headers and auth of the user
+            reason = sender.wire.redact(f"{type(error).__name__}: {error}")
+            post.lose(f"SSE stream could not be resumed: {reason}")
+            return
     post.lose("SSE stream ended and reconnection attempts were exhausted")

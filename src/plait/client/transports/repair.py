@@ -163,6 +163,11 @@ def _is_object(value: object) -> TypeGuard[Json]:
     return isinstance(value, dict)
 
 
+def complete_result(method: str) -> TypeAdapter[Any]:
+    """Return the validator of a complete result, as the SDK has it for all versions."""
+    return _validators(method, "")[-1]
+
+
 @cache
 def _validators(method: str, version: str) -> tuple[TypeAdapter[Any], ...]:
     """Return the SDK's validators of a complete result: for the version, then its own type."""

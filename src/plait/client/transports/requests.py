@@ -23,7 +23,7 @@ from plait._support import mcp_types as types
 from plait._support.causes import is_longer, without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
-from plait.client.transports.repair import repair_result
+from plait.client.transports.repair import is_unfinished, repair_result
 from plait.client.transports.tool_rows import current_rows, is_list, may_mirror, parse_list
 from plait.client.transports.wire import (
     PendingRequest,
@@ -40,13 +40,22 @@ logger = logging.getLogger("plait.client.transports")
 HANDSHAKE_VERSION = "2025-11-25"
 """The version the SDK validates handshake-era results against, whichever was negotiated."""
 PROTOCOL_VERSION_HEADER = "mcp-protocol-version"
-_LARGE_LIST_BYTES = 256 * 1024
-"""Larger lists of tools are checked and repaired in a thread."""
+_LARGE_BYTES = {
+    "tools/list": 256 * 1024,
+    "prompts/list": 64 * 1024,
+    "prompts/get": 64 * 1024,
+    "resources/list": 64 * 1024,
+    "resources/templates/list": 64 * 1024,
+    "resources/read": 64 * 1024,
+}
+"""Larger results of these methods are checked and repaired in a thread; tools are the quickest."""
 _LONGEST_ERROR = 64 * 1024
 """How many characters are kept of the message of an error, and of its data."""
 _LARGE_RESULT_BYTES = 1024 * 1024
 _MANY_BLOCKS = 500
-"""Larger results, and those with more content blocks, are too."""
+"""Larger results of other methods, and those with more content blocks, are too."""
+_SLICE = 200
+"""So many items are validated at a time: pydantic holds all threads up meanwhile."""
 
 T = TypeVar("T")
 
@@ -131,11 +140,12 @@ async def exchange(
     finally:
         wire.requests.pop(request.request_id, None)
         wire.parse = parse_json
-    large = _large_result.get() if request.method == "tools/call" else None
-    if large is not None and request.body_bytes > _LARGE_RESULT_BYTES:
+    large = _large_result.get()
+    if large is not None and large.takes(request):
         large.value = await in_thread(large.read, request)
         wire.note_repairs(request)
-        return {"content": [], "resultType": "complete"}  # which is quick to validate
+        # Which is quick to validate.
+        return {large.field: [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
     result = await read_aside(request, _list_of)
     wire.note_repairs(request)
     if not request.wants_body or (rows := current_rows()) is None:
@@ -146,21 +156,34 @@ async def exchange(
 
 @dataclass
 class LargeResult(Generic[T]):
-    """The result of a call that is too large to be validated in the event loop, as the SDK does."""
+    """A result that is too large to be validated in the event loop, as the SDK does."""
 
+    method: str
+    field: str
+    """The list that the result must have."""
     read: Callable[[PendingRequest], T]
     """Validates the result of an ended request, in a thread."""
     value: T | None = None
     """The result, if it was large; then the SDK gets an empty one."""
+
+    def takes(self, request: PendingRequest) -> bool:
+        """Return whether to read the result of an ended request in a thread."""
+        if request.method != self.method or not _is_large(request):
+            return False
+        # The SDK answers what a server asks for in place of a prompt or a resource.
+        result: dict[str, Any] = (request.message or {}).get("result") or {}
+        return self.method == "tools/call" or not is_unfinished(result, request.version)
 
 
 _large_result: ContextVar[LargeResult[Any] | None] = ContextVar("plait_large", default=None)
 
 
 @contextmanager
-def large_result(read: Callable[[PendingRequest], T]) -> Generator[LargeResult[T]]:
-    """Read the result of a call that is made in the block in a thread, if it is large."""
-    large = LargeResult(read)
+def large_result(
+    method: str, field: str, read: Callable[[PendingRequest], T]
+) -> Generator[LargeResult[T]]:
+    """Read the result of a request that is made in the block in a thread, if it is large."""
+    large = LargeResult(method, field, read)
     token = _large_result.set(large)
     try:
         yield large
@@ -170,13 +193,14 @@ def large_result(read: Callable[[PendingRequest], T]) -> Generator[LargeResult[T
 
 async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T]) -> T:
     """Read the result of an ended request, in a thread if that takes long."""
+    return await in_thread(read, request) if _is_large(request) else read(request)
+
+
+def _is_large(request: PendingRequest) -> bool:
     result: Mapping[str, object] = (request.message or {}).get("result") or {}
     content = result.get("content")
-    most_bytes = _LARGE_RESULT_BYTES if request.body is None else _LARGE_LIST_BYTES
     is_long = is_list(content) and len(content) > _MANY_BLOCKS
-    if is_long or request.body_bytes > most_bytes:
-        return await in_thread(read, request)
-    return read(request)
+    return is_long or request.body_bytes > _LARGE_BYTES.get(request.method, _LARGE_RESULT_BYTES)
 
 
 def timed_out_error(request: PendingRequest) -> RequestError:
@@ -213,6 +237,21 @@ def _list_of(request: PendingRequest) -> dict[str, Any]:
     if request.body is not None:
         request.may_mirror = may_mirror(request.body)
     return result_of(request)
+
+
+def results_of(request: PendingRequest, field: str) -> Generator[dict[str, Any]]:
+    """Yield the result of an ended request in parts, each with some items of a list, or raise."""
+    message = request.message or {}
+    result: dict[str, Any] = message.get("result") or {}
+    items: object = result.get(field)
+    if not is_list(items):
+        yield result_of(request)
+        return
+    for start in range(0, len(items) or 1, _SLICE):
+        part = items[start : start + _SLICE]
+        items[start : start + _SLICE] = [None] * len(part)  # freed, for what is made of them
+        request.message = {**message, "result": {**result, field: part}}
+        yield result_of(request)
 
 
 def result_of(request: PendingRequest) -> dict[str, Any]:

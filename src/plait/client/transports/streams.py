@@ -78,12 +78,17 @@ class MergedRead(AsyncResource):
             with contextlib.suppress(anyio.ClosedResourceError):
                 async for item in self._inner:
                     self.push(item, getattr(self._inner, "last_context", None))
-                    if len(self.waiting) >= _MOST_WAITING:
+                    if self.is_full:
                         await self.dispatched()
         finally:
             self._ended = True
             self._dispatched.set()
             self._wake()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many items wait that no more should be received before."""
+        return len(self.waiting) >= _MOST_WAITING
 
     async def dispatched(self) -> None:
         """Wait until every item is dispatched, so that a server cannot fill the memory."""

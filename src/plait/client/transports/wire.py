@@ -117,6 +117,8 @@ class Exchange:
     answered: bool = False
     stream_ended: bool = False
     """Whether the HTTP response ended, so that a later error comes from the SDK."""
+    has_stray: bool = False
+    """Whether the HTTP response had a response to another request."""
     reply: HttpReply | None = None
     failure: Exception | None = None
     """The network fault that ended it."""

@@ -16,6 +16,7 @@ import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from plait._support.durations import checked_limit
 from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.catalog.tool import prepare_schemas
 from plait.client.config.read import (
     ClientConfig,
     ConfigSource,
@@ -162,11 +163,13 @@ class MultiServerMCPClient(ConnectionOwner):
         )
         from plait.langchain.client.tool_list import langchain_tools  # noqa: PLC0415  # slow
 
+        profile = read_options({"profile": profile}).get("profile", self.profile)
+        await prepare_schemas(listed, profile)
         return langchain_tools(
             self,
             selection,
             listed,
-            profile=read_options({"profile": profile}).get("profile", self.profile),
+            profile=profile,
             with_resources=bool(self._options.get("resources_as_tools")),
             defer=defer,
             messages=messages,
@@ -298,9 +301,7 @@ class MultiServerMCPClient(ConnectionOwner):
         """
         await self._current_toolbox()
         await import_in_thread("plait.langchain.client.resources")
-        from plait.langchain.client.resources import (  # noqa: PLC0415  # slow to import
-            convert_mcp_resource_to_langchain_blob,
-        )
+        from plait.langchain.client.resources import blobs_from  # noqa: PLC0415  # slow to import
 
         named = [server_name] if server_name else []
         if uris is None:
@@ -313,7 +314,7 @@ class MultiServerMCPClient(ConnectionOwner):
         blobs: list[Blob] = []
         for server, uri in selected:
             contents = (await self.toolbox.read_resource(server, uri)).contents
-            blobs += [convert_mcp_resource_to_langchain_blob(uri, part) for part in contents]
+            blobs += await blobs_from(uri, contents)
         return blobs
 
     async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:

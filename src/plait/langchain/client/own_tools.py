@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from typing_extensions import override
 
+from plait._support.threads import convert_aside, in_thread
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.catalog.names import free_name
@@ -112,7 +113,7 @@ class _ResourceCaller(ToolboxCaller):
         server = str(call.arguments.get("server"))
         uri = str((await self._permitted(call, server)).arguments.get("uri"))
         contents = (await self.read_resource(server, uri)).contents
-        blocks = tuple(map(_block, contents))
+        blocks = tuple(await convert_aside(_block, contents))
         return ToolResult(server=server, tool=_READ, is_error=False, content=blocks)
 
     async def _permitted(self, call: ToolCall, server: str) -> ToolCall:
@@ -138,9 +139,11 @@ class _ResourceCaller(ToolboxCaller):
                     raise
                 entries.append({"server": name, "unavailable": error.message})
                 continue
-            items = (listed.item for listed in (*resources, *templates))
-            entries += [{"server": name, **_description(item)} for item in items]
-        return json.dumps(entries, ensure_ascii=False, indent=2)
+            items = [listed.item for listed in (*resources, *templates)]
+            described = await convert_aside(_description, items)
+            entries += [{"server": name, **description} for description in described]
+        # In a thread: there may be tens of thousands.
+        return await in_thread(json.dumps, entries, ensure_ascii=False, indent=2)
 
 
 def _description(item: types.Resource | types.ResourceTemplate) -> dict[str, Any]:

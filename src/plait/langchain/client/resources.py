@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import mcp_types as types
@@ -11,6 +12,7 @@ from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
 from mcp import ClientSession
 
+from plait._support.threads import convert_aside
 from plait.client.calls.outcome import json_text
 from plait.client.connections.operations import all_pages
 from plait.langchain.tools.blocks import standard_block
@@ -50,7 +52,12 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
 async def get_mcp_resource(session: ResourceSource | ClientSession, uri: str) -> list[Blob]:
     """Read a resource; each part of its contents becomes a blob."""
     result = await session.read_resource(uri)
-    return [convert_mcp_resource_to_langchain_blob(uri, contents) for contents in result.contents]
+    return await blobs_from(uri, result.contents)
+
+
+async def blobs_from(uri: str, contents: list[ResourceContents]) -> list[Blob]:
+    """Translate all parts of a resource."""
+    return await convert_aside(partial(convert_mcp_resource_to_langchain_blob, uri), contents)
 
 
 async def load_mcp_resources(
@@ -116,4 +123,4 @@ async def load_mcp_prompt(
             for key, value in arguments.items()
         }
     result = await session.get_prompt(name, texts)
-    return [convert_mcp_prompt_message_to_langchain_message(message) for message in result.messages]
+    return await convert_aside(convert_mcp_prompt_message_to_langchain_message, result.messages)

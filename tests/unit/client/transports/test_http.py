@@ -17,7 +17,7 @@ from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
 from plait.client.transports.http_client import HttpSession, fail_request, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
-from plait.client.transports.http_post import HttpSender
+from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import PendingRequest, Wire
 
@@ -146,19 +146,20 @@ async def test_a_response_has_a_limit(
 
 
 @pytest.mark.anyio
-async def test_no_more_than_a_megabyte_is_decompressed_in_one_turn_of_the_loop() -> None:
+async def test_a_body_is_decompressed_in_many_turns_of_the_loop() -> None:
     request, (post,) = await _sent(most_bytes=5_000_000)
     answer = b'{"jsonrpc": "2.0", "id": 1, "result": {}}' + b" " * 4_000_000
     post.on_response(200, [JSON, GZIP])
     post.on_data(gzip.compress(answer))
     post.on_end()
     turns = 0
-    while request.message is None and turns < 1000:
-        turns += 1
-        await asyncio.sleep(0.001)
+    async with asyncio.timeout(10):
+        while request.message is None:
+            turns += 1
+            await asyncio.sleep(0)
 
     assert request.answered
-    assert turns > 3
+    assert turns > 100
 
 
 @pytest.mark.anyio
@@ -167,7 +168,7 @@ async def test_a_redirect_with_too_long_a_compressed_body_is_followed() -> None:
     post = submitted[0]
     post.on_response(307, [GZIP, (b"location", b"/other")])
     post.on_data(gzip.compress(b" " * 4_000_000))
-    for _ in range(5):
+    for _ in range(500):
         await asyncio.sleep(0)
 
     assert submitted == [post, post]

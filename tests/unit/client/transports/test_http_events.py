@@ -79,6 +79,13 @@ def test_an_event_has_what_its_lines_say() -> None:
     ]
 
 
+@pytest.mark.parametrize("digits", [9, 4_000, 5_000])
+def test_nobody_waits_for_a_server_that_is_back_after_more_than_a_day(digits: int) -> None:
+    stream = b"id: 1\nretry: " + b"9" * digits + b"\ndata: a\n\n"
+
+    assert parsed([stream]) == [ServerEvent("message", b"a", "1", None)]
+
+
 def test_a_carriage_return_at_the_end_of_the_stream_ends_a_line() -> None:
     assert parsed([b"data: a\r\r"]) == [ServerEvent("message", b"a", "", None)]
     assert parsed([b"data: a\r"]) == []  # the event has not ended

@@ -34,6 +34,7 @@ from plait.agents.engines.langchain.tokens import TokenHandler
 from plait.agents.engines.langchain.tools import HOOKS, LangChainTools
 from plait.agents.engines.langchain.turns import Turns, TurnsMiddleware
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.client.catalog.tool import prepare_schemas
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.interrupts import ELICITATION_INTERRUPT_TYPE
@@ -116,6 +117,7 @@ class LangChainAgent(LiveAgent):
         if last is not None and last.fits(run, model):
             return last, Turns(run, model, last.tools, max_turns=max_turns)
         tools = LangChainTools(run, model)
+        await prepare_schemas(tools.listed, profile_of(model))
         turns = Turns(run, model, tools, max_turns=max_turns)
         graph = _Graph(run, model, tools, await _middleware(run, model, models, turns))
         if _is_plain(run) and (run.toolbox is None or self.keeps_servers):

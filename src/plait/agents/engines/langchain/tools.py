@@ -74,6 +74,11 @@ class LangChainTools:
         """Every tool, including those that are deferred."""
         return [*self._shown, *self.deferred.values()]
 
+    @property
+    def listed(self) -> list[Tool]:
+        """Those of servers that the model sees from the start, as they are listed."""
+        return [tool.tool for tool in self._shown if isinstance(tool, MCPTool)]
+
     def visible(self, messages: Iterable[BaseMessage]) -> list[BaseTool]:
         """Return the tools that the model sees after these messages.
 
