@@ -215,11 +215,16 @@ kept = asyncio.run(main())
 @pytest.mark.parametrize("way", ["dropped", "kept"])
 async def test_no_server_outlives_a_program_that_closes_nothing(way: str) -> None:
     run = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM, way, stdout=asyncio.subprocess.PIPE
+        sys.executable,
+        "-c",
+        PROGRAM,
+        way,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-    printed, _ = await run.communicate()
+    printed, errors = await run.communicate()
 
-    assert run.returncode == 0
+    assert (run.returncode, errors) == (0, b"")
     assert not psutil.pid_exists(int(printed))
 
 

@@ -221,7 +221,7 @@ class LoopBridge:
         with self._lock:
             thread, self._thread, self._loop = self._thread, None, None
         if thread is not None:
-            thread.loop.call_soon_threadsafe(thread.loop.stop)
+            thread.end()
         return thread
 
     def running_loop(self) -> asyncio.AbstractEventLoop:
@@ -299,6 +299,12 @@ class _LoopThread(threading.Thread):
         self.loop = asyncio.new_event_loop()
         self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()
         self.ended.set_running_or_notify_cancel()  # so that no waiter can cancel it
+        self._told_to_end = threading.Lock()
+
+    def end(self) -> None:
+        """Stop the loop, once: a second stop would interrupt the clean-up of `run`."""
+        if self._told_to_end.acquire(blocking=False):
+            self.loop.call_soon_threadsafe(self.loop.stop)
 
     def run(self) -> None:
         """Run the loop, then cancel the tasks left in it."""
@@ -326,8 +332,7 @@ def _end_threads() -> None:
     """End what runs in loops of their own: processes must not outlive the interpreter."""
     threads = [one for one in threading.enumerate() if isinstance(one, _LoopThread)]
     for thread in threads:
-        with contextlib.suppress(RuntimeError):  # it has ended meanwhile
-            thread.loop.call_soon_threadsafe(thread.loop.stop)
+        thread.end()
     for thread in threads:
         thread.join(_JOIN_SECONDS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -411,3 +412,34 @@ async def test_stopping_leaves_a_borrowed_loop_alone(bridge: LoopBridge) -> None
 
     assert asyncio.get_running_loop().is_running()
     assert not bridge.started
+
+
+FORGOTTEN = """
+import asyncio
+from plait.client.connections.loop_bridge import LoopBridge
+
+bridge, ending = LoopBridge(), []
+
+async def work():
+    try:
+        await asyncio.sleep(60)
+    finally:
+        ending.append(True)
+        await asyncio.sleep(0.3)
+        print("ended")
+
+async def start():
+    ending.append(asyncio.ensure_future(work()))
+    await asyncio.sleep(0)
+
+bridge.run_blocking(start)
+bridge.forget()
+while len(ending) < 2:
+    pass
+"""
+
+
+async def test_the_end_of_the_program_waits_for_a_loop_that_is_ending() -> None:
+    run = await anyio.run_process([sys.executable, "-c", FORGOTTEN], check=False)
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"ended\n", b"")
