@@ -439,8 +439,8 @@ class SessionKeeper:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.next_try_seconds):
                 await changed.wait()
-        self._next_try = None
-        self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
+        if not changed.is_set():  # nobody has signed in, say, who wants an attempt now
+            self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
 
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""
@@ -458,6 +458,7 @@ class SessionKeeper:
         policy, now = self.server.reconnect, self._clock.monotonic()
         self._condition = step(before, signal, policy, final=final, attended=attended, now=now)
         if self._condition.state != before.state:
+            self._next_try = None
             if self._condition.state == "waiting":
                 self._next_try = now + self._pause_seconds(now - self._tried_at)
             self._since = self._clock.now()
