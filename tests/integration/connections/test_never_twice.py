@@ -38,7 +38,9 @@ def _answer(message: dict[str, Any]) -> dict[str, Any] | None:
                 "serverInfo": info,
             }
         case "tools/list":
-            result = {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}
+            pay = {"name": "pay", "inputSchema": {"type": "object"}}
+            look = {**pay, "name": "look", "annotations": {"readOnlyHint": True}}
+            result = {"tools": [pay, look]}
         case "ping":
             result = {}
         case _:
@@ -82,6 +84,16 @@ async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_
 
     assert ledger.count(ledger[0]) == 1
     assert OutcomeUnknownError in {type(one) for one in outcomes}
+
+
+async def test_a_call_that_only_reads_is_not_said_to_have_changed_something() -> None:
+    ledger: list[str] = []
+    async with _cutting_server(ledger) as url, Toolbox({"server": {"url": url}}) as box:
+        with pytest.raises(OutcomeUnknownError, match=r"has changed nothing$") as lost:
+            await box.call("server", "look", {"name": "mail"})
+
+    assert ledger == ["mail"] * lost.value.attempts
+    assert "not known" not in lost.value.message
 
 
 async def test_a_session_that_ends_before_a_request_is_posted_does_not_post_it_later() -> None:

@@ -26,7 +26,12 @@ from plait.client.calls.call_routing import (
     Sample,
 )
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
-from plait.client.calls.outcome import ToolResult, output_schema_notes, retry_reason
+from plait.client.calls.outcome import (
+    ToolResult,
+    mark_harmless,
+    output_schema_notes,
+    retry_reason,
+)
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     FirstAttempt,
@@ -298,6 +303,8 @@ class ToolExecutor:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     error.attempts = attempt
+                    if tool is not None and tool.read_only:
+                        mark_harmless(error)
                     raise
                 logger.info("calling %s again after: %s", call.where, retry_reason(error))
                 add_event("plait.retry", {"error.type": error_type(error), "attempt": attempt})

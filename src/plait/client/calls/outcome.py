@@ -373,3 +373,11 @@ def retry_reason(error: PlaitError) -> str:
     A call is repeated only if it did not run, or may run twice: the advice does not hold for it.
     """
     return str(error).partition(". It is not known whether the call took effect")[0]
+
+
+def mark_harmless(error: PlaitError) -> None:
+    """Say of a lost answer that its call changed nothing, in place of the advice to check."""
+    reason = retry_reason(error)
+    if reason != str(error):
+        error.message = f"{reason}. The tool only reads, so the call has changed nothing"
+        error.args = (error.message,)
