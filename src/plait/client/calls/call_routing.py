@@ -30,6 +30,7 @@ from plait._support import mcp_types as types
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.connections.connection import Answer, ServerConnection
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
+from plait.traces.spans import waiting_span
 
 if TYPE_CHECKING:
     from mcp.client import ClientRequestContext, ClientSession
@@ -177,7 +178,7 @@ class CallRouter:
             call.on_asked(context.session)
         clock = call.deadline.held() if call.deadline else contextlib.nullcontext()
         try:
-            with clock:
+            with clock, waiting_span("elicitation"):
                 async with asyncio.timeout(None if call.pausing else ANSWER_TIMEOUT_SECONDS):
                     return await call.on_elicitation(context, params)
         except TimeoutError:
