@@ -1,0 +1,466 @@
+"""Reads JSON-RPC messages: the envelope at once, the result where it is used.
+
+Every bound on the content of one message is here: its size in memory, its values, its levels.
+msgspec reads JSON to the letter. pydantic-core reads what msgspec refuses and servers still send,
+such as `NaN`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeGuard, cast
+
+from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
+from msgspec.json import Decoder
+from pydantic_core import from_json, to_json
+
+from plait._support.garbage import collection_paused
+from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits
+
+RequestId = str | int
+Kind = Literal["request", "notification", "response", "error"]
+
+LARGE_BYTES: Final = 1024 * 1024
+"""A message of this size is read in a thread, since reading it would stall the event loop."""
+NESTED_NOTE: Final = "the answer was nested too deeply, and was cut"
+NO_JSON_RPC: Final = "it is not JSON-RPC"
+
+MAX_LEVELS: Final = 201
+"""Deeper JSON is refused or cut: what comes after the reader handles values recursively."""
+MAX_CUT_LEVELS: Final = 100
+"""The levels that stay of JSON which is cut."""
+MAX_CUT_BYTES: Final = 256 * 1024
+"""Longer messages are not cut, because looking at every bracket takes time."""
+MAX_PART_BYTES: Final = 256 * 1024
+"""How much of a large message is decoded at a time, except texts."""
+MAX_TEXT_PART_BYTES: Final = 1024 * 1024
+"""How much of a long text is decoded at a time; smaller pieces take more memory."""
+MAX_SPLIT_LEVELS: Final = 16
+"""Large containers are split down to this level; each level is another pass over its bytes."""
+MAX_NAME_CHARS: Final = 1024 * 1024
+"""A longer name in an object is refused."""
+MAX_ID_DIGITS: Final = 19
+"""Digits in an id that could be one of our numbers."""
+
+_PAUSE_BYTES: Final = 64 * 1024
+"""Decoding more than this may start the garbage collector several times, for nothing."""
+_VALUE_BYTES: Final = 100
+"""The memory of a value, without its text."""
+_SPARE_BYTES: Final = 64_000_000
+"""How much more memory than its limit a message may take while it is decoded."""
+_WIDE: Final = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4", b"\\ud", b"\\uD")
+"""What makes every character of a text take four bytes."""
+_CUT: Final = b'"(nested too deeply)"'
+_BRACKETS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|([\[{]+|[\]}]+)', re.DOTALL)
+"""A string, which may end with the body, or brackets: from a quote on there is always a match, so
+that no part of a body is read twice."""
+
+
+class LimitError(Exception):
+    """A message is not decoded; the text names the limit."""
+
+
+def too_many_values(most: int) -> str:
+    """Explain that a message is not decoded, and what would permit it."""
+    return f"the server sent a message of more than {most:,} values (raise `values` in `limits`)"
+
+
+def too_much_memory(most_bytes: int) -> str:
+    """Explain that a message is not decoded because of what would become of it."""
+    return (
+        "the server sent a message that takes several times its size in memory "
+        f"(`message_bytes` in `limits` is {most_bytes:,})"
+    )
+
+
+class _Envelope(Struct, gc=False):
+    jsonrpc: Literal["2.0"]
+    id: int | str | None = None
+    method: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+_envelopes: Final = Decoder(_Envelope)
+_values: Final = Decoder()
+_raws: Final = Decoder(Raw)
+_lists: Final = Decoder(list[Raw])
+_objects: Final = Decoder(dict[str, Raw])
+
+
+class ErrorDetail(Struct, frozen=True):
+    """Why a request was refused."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class Message(Struct, gc=False, eq=False):
+    """One JSON-RPC message; the result of a response is decoded when it is needed."""
+
+    id: RequestId | None = None
+    """That of a response is a number if it is written as one."""
+    method: str | None = None
+    params: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
+    body: bytes = b""
+    """The message as it arrived; empty if it was found in a line with something else."""
+    note: str | None = None
+    """What was changed in the message so that it could be read."""
+    raw: Raw | None = None
+    """The result in JSON, if the message came by itself."""
+    result: dict[str, Any] | None = None
+    """The decoded result; see `decoded_result`."""
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the four kinds of messages it is."""
+        if self.error is not None:
+            return "error"
+        if self.method is None:
+            return "response"
+        return "notification" if self.id is None else "request"
+
+    def decoded_result(self, limits: IncomingLimits = DEFAULT_LIMITS) -> dict[str, Any]:
+        """Return the result; that of a message of `LARGE_BYTES` should be decoded in a thread.
+
+        What is nested too deeply is cut, and `note` says so.
+
+        Raises:
+            ValueError: It cannot be decoded: it has a number of thousands of digits, say.
+            LimitError: It has more values, or would take more memory, than `limits` permit.
+        """
+        if self.result is None and self.raw is not None:
+            try:
+                # The envelope is one more level.
+                self.result = _decode(self.raw, self.body, limits, MAX_LEVELS - 1)
+            except ValueError:
+                whole = _cut_and_read(self.body, limits)
+                if whole is None or whole.result is None:
+                    raise
+                self.result, self.note = whole.result, whole.note
+        return self.result or {}
+
+    def result_json(self) -> bytes:
+        """Return the result in JSON, for a reader of its own."""
+        return to_json(self.result or {}) if self.raw is None else bytes(self.raw)
+
+
+def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
+    """Read one message in UTF-8; one of `LARGE_BYTES` should be read in a thread.
+
+    Raises:
+        ValueError: It is not JSON, or not JSON-RPC.
+        LimitError: It has more values, or would take more memory, than `limits` permit.
+    """
+    try:
+        envelope = _envelopes.decode(body)
+    except (MsgspecError, ValueError, RecursionError):
+        return _read_whole(body, limits)
+    raw = envelope.result
+    if (
+        raw is UNSET
+        or envelope.error is not UNSET
+        or envelope.method is not UNSET
+        or memoryview(raw)[0] != b"{"[0]
+    ):
+        return _read_whole(body, limits)
+    request_id = envelope.id
+    if type(request_id) is not int:
+        request_id = coerced_id(request_id)
+        if request_id is None:
+            raise ValueError(NO_JSON_RPC)
+    if not body.isascii():
+        _check_encoding(body)  # msgspec does not look at the texts in what stays raw
+    return Message(request_id, None, None, None, body, None, raw)
+
+
+def _read_whole(body: bytes, limits: IncomingLimits) -> Message:
+    """Read a message that is not a plain response."""
+    try:
+        message = message_from(decode(body, limits), body)
+    except ValueError:
+        message = _cut_and_read(body, limits)
+    if message is None:
+        raise ValueError(NO_JSON_RPC)
+    return message
+
+
+def _cut_and_read(body: bytes, limits: IncomingLimits) -> Message | None:
+    """Read a message without its deepest parts; `None` if that does not help."""
+    cut = cut_nesting(body)
+    message = None if cut is body else message_from(decode(cut, limits), body)
+    if message is not None:
+        message.note = NESTED_NOTE
+    return message
+
+
+def message_from(value: object, body: bytes = b"") -> Message | None:
+    """Return the message that a JSON value is; a result of null is an empty one.
+
+    A value that could be several kinds of messages is the one with most fields.
+    """
+    if not _is_object(value) or value.get("jsonrpc") != "2.0":
+        return None
+    request_id, method, params = value.get("id"), value.get("method"), value.get("params")
+    has_id = type(request_id) is int or type(request_id) is str
+    if has_id or (request_id is None and "id" in value):
+        error = _error_from(value.get("error"))
+        if error is not None:
+            return Message(coerced_id(request_id), error=error, body=body)
+    if type(method) is str and (params is None or _is_object(params)):
+        return Message(request_id if has_id else None, method, params, body=body)
+    result: object = value.get("result", UNSET)
+    if has_id and (result is None or _is_object(result)):
+        return Message(coerced_id(request_id), body=body, result=result or {})
+    return None
+
+
+def coerced_id(request_id: object) -> RequestId | None:
+    """Convert the id "7" back to 7: some servers return numbers as strings."""
+    if isinstance(request_id, int):
+        return request_id
+    if not isinstance(request_id, str):
+        return None
+    if request_id.isascii() and len(request_id) <= MAX_ID_DIGITS and request_id.isdecimal():
+        return int(request_id)
+    return request_id
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return type(value) is dict
+
+
+def _error_from(value: object) -> ErrorDetail | None:
+    if not _is_object(value) or type(value.get("message")) is not str:
+        return None
+    code = value.get("code")
+    try:  # some servers write the code as a text
+        number = int(cast("Any", code))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if type(code) is float and code != number:
+        return None
+    return ErrorDetail(number, value["message"], value.get("data"))
+
+
+def decode(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Any:
+    """Decode JSON of any size and shape.
+
+    Raises:
+        ValueError: It is not JSON, or is nested too deeply.
+        LimitError: It has more values, or would take more memory, than `limits` permit.
+    """
+    return _decode(body, body, limits, MAX_LEVELS)
+
+
+def _decode(part: Raw | bytes, body: bytes, limits: IncomingLimits, levels: int) -> Any:
+    """Decode a part of a body, or the whole of it."""
+    if len(body) <= 2 * levels:  # too short to be nested too deeply
+        return _decode_at_once(part)
+    if len(body) < _PAUSE_BYTES:
+        value = _decode_at_once(part)
+    else:
+        with collection_paused():
+            is_large = len(body) >= LARGE_BYTES
+            value = _Parts(body, limits).decode(part) if is_large else _decode_at_once(part)
+    if _openings(body) >= levels and _is_deeper(value, levels):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _decode_at_once(part: Raw | bytes) -> Any:
+    try:
+        return _values.decode(part)
+    except (MsgspecError, ValueError, RecursionError):
+        return from_json(bytes(part))  # takes NaN and numbers out of range too
+
+
+def _openings(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether a value has more levels than that."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else cast("list[Any]", parent))
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+class _Parts:
+    """Decodes a large value in parts, so that no call holds the interpreter for long.
+
+    A decoder in C holds the GIL from its first byte to its last. Finding the entries of a container
+    takes a fraction of the time that decoding them does.
+    """
+
+    def __init__(self, body: bytes, limits: IncomingLimits) -> None:
+        values = body.count(b",") + _openings(body)
+        if values > limits.values:  # texts may hold commas and brackets
+            values = _count_values(body)
+            if values > limits.values:
+                raise LimitError(too_many_values(limits.values))
+        self._limits = limits
+        most, size = limits.message_bytes, len(body)
+        self._room = most + max(2 * most, _SPARE_BYTES) - size - values * _VALUE_BYTES
+        """How many bytes may still be made of the message."""
+        self._is_tight = size * _widest(body) > self._room
+        """Whether the memory of all parts has to be counted."""
+
+    def decode(self, part: Raw | bytes) -> Any:
+        try:
+            return self._decode(_raws.decode(part), 0)
+        except (MsgspecError, RecursionError):
+            self._reserve(part)
+            return from_json(bytes(part))
+
+    def _decode(self, part: Raw, level: int) -> Any:
+        view = memoryview(part)
+        if view.nbytes > MAX_PART_BYTES and level < MAX_SPLIT_LEVELS:
+            match view[:1].tobytes():
+                case b"[":
+                    entries: list[Any] = _lists.decode(part)
+                    for index, entry in enumerate(entries):  # in place: what is decoded is freed
+                        entries[index] = self._decode(entry, level + 1)
+                    return entries
+                case b"{":
+                    members: dict[str, Any] = _objects.decode(part)
+                    if max(map(len, members)) > MAX_NAME_CHARS:
+                        raise ValueError("a name is too long")
+                    for name, member in members.items():
+                        members[name] = self._decode(member, level + 1)
+                    return members
+                case b'"':
+                    return self._text(view[1:-1])
+                case _:
+                    pass
+        if self._is_tight:
+            self._reserve(part)
+        return _decode_at_once(part)
+
+    def _text(self, view: memoryview) -> str:
+        try:
+            text = str(view, "ascii")
+        except UnicodeDecodeError:
+            text = "\\"
+        if "\\" not in text:  # it is what its bytes are
+            self._take(len(text))
+            return text
+        pieces: list[str] = []
+        start, length, width = 0, 0, 1
+        while start < len(view):
+            piece, start = _text_piece(view, start)
+            pieces.append(piece)
+            length += len(piece)
+            width = max(width, _width(piece))
+            self._take(sys.getsizeof(piece))
+            if length * width > self._room:
+                raise LimitError(too_much_memory(self._limits.message_bytes))
+        return "".join(pieces)
+
+    def _reserve(self, part: Raw | bytes) -> None:
+        body = bytes(part)
+        self._take(len(body) * _widest(body))
+
+    def _take(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise LimitError(too_much_memory(self._limits.message_bytes))
+
+
+def _text_piece(view: memoryview, start: int) -> tuple[str, int]:
+    """Decode the next piece of a text, and return where the one after it starts."""
+    stop = min(start + MAX_TEXT_PART_BYTES, len(view))
+    while stop > start:
+        part = view[start:stop].tobytes()
+        try:
+            return _values.decode(b'"%b"' % part), stop
+        except UnicodeDecodeError:
+            stop -= 1  # it ends within a character
+        except MsgspecError:
+            stop = start + part.rfind(b"\\")  # it ends within an escape, or a pair of them
+    raise ValueError("not a text")
+
+
+def _width(text: str) -> int:
+    """Return how many bytes each character of a text takes."""
+    if text.isascii():
+        return 1
+    widest = ord(max(text))
+    return 1 if widest < 1 << 8 else 2 if widest < 1 << 16 else 4
+
+
+def _widest(body: bytes) -> int:
+    """Return how many bytes each character of the texts in JSON may take."""
+    if body.isascii() and b"\\u" not in body:
+        return 1
+    return 4 if any(sign in body for sign in _WIDE) else 2
+
+
+def _count_values(body: bytes) -> int:
+    """Count the commas and opening brackets of JSON outside of its texts."""
+    count, in_text = 0, False
+    for part in _whole_parts(body):
+        pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(pieces[in_text::2])
+        count += outside.count(b",") + _openings(outside)
+        in_text ^= len(pieces) % 2 == 0
+    return count
+
+
+def _whole_parts(body: bytes) -> Iterator[bytes]:
+    """Yield parts of a body that do not end between a backslash and what it escapes."""
+    start = 0
+    while start < len(body):
+        part = body[start : start + MAX_PART_BYTES]
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:
+            part = body[start : start + MAX_PART_BYTES + 1]
+        yield part
+        start += len(part)
+
+
+def _check_encoding(body: bytes) -> None:
+    """Raise an error unless a body is UTF-8, without holding the interpreter for long."""
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), MAX_TEXT_PART_BYTES):
+        decoder.decode(body[start : start + MAX_TEXT_PART_BYTES])
+    decoder.decode(b"", final=True)
+
+
+def cut_nesting(body: bytes) -> bytes:
+    """Return JSON with what is nested too deeply replaced by a text; the same object if nothing is.
+
+    Takes linear time, whatever the body holds.
+    """
+    if len(body) > MAX_CUT_BYTES:
+        return body
+    kept: list[bytes] = []
+    level = end = 0
+    for found in _BRACKETS.finditer(body):
+        brackets: bytes | None = found[1]
+        if brackets is None:
+            continue  # a string
+        start, count = found.start(), len(brackets)
+        if brackets[0] in b"[{":
+            if level <= MAX_CUT_LEVELS < level + count:
+                kept += [body[end : start + MAX_CUT_LEVELS - level], _CUT]
+            level += count
+        else:
+            if level - count <= MAX_CUT_LEVELS < level:
+                end = start + level - MAX_CUT_LEVELS
+            level -= count
+    if not kept:
+        return body
+    return b"".join([*kept, body[end:]])
