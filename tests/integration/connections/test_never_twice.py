@@ -17,9 +17,10 @@ from plait import OutcomeUnknownError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.calls.direct import _write  # pyright: ignore[reportPrivateUsage]
 from plait.client.connections.operations import is_refused
-from plait.client.transports.requests import closed
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.peer import closed
 from plait.client.transports.sse import _SseSender  # pyright: ignore[reportPrivateUsage]
-from plait.client.transports.wire import PendingRequest, Wire
+from plait.client.transports.wire import Wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

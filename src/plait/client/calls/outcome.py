@@ -20,7 +20,7 @@ from plait._support.sanitize import Care, sanitize_text
 from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
-from plait.client.transports.repair import ORIGINAL
+from plait.client.protocol.repair import ORIGINAL
 from plait.errors import PlaitError
 from plait.traces.messages.from_mcp import resource_line
 

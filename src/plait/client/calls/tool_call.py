@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.session import Session
-    from plait.client.transports.wire import PendingRequest
+    from plait.client.protocol.exchange import PendingRequest
 
 OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""

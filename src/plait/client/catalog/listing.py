@@ -19,7 +19,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline, Patience
 from plait.client.connections.operations import ToolList, list_tools
-from plait.client.transports.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
+from plait.client.protocol.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -27,13 +27,13 @@ from plait.client.config.servers import (
 )
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
-from plait.client.transports.requests import error_of
-from plait.client.transports.wire import (
+from plait.client.protocol.exchange import (
     Exchanges,
     PendingRequest,
     RequestExpiredError,
     watched_exchanges,
 )
+from plait.client.protocol.requests import error_of
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.traces.observer import Observer, ReadRequest, observe
 from plait.traces.spans import SPANS, add_event, describe_request, is_traced

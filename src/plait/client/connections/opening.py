@@ -18,7 +18,8 @@ from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.plain_client import PlainClient, may_be_plain
 from plait.client.connections.session import SDK
 from plait.client.connections.session_options import ServerMemory, SessionOptions
-from plait.client.transports.wire import Wire, watched_exchanges
+from plait.client.protocol.exchange import watched_exchanges
+from plait.client.transports.wire import Wire
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:

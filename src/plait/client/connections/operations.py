@@ -18,16 +18,11 @@ from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
-from plait.client.transports.repair import complete_result
-from plait.client.transports.requests import (
-    RequestError,
-    large_result,
-    read_aside,
-    result_of,
-    results_of,
-)
-from plait.client.transports.tool_rows import RawRow, Row, collected_rows
-from plait.client.transports.wire import PendingRequest, collect, received_bytes
+from plait.client.protocol.exchange import PendingRequest, collect, received_bytes
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.repair import complete_result
+from plait.client.protocol.requests import large_result, read_aside, result_of, results_of
+from plait.client.protocol.tool_rows import RawRow, Row, collected_rows
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pydantic_core import to_json
 
 from plait._support import mcp_types as types
 from plait.client.config.servers import ServerConfig, StdioServer
-from plait.client.transports.requests import (
+from plait.client.protocol.exchange import PendingRequest, RequestTemplate, collect, wake
+from plait.client.protocol.peer import RequestError, closed
+from plait.client.protocol.requests import (
     HANDSHAKE_VERSION,
-    RequestError,
-    closed,
     encoded,
     exchange,
     is_lean,
@@ -28,7 +28,7 @@ from plait.client.transports.requests import (
     result_of,
     timed_out_error,
 )
-from plait.client.transports.wire import PendingRequest, RequestTemplate, Wire, collect, wake
+from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import LoggedWire
 from plait.traces.spans import is_traced
 

@@ -14,10 +14,10 @@ from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.connections.error_mapping import supported_versions
 from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session_options import SessionOptions
+from plait.client.protocol.requests import is_lean
 from plait.client.transports import in_process
 from plait.client.transports.lean import LeanDispatcher, connector
 from plait.client.transports.open import adopted_streams, open_transport
-from plait.client.transports.requests import is_lean
 from plait.client.transports.wire import Wire
 
 

@@ -21,16 +21,16 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
 
-from plait.client.transports.requests import (
-    RequestError,
-    closed,
+from plait.client.protocol.exchange import PendingRequest, wake
+from plait.client.protocol.peer import RequestError, closed
+from plait.client.protocol.requests import (
     exchange,
     list_request,
     result_of,
     template_from,
     timed_out_error,
 )
-from plait.client.transports.wire import PendingRequest, Wire, wake
+from plait.client.transports.wire import Wire
 from plait.traces.spans import describe_request, is_traced, trace_context
 
 OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})

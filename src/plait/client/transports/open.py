@@ -34,16 +34,12 @@ from plait.client.config.servers import (
     StdioServer,
     WebSocketServer,
 )
+from plait.client.protocol.exchange import Exchange, sending
+from plait.client.protocol.reading import RequestId, coerced_id
+from plait.client.protocol.repair import repair_result
+from plait.client.protocol.requests import HANDSHAKE_VERSION
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.repair import repair_result
-from plait.client.transports.requests import HANDSHAKE_VERSION
-from plait.client.transports.wire import (
-    Exchange,
-    RequestId,
-    Wire,
-    coerced_id,
-    sending,
-)
+from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import logged_streams
 
 logger = logging.getLogger("plait.client.transports")
@@ -158,7 +154,7 @@ class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
         with sending(exchange):
             await self._inner.send(item)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._wire.server_requests.pop(item.message.id or "", None)
+            self._wire.sdk_requests.pop(item.message.id or "", None)
 
 
 class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
@@ -205,7 +201,7 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
 
     def _may_be_open(self, item: SessionMessage) -> bool:
         """Count a request of the server; return whether it may have so many without an answer."""
-        message, requests = item.message, self._wire.server_requests
+        message, requests = item.message, self._wire.sdk_requests
         if (cancelled := _cancelled_id(item)) is not None:
             requests.pop(cancelled, None)
         if not isinstance(message, JSONRPCRequest):

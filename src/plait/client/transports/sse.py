@@ -19,6 +19,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
 from plait.client.config.servers import SseServer
+from plait.client.protocol.exchange import Exchange, PendingRequest, as_current
+from plait.client.protocol.large_json import LARGE_BYTES
 from plait.client.transports.http_client import (
     open_http_client,
     origin_of,
@@ -26,10 +28,9 @@ from plait.client.transports.http_client import (
     shown_origin,
 )
 from plait.client.transports.http_events import EventParser, ServerEvent
-from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import read_large, too_large
 from plait.client.transports.streams import BorrowedStream, Framed, frames_of, start_task
-from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
+from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports.sse")
 

@@ -18,13 +18,14 @@ import anyio
 
 from plait._support.threads import import_once
 from plait.client.config.servers import StdioServer
-from plait.client.transports.large_json import LARGE_BYTES
+from plait.client.protocol.exchange import PendingRequest, current_exchange
+from plait.client.protocol.large_json import LARGE_BYTES
+from plait.client.protocol.peer import closed
 from plait.client.transports.oversize import lose_answer, lose_misread, read_large, too_large
 from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
-from plait.client.transports.requests import closed
 from plait.client.transports.streams import BorrowedStream, frames_of
-from plait.client.transports.wire import PendingRequest, Wire, current_exchange
+from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

@@ -20,13 +20,14 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
+from plait.client.protocol.exchange import PendingRequest, current_exchange
+from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.large_json import LARGE_BYTES
+from plait.client.protocol.peer import closed
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
-from plait.client.transports.http_reply import HttpReply
-from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import lose_misread, read_large, too_large
-from plait.client.transports.requests import closed
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
-from plait.client.transports.wire import PendingRequest, Wire, current_exchange
+from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0

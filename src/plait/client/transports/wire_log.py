@@ -15,7 +15,9 @@ from pydantic_core import to_json
 
 from plait._support.logs import UNCUT, WIRE
 from plait._support.sizes import size_label
-from plait.client.transports.wire import PendingRequest, RequestId, Sender, Wire, coerced_id
+from plait.client.protocol.exchange import PendingRequest, Sender
+from plait.client.protocol.reading import RequestId, coerced_id
+from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
     import contextvars

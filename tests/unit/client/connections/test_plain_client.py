@@ -12,8 +12,9 @@ import pytest
 from plait._support.redact import Redactor
 from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session_options import SessionOptions
-from plait.client.transports.requests import RequestError
-from plait.client.transports.wire import PendingRequest, Wire
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.peer import RequestError
+from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
-from plait.client.transports.http_reply import Advice
+from plait.client.protocol.http_reply import Advice
 
 ADVICE = "plait.advice"
 """The response extension that holds the advice."""

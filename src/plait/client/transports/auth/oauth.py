@@ -22,6 +22,8 @@ from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secrets_in_auth
+from plait.client.protocol.exchange import clock_held
+from plait.client.protocol.http_reply import Advice
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -33,8 +35,6 @@ from plait.client.transports.auth.endpoints import EndpointGuard
 from plait.client.transports.auth.prompts import OpenPrompt
 from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError, error_in
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
-from plait.client.transports.http_reply import Advice
-from plait.client.transports.wire import clock_held
 from plait.errors import ConnectError
 
 logger = logging.getLogger("plait.client.transports.auth")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.client.auth import OAuthFlowError
 
+from plait.client.protocol.http_reply import Advice
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -17,7 +18,6 @@ from plait.client.transports.auth.challenge import (
     sign_in_advice,
 )
 from plait.client.transports.auth.prompts import result_from_text
-from plait.client.transports.http_reply import Advice
 
 REQUEST = httpx2.Request("POST", "https://example.com/mcp")
 scopes = st.lists(st.sampled_from(["read", "write", "list", "mcp:tools"]), max_size=4).map(" ".join)

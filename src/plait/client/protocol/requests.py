@@ -23,17 +23,17 @@ from plait._support import mcp_types as types
 from plait._support.causes import is_longer, without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
-from plait.client.transports.repair import is_unfinished, repair_result
-from plait.client.transports.tool_rows import current_rows, is_list, may_mirror, parse_list
-from plait.client.transports.wire import (
+from plait.client.protocol.exchange import (
     PendingRequest,
     RequestTemplate,
     Sender,
-    Wire,
     collect,
     parse_json,
     wake,
 )
+from plait.client.protocol.peer import Peer, RequestError, closed
+from plait.client.protocol.repair import is_unfinished, repair_result
+from plait.client.protocol.tool_rows import current_rows, is_list, may_mirror, parse_list
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -65,27 +65,11 @@ def is_lean() -> bool:
     return os.environ.get("PLAIT_WIRE", "lean") != "sdk"
 
 
-class RequestError(Exception):
-    """A request was answered with an error, or not at all; as `MCPError` of the SDK."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(code, message, data)
-        self.code, self.message, self.data = code, message, data
-
-    def __str__(self) -> str:
-        return self.message
-
-
 def is_request_error(error: BaseException) -> TypeGuard[RequestError]:
     """Return whether an exception is a `RequestError`, or the SDK's error with the same fields."""
     # Unless the SDK is imported, there are no exceptions of it.
     kind = getattr(sys.modules.get("mcp"), "MCPError", RequestError)
     return isinstance(error, RequestError | kind)
-
-
-def closed() -> RequestError:
-    """Return the error of a request whose connection has ended."""
-    return RequestError(types.CONNECTION_CLOSED, "Connection closed")
 
 
 def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
@@ -104,7 +88,7 @@ def list_request(method: str, request_id: int, version: str) -> PendingRequest:
 
 
 async def exchange(
-    wire: Wire,
+    wire: Peer,
     sender: Sender,
     request: PendingRequest,
     params: Mapping[str, Any],

@@ -22,7 +22,7 @@ from plait._support import mcp_types as types
 from plait._support.causes import is_longer
 from plait._support.exception_groups import one_line
 from plait._support.threads import import_once
-from plait.client.transports.tool_rows import (
+from plait.client.protocol.tool_rows import (
     checked_row,
     is_list,
     is_plain_list,
