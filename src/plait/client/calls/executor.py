@@ -47,7 +47,7 @@ from plait.client.catalog.validation import prepare
 from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.deadline import HASTY
-from plait.client.connections.operations import call_tool, is_modern, is_refused
+from plait.client.connections.operations import AnyClient, call_tool, is_modern, is_refused
 from plait.errors import (
     CallTimeoutError,
     ConnectionLostError,
@@ -70,8 +70,6 @@ from plait.traces.spans import (
 )
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget
     from plait.client.connections.connection import Answer, ServerConnection
@@ -403,7 +401,7 @@ class ToolExecutor:
             for callback in active.on_progress:
                 callback(progress, total, message)
 
-        async def operation(client: Client) -> types.CallToolResult:
+        async def operation(client: AnyClient) -> types.CallToolResult:
             if approved not in (None, self._catalog.version(call.server, call.access)):
                 # It waited for its turn, and the tools may be others than those that were checked.
                 text = "the server was restarted, or changed its tools, before the call was sent"

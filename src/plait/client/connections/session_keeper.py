@@ -38,10 +38,9 @@ from plait.errors import (
 )
 
 if TYPE_CHECKING:
-    from mcp.client import ClientSession
-
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.pool import TaskSet
     from plait.client.connections.session_turns import SessionTurns
 
@@ -295,7 +294,7 @@ class SessionKeeper:
         """The name of the transport that is in use."""
         return self._memory.transport(self.server)
 
-    def reserve(self, client: ClientSession, holder: object) -> None:
+    def reserve(self, client: AnySession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
         for session in self.sessions:
             if session.is_of(client):

@@ -217,7 +217,7 @@ class Peer:
         if framed.noise or not framed.messages:
             self._note_strange(data, framed, advice)
         for message in framed.messages:
-            await self._dispatch(message, limits, context)
+            await self.dispatch(message, limits, context)
 
     def _note_strange(self, data: bytes, framed: Framed, advice: str) -> None:
         if not framed.noise:
@@ -226,9 +226,10 @@ class Peer:
         if not framed.messages and (lost := misread_id(data)) is not None:
             self.lose([lost], NO_JSON_RPC)
 
-    async def _dispatch(
+    async def dispatch(
         self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
     ) -> None:
+        """Handle one message."""
         match message.kind:
             case "response":
                 await self._take_result(message, limits)

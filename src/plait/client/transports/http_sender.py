@@ -95,6 +95,10 @@ class HttpSender:
         else:
             self._hold(post)
 
+    async def deliver(self, body: bytes) -> None:
+        """Leave notifications and answers to the SDK."""
+        raise NotImplementedError
+
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Close the response of a request; before 2026 the server is notified instead."""
         post = self._posts.pop(request.request_id, None)

@@ -110,6 +110,10 @@ class InProcessSender:
         task = asyncio.get_running_loop().create_task(self._send(request, params))
         self._running[request.request_id] = task
 
+    async def deliver(self, body: bytes) -> None:
+        """Leave notifications and answers to the SDK."""
+        raise NotImplementedError
+
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Cancel the handler of a request."""
         del notification

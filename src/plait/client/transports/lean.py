@@ -103,7 +103,6 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         try:
             return await exchange(
                 wire,
-                wire.sender,
                 request,
                 fields,
                 timeout_seconds=opts.get("timeout"),

@@ -27,7 +27,7 @@ from plait.client.protocol.peer import closed
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.oversize import lose_misread, read_large, too_large
 from plait.client.transports.streams import BorrowedStream, frames_of, start_task
-from plait.client.transports.wire import Wire
+from plait.client.transports.wire import Wire, receiving
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0
@@ -97,6 +97,12 @@ class _SocketSender:
         request.written = True
         start_task(self._send(body, request), self._tasks)
 
+    async def deliver(self, body: bytes) -> None:
+        try:
+            await self._socket.send(body, text=True)
+        except ConnectionClosed as closed:
+            raise anyio.BrokenResourceError from closed
+
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del request
         start_task(self._send(notification, None), self._tasks)
@@ -144,10 +150,39 @@ class _SocketRead(BorrowedStream):
 
 
 @asynccontextmanager
+async def link_websocket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[None]:
+    """Connect, and receive what the server sends during the block, or raise `ConnectError`."""
+    async with (
+        _connected(server, wire) as socket,
+        receiving(_receive(socket, wire, server.incoming), wire),
+    ):
+        yield
+
+
+async def _receive(socket: ClientConnection, wire: Wire, limits: IncomingLimits) -> None:
+    while True:
+        try:
+            frame = await socket.recv(decode=False)
+        except ConnectionClosed as closed:
+            if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
+                wire.end(too_large(limits.message_bytes))
+            return
+        if len(frame) >= LARGE_BYTES or not wire.take_line(frame):
+            await wire.receive(frame, limits)
+        del frame  # it may be large, and the next may be long in coming
+
+
+@asynccontextmanager
 async def open_websocket(
     server: WebSocketServer, wire: Wire
 ) -> AsyncGenerator[tuple[_SocketRead, _SocketWrite]]:
     """Connect and yield the two streams, or raise `ConnectError`."""
+    async with _connected(server, wire) as socket:
+        yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
+
+
+@asynccontextmanager
+async def _connected(server: WebSocketServer, wire: Wire) -> AsyncGenerator[ClientConnection]:
     if server.auth is not None:
         raise ConfigError(
             f"{wire.server}: `auth` works on HTTP servers; give a WebSocket its `headers`",
@@ -185,7 +220,7 @@ async def open_websocket(
     try:
         async with socket:
             wire.use(_SocketSender(socket, wire))
-            yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
+            yield socket
     finally:
         # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()

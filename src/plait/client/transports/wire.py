@@ -6,9 +6,11 @@ it drops are recorded here, and error mapping uses them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -138,3 +140,27 @@ class Wire(Peer):
         # Redacted before it is cut: half of a secret would not be found.
         text = self.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
         return text[:_LONGEST_LINE]
+
+
+@asynccontextmanager
+async def receiving(
+    work: Coroutine[Any, Any, None], wire: Wire
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """Receive messages during the block, until the server ends; then what waits for it fails."""
+
+    async def receive() -> None:
+        try:
+            await work
+            if wire.before_end is not None:
+                await wire.before_end()
+        finally:
+            wire.end("the server closed the connection")
+            wire.close()
+
+    reading = asyncio.get_running_loop().create_task(receive())
+    try:
+        yield reading
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        wire.close()
