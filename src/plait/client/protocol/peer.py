@@ -309,7 +309,7 @@ class Peer:
 
     def _asked(self, message: Message, context: contextvars.Context | None) -> None:
         request_id = message.id
-        if request_id is None or self.handler is None:
+        if request_id is None or self.handler is None or self.sender is None:
             return
         asked = _ServerRequest(len(message.body) or len(to_json(message.params or {})))
         key = coerced_id(request_id) or request_id
@@ -317,6 +317,7 @@ class Peer:
         waiting = self.server_requests.values()
         if len(waiting) > _MOST_REQUESTS or sum(one.size for one in waiting) > _MOST_REQUEST_BYTES:
             self.end("the server sends requests without reading the answers")
+            self.close()
             return
         asked.task = self.start(self._answer(key, request_id, message, self.handler), context)
 

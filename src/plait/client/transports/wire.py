@@ -149,13 +149,11 @@ async def receiving(
     """Receive messages during the block, until the server ends; then what waits for it fails."""
 
     async def receive() -> None:
-        try:
-            await work
-            if wire.before_end is not None:
-                await wire.before_end()
-        finally:
-            wire.end("the server closed the connection")
-            wire.close()
+        await work
+        if wire.before_end is not None:
+            await wire.before_end()
+        wire.end("the server closed the connection")
+        wire.close()
 
     reading = asyncio.get_running_loop().create_task(receive())
     try:

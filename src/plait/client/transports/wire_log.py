@@ -169,13 +169,16 @@ class _LoggedSender:
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
         began = self._began.pop(request.request_id, time.monotonic())
-        self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
+        if request.method == _SUBSCRIPTION:
+            self._wire.log(_OUT, "notifications/cancelled", notification)
+        else:
+            self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
         self.inner.cancel(request, notification)
 
     def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
         began = self._began.pop(request.request_id, None)
-        if began is None:
-            pass  # it was cancelled
+        if began is None or (request.message is None and request.method == _SUBSCRIPTION):
+            pass  # it was cancelled, or its session was closed
         elif request.message is None:
             why = self._wire.redact.excerpt(f"no answer: {request.fault!r}")
             self._wire.log_end(_IN, request.method, request.request_id, began, why)
