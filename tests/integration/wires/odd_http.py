@@ -139,6 +139,12 @@ async def _ended(http: _StreamableHttp, reply: Reply) -> None:
     reply.end()
 
 
+async def _for_another(http: _StreamableHttp, reply: Reply) -> None:
+    reply.start_events()
+    reply.event({**http.good(reply), "id": 0})
+    reply.end()
+
+
 async def _ended_to_be_resumed(http: _StreamableHttp, reply: Reply) -> None:
     http.rest = http.good(reply)
     reply.start_events()
@@ -225,6 +231,7 @@ HTTP_STEPS: dict[str, HttpStep] = {
     **RESUMPTIONS,
     "a cut stream": _cut,
     "an ended stream": _ended,
+    "an event for another request": _for_another,
     "comments": _comments,
     "other events": _other_events,
     "an event in pieces": _pieces,

@@ -337,6 +337,13 @@ def _nested(levels: int) -> Any:
     return value
 
 
+def replace_text(file: Path, text: str) -> None:
+    """Write a file that another process may be reading."""
+    new = file.with_name(f"{file.name}.{os.getpid()}")
+    new.write_text(text)
+    new.replace(file)
+
+
 class _OnStdio:
     """Runs a server on standard input and output, one request at a time."""
 
@@ -350,7 +357,7 @@ class _OnStdio:
         if script["method"] != method or not script["steps"]:
             return None
         steps = script["steps"].pop(0)
-        self._script.write_text(json.dumps(script))
+        replace_text(self._script, json.dumps(script))
         return steps
 
     def run(self) -> None:

@@ -15,7 +15,14 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tests.integration.wires.odd_server import SUBSCRIPTION, Json, OddServer, Playing, Script
+from tests.integration.wires.odd_server import (
+    SUBSCRIPTION,
+    Json,
+    OddServer,
+    Playing,
+    Script,
+    replace_text,
+)
 from tests.servers.scripted_http import Answer, Reply, ScriptedHttp, scripted_http
 
 _PROGRAM = Path(__file__).with_name("odd_server.py")
@@ -48,7 +55,7 @@ async def on_stdio(era: str, folder: Path) -> AsyncGenerator[RunningServer]:
     script, log = _new_files(folder)
 
     def arrange(method: str, steps: Script) -> None:
-        script.write_text(json.dumps({"method": method, "steps": steps}))
+        replace_text(script, json.dumps({"method": method, "steps": steps}))
 
     def received() -> list[Received]:
         return [Received(json.loads(line)) for line in log.read_bytes().splitlines()]

@@ -34,7 +34,8 @@ async def test_every_exchange_comes_out_as_it_is_written_down(
         right, present = golden.read(transport, era), golden.as_json(outcomes)
         excused = NOT_YET if (transport, era) == ("http", "legacy") else {}
         assert set(present) == set(right)
-        assert not differing(right, present, excused)
+        if differences := differing(right, present, excused):
+            pytest.fail(f"{transport}, {era}:\n{differences}", pytrace=False)
 
 
 def differing(right: dict[str, Json], present: dict[str, Json], excused: dict[str, str]) -> str:
