@@ -14,7 +14,7 @@ from tests.integration.wires import golden
 from tests.integration.wires.odd_server import Json
 from tests.integration.wires.play import ERAS, TRANSPORTS, play
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 NOT_YET = {
     "session: an event in pieces": "the first request overtakes notifications/initialized",
