@@ -100,3 +100,15 @@ def test_usual_schemas_are_plain(schema: dict[str, Any]) -> None:
     assert shared is not None
     assert "$schema" not in shared
     assert "properties" in shared
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *({"type": ["string", "text"]}, {"type": ["string", "string"]}, {"type": []}),
+        *({"enum": []}, {"enum": [1, True]}, {"enum": ["a", "a"]}, {"enum": [["a"], "b"]}),
+        *({"examples": [{"$ref": "#"}]}, {"required": ["a", "a"]}, {"required": [1]}),
+    ],
+)
+def test_what_may_have_to_be_converted_is_not_plain(rule: dict[str, Any]) -> None:
+    assert shared_if_plain({"type": "object", "properties": {"a": rule}}) is None
