@@ -11,15 +11,6 @@ from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth import OAuthFlowError
-from mcp.client.auth.utils import (
-    build_protected_resource_metadata_discovery_urls as resource_addresses,
-)
-from mcp.client.auth.utils import (
-    create_oauth_metadata_request,
-    handle_protected_resource_response,
-    issuers_match,
-)
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from plait._support.causes import without_secrets
@@ -30,16 +21,17 @@ from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
 from plait.client.transports.auth.choose import ProviderAuth, is_provider
-from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddressError
-from plait.client.transports.auth.oauth import Keychain, OAuthAuth, exchange, key_for
-from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.sdk import (
-    MOST_TRIED,
-    Negotiation,
-    Send,
-    error_in,
-    metadata_of,
+from plait.client.transports.auth.discovery import (
+    MAX_AUTHORIZATION_SERVERS,
+    find_resource,
+    find_server,
+    is_same_issuer,
+    origin_of,
 )
+from plait.client.transports.auth.endpoints import EndpointGuard, OAuthError, Send, exchange
+from plait.client.transports.auth.flow import OAuthFlow
+from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
+from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
@@ -135,43 +127,17 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
         return SignedOut(was_signed_in=True)
     guard = EndpointGuard(server.url, settings.issuer)
     async with open_http_client(replace(server, auth=None), wire) as client:
-        negotiation = Negotiation(settings, server.url, login, _keep_nothing)
+        send = partial(exchange, client.send, guard)
         try:
             async with asyncio.timeout(wait_seconds):
-                await _revoke(negotiation, endpoint, partial(exchange, client.send, guard))
+                await OAuthFlow(settings, server.url, login, store.save, send).revoke(endpoint)
         except TimeoutError:
             failure = f"{urlsplit(endpoint).netloc} did not answer in {wait_seconds:g} s"
-        except (PlaitError, OAuthFlowError, OSError, ValueError) as error:
+        except (PlaitError, OAuthError, OSError, ValueError) as error:
             failure = one_line(str(error), 200) or type(error).__name__
         else:
             return SignedOut(was_signed_in=True, revoked=True)
     return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(failure))
-
-
-async def _revoke(negotiation: Negotiation, endpoint: str, send: Send) -> None:
-    """Revoke the tokens of a login.
-
-    The refresh token goes first: most servers revoke its access tokens with it.
-    https://www.rfc-editor.org/rfc/rfc7009#section-2
-    """
-    tokens = {
-        "refresh_token": negotiation.login.refresh_token,
-        "access_token": negotiation.login.access_token,
-    }
-    for hint, token in tokens.items():
-        if token is None:
-            continue
-        form = {"token": token, "token_type_hint": hint}
-        response = await send(await negotiation.signed_post(endpoint, form))
-        await response.aread()
-        # Servers need not support revoking access tokens.
-        optional = hint == "access_token" and error_in(response) == "unsupported_token_type"
-        if not response.is_success and not optional:
-            raise ValueError(f"the authorization server refused: {error_in(response)}")
-
-
-async def _keep_nothing(_: Login) -> None:
-    """Discard what a negotiation would save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +197,7 @@ async def _sign_in(
                 challenge = challenge_from(response)
             if challenge is None:
                 return None
-            return await auth.sign_in(challenge.with_scopes(scope), response.request)
+            return await auth.sign_in(challenge.with_scopes(scope))
         except SignInNeededError as needed:
             failed = needed
     header = failed.challenge.header
@@ -287,7 +253,7 @@ async def probe_sign_in(
             await _look(server, client, probe)
     except TimeoutError:
         probe.failure = f"no answer within {wait_seconds:g} s"
-    except (PlaitError, OAuthFlowError, httpx2.HTTPError, OSError, ValueError) as error:
+    except (PlaitError, OAuthError, httpx2.HTTPError, OSError, ValueError) as error:
         probe.failure = wire.redact.excerpt(str(error)) or type(error).__name__
     return probe
 
@@ -304,35 +270,26 @@ async def _look(
     probe.scopes = challenge.scopes
     issuer = server.auth.issuer if isinstance(server.auth, OAuth) else None
     send: Send = partial(exchange, client.send, EndpointGuard(server.url, issuer))
-    for address in resource_addresses(challenge.resource_metadata, server.url):
-        answer = await send(create_oauth_metadata_request(address))
-        if (described := await handle_protected_resource_response(answer)) is not None:
-            probe.resource = str(described.resource)
-            probe.authorization_servers = tuple(map(str, described.authorization_servers))
-            break
-    await _find_authorization_server(probe, server, send)
-
-
-async def _find_authorization_server(
-    probe: SignInProbe, server: HttpServer | SseServer, send: Send
-) -> None:
-    """Query the authorization servers in turn, the configured one first."""
-    preferred = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    described = await find_resource(server.url, challenge.resource_metadata, send)
+    if described is not None:
+        probe.resource = described.resource
+        probe.authorization_servers = tuple(described.authorization_servers)
+    # The configured one first.
     issuers = sorted(
         probe.authorization_servers,
-        key=lambda issuer: preferred is None or not issuers_match(issuer, preferred),
+        key=lambda named: issuer is None or not is_same_issuer(named, issuer),
     )
     probe.failure = "the server names no authorization server, and is none itself"
-    for issuer in issuers[:MOST_TRIED] or [None]:
+    for named in issuers[:MAX_AUTHORIZATION_SERVERS] or [None]:
         try:
-            metadata = await metadata_of(issuer, server.url, send)
-        except (ConnectError, RefusedAddressError) as error:
+            metadata = await find_server(named or origin_of(server.url), send)
+        except (ConnectError, OAuthError) as error:
             probe.failure = str(error)
             continue
         if metadata is not None:
-            probe.pkce = "S256" in (metadata.code_challenge_methods_supported or [])
-            probe.authorization_server, probe.issuer = issuer, str(metadata.issuer)
+            probe.pkce = metadata.has_pkce
+            probe.authorization_server, probe.issuer = named, metadata.issuer
             probe.failure = None
             return
-        if issuer is not None:
-            probe.failure = f"{issuer} has no metadata that can be read"
+        if named is not None:
+            probe.failure = f"{named} has no metadata that can be read"
