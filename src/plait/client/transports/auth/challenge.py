@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
@@ -108,14 +107,8 @@ def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason:
     words = ["plait", "auth", "login", server]
     if challenge.steps_up and scopes:
         words += ["--scope", scopes]
-    needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
+    named = tuple((scopes or "").split())
+    plural = "" if len(named) == 1 else "s"
+    needs = f"; it asks for the scope{plural} {', '.join(named)}" if named else ""
     login = shlex.join(words)
-    return Advice(
-        text=f"{reason}{needs}; sign in: {login}", scopes=tuple((scopes or "").split()), login=login
-    )
-
-
-def named_scopes(scopes: Iterable[str]) -> str:
-    """Format scopes for an error message."""
-    words = list(scopes)
-    return f"scope{'' if len(words) == 1 else 's'} {', '.join(words)}"
+    return Advice(text=f"{reason}{needs}; sign in: {login}", scopes=named, login=login)

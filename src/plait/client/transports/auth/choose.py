@@ -8,6 +8,7 @@ camelCase, each method sync or async.
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -23,12 +24,11 @@ from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
 from plait.client.transports.auth.discovery import resource_of
+from plait.client.transports.auth.endpoints import OAuthError
 from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
 from plait.client.transports.auth.prompts import (
     CodeResult,
     Prompt,
-    SentAwayError,
-    new_secret,
     prompt_for,
     result_from_text,
 )
@@ -89,7 +89,15 @@ class _HttpxAuth(httpx2.Auth):
         try:
             pending = await anext(flow)
             while True:
-                response = yield _converted(request, pending, is_original=pending is original)
+                if pending is original:
+                    # It keeps its body, timeout and stream.
+                    request.headers, changed = httpx2.Headers(pending.headers.raw), request
+                else:
+                    url, headers = str(pending.url), pending.headers.raw
+                    changed = httpx2.Request(
+                        pending.method, url, headers=headers, content=pending.content
+                    )
+                response = yield changed
                 body = await response.aread() if self.requires_response_body else b""
                 headers = [pair for pair in response.headers.raw if pair[0].lower() not in _BODY]
                 pending = await flow.asend(
@@ -101,16 +109,6 @@ class _HttpxAuth(httpx2.Auth):
             return
         finally:
             await flow.aclose()
-
-
-def _converted(request: httpx2.Request, changed: Any, *, is_original: bool) -> httpx2.Request:
-    """Apply the flow's changes; the original request keeps its body, timeout and stream."""
-    if not is_original:
-        return httpx2.Request(
-            changed.method, str(changed.url), headers=changed.headers.raw, content=changed.content
-        )
-    request.headers = httpx2.Headers(changed.headers.raw)
-    return request
 
 
 def is_provider(value: object) -> bool:
@@ -143,7 +141,7 @@ class ProviderAuth(OAuthAuth):
     @asynccontextmanager
     async def _open_prompt(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         del login
-        state, verifier = new_secret(), new_secret()
+        state, verifier = secrets.token_urlsafe(), secrets.token_urlsafe()
         if self._answer is not None:
             verifier = str(await _call(self._provider, "code_verifier"))
         elif callable(_attribute(self._provider, "state")):
@@ -153,7 +151,7 @@ class ProviderAuth(OAuthAuth):
             if self._answer is None:
                 await _call(self._provider, "save_code_verifier", verifier)
                 await _call(self._provider, "redirect_to_authorization", address)
-                raise SentAwayError(
+                raise OAuthError(
                     "the person was sent to sign in; hand over what comes back with "
                     "plait.finish_sign_in(provider, url, answer)",
                     address,
@@ -180,8 +178,9 @@ def _settings_from(provider: object) -> OAuth:
         scopes=str(metadata.get("scope") or "").split(),
         client_metadata=metadata,
         redirect_uri=None if redirect is None else str(redirect),
-        on_redirect=_unused,
-        on_callback=_unused,
+        # Never called: they say that the user can be prompted.
+        on_redirect=lambda _: None,
+        on_callback=lambda: None,
     )
 
 
@@ -267,7 +266,3 @@ def _plain(value: object) -> dict[str, Any]:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
-
-
-def _unused(*_: object) -> None:
-    """Placeholder callback: marks that the user can be prompted."""

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 from annotated_types import Predicate
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import BaseModel, Field
-from pydantic_core import from_json
 
-from plait.client.transports.auth.endpoints import OAuthError, Send, unreachable
+from plait.client.transports.auth.endpoints import Model, OAuthError, Send, read_model, unreachable
 from plait.errors import ConnectError
 
 MAX_AUTHORIZATION_SERVERS: Final = 5
@@ -33,8 +32,6 @@ def is_web_address(text: str) -> bool:
     except (httpx2.InvalidURL, ValueError):
         return False
 
-
-Model = TypeVar("Model", bound=BaseModel)
 
 # Addresses stay as they were written: issuers are compared character by character.
 WebAddress = Annotated[str, Predicate(is_web_address)]
@@ -68,13 +65,9 @@ class ServerMetadata(BaseModel):
 
 
 def resource_of(url: str) -> str:
-    """Return the resource identifier of a server's URL.
-
-    https://www.rfc-editor.org/rfc/rfc8707#section-2
-    """
+    """Return the identifier of a server: https://www.rfc-editor.org/rfc/rfc8707#section-2."""
     parts = urlsplit(url)
-    host = parts.netloc.lower()
-    return urlunsplit(parts._replace(scheme=parts.scheme.lower(), netloc=host, fragment=""))
+    return urlunsplit(parts._replace(netloc=parts.netloc.lower(), fragment=""))
 
 
 def origin_of(url: str) -> str:
@@ -120,13 +113,20 @@ async def discover(
     if only is not None and not any(is_same_issuer(issuer, only) for issuer in issuers):
         raise OAuthError(f"the server names {issuers[0]}, but issuer is set to {only}")
     if resource is None:
-        # Such servers are their own authorization servers, with or without metadata.
-        server = await find_server(issuers[0], send) or _server_without_metadata(issuers[0])
-        if not is_same_issuer(server.issuer, issuers[0]):
-            raise OAuthError(f"issuer mismatch: {issuers[0]} calls itself {server.issuer}")
+        # Such a server is its own authorization server, if need be at the default addresses.
+        # https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization
+        origin = issuers[0]
+        server = await find_server(origin, send) or ServerMetadata(
+            issuer=origin,
+            token_endpoint=f"{origin}/token",
+            authorization_endpoint=f"{origin}/authorize",
+            registration_endpoint=f"{origin}/register",
+            code_challenge_methods_supported=["S256"],
+        )
+        if not is_same_issuer(server.issuer, origin):
+            raise OAuthError(f"the authorization server {origin} has the issuer {server.issuer}")
         return None, server
-    wanted = [only] if only is not None else preferred
-    known = [issuer for one in wanted for issuer in issuers if is_same_issuer(issuer, one)]
+    known = [issuer for one in preferred for issuer in issuers if is_same_issuer(issuer, one)]
     failures: list[Exception] = []
     for issuer in known[:1] or issuers[:MAX_AUTHORIZATION_SERVERS]:
         try:
@@ -137,22 +137,21 @@ async def discover(
         # https://www.rfc-editor.org/rfc/rfc8414#section-3.3
         if server is not None and server.issuer == issuer:
             return resource, server
-        fault = "has no metadata that can be used"
-        if server is not None:
-            fault = f"has the issuer {server.issuer}: issuer mismatch"
-        failures.append(OAuthError(f"the authorization server {issuer} {fault}"))
+        fault = "no metadata that can be used" if server is None else f"the issuer {server.issuer}"
+        failures.append(OAuthError(f"the authorization server {issuer} has {fault}"))
     raise failures[0]
 
 
-async def find_resource(
-    url: str, resource_metadata: str | None, send: Send
-) -> ResourceMetadata | None:
-    """Fetch the metadata of an MCP server; `None` if it has none, as before 2025-06-18."""
+async def find_resource(url: str, named: str | None, send: Send) -> ResourceMetadata | None:
+    """Fetch the metadata of an MCP server; `None` if it has none, as before 2025-06-18.
+
+    `named` is the address in its challenge.
+    """
     path = urlsplit(url).path
     well_known = f"{origin_of(url)}/.well-known/oauth-protected-resource"
     addresses = [well_known + ("" if path == "/" else path), well_known]
-    if resource_metadata is not None and is_web_address(resource_metadata):
-        addresses.insert(0, resource_metadata)
+    if named is not None and is_web_address(named):
+        addresses.insert(0, named)
     return await _fetch(ResourceMetadata, addresses, send)
 
 
@@ -179,27 +178,5 @@ async def _fetch(kind: type[Model], addresses: Sequence[str], send: Send) -> Mod
         if response.is_server_error or response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
             failed = response
     if failed is not None:
-        raise unreachable(failed.request, f"HTTP {failed.status_code}")
+        raise unreachable(failed.url, f"HTTP {failed.status_code}")
     return None
-
-
-def _server_without_metadata(origin: str) -> ServerMetadata:
-    """Describe an MCP server that is its own authorization server, at the default addresses.
-
-    https://modelcontextprotocol.io/specification/2025-03-26/basic/authorization
-    """
-    return ServerMetadata(
-        issuer=origin,
-        token_endpoint=f"{origin}/token",
-        authorization_endpoint=f"{origin}/authorize",
-        registration_endpoint=f"{origin}/register",
-        code_challenge_methods_supported=["S256"],
-    )
-
-
-def read_model(kind: type[Model], data: object) -> Model | None:
-    """Read an answer, or what was stored; what is invalid counts as missing."""
-    try:
-        return kind.model_validate(from_json(data) if isinstance(data, bytes) else data)
-    except ValueError:
-        return None

@@ -7,17 +7,16 @@ could have this machine send requests into networks that the server itself canno
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import re
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
+from pydantic import BaseModel, Field
+from pydantic_core import from_json
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
@@ -31,8 +30,6 @@ MAX_REDIRECTS: Final = 5
 """Redirects within an origin: an endpoint may have moved, but not that often."""
 _EXCHANGE_SECONDS: Final = 15.0
 """One exchange with an authorization server."""
-_ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")
-"""https://www.rfc-editor.org/rfc/rfc6749#section-5.2"""
 
 Reach = Literal["public", "private", "link-local", "loopback"]
 """From where an address can be reached."""
@@ -52,7 +49,14 @@ _BITS_OF_IPV4: Final = 0xFFFFFFFF
 
 
 class OAuthError(Exception):
-    """Signing in or renewing a login failed; the text quotes no answer of a server."""
+    """Signing in or renewing a login failed; the text quotes no answer of a server.
+
+    `address` is where the user was sent, if the result arrives another way.
+    """
+
+    def __init__(self, message: str, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class RefusedAddressError(OAuthError):
@@ -63,21 +67,34 @@ class RefusedRequestError(OAuthError):
     """An authorization server refused a request, or its answer cannot be used."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self.response = response
+        # Not the response: it leads to the request, and that holds secrets.
+        self.url, self.status = response.url, response.status_code
         success = response.is_success
         self.code = "an answer that cannot be used" if success else error_in(response)
-        super().__init__(f"the authorization server at {response.url.host} refused: {self.code}")
+        super().__init__(f"the authorization server at {self.url.host} refused: {self.code}")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_model(kind: type[Model], data: object) -> Model | None:
+    """Read an answer, or what was stored; what is invalid counts as missing."""
+    try:
+        return kind.model_validate(from_json(data) if isinstance(data, bytes) else data)
+    except ValueError:
+        return None
+
+
+class _Refusal(BaseModel):
+    """https://www.rfc-editor.org/rfc/rfc6749#section-5.2; other texts are not quoted."""
+
+    error: str = Field(pattern="^[a-z_]{1,40}$")
 
 
 def error_in(response: httpx2.Response) -> str:
-    """Return the error code in a response; only what can be one is quoted."""
-    with contextlib.suppress(ValueError, RecursionError):
-        match json.loads(response.content):
-            case {"error": str() as code} if _ERROR_CODE.fullmatch(code):
-                return code
-            case _:
-                pass
-    return f"HTTP {response.status_code}"
+    """Return the error code in a response, else its status."""
+    refusal = read_model(_Refusal, response.content)
+    return f"HTTP {response.status_code}" if refusal is None else refusal.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,23 +163,23 @@ async def exchange(
                 if following is None or not _stays_within(request, following):
                     break
                 response = await send(following, auth=None, follow_redirects=False)
+            return response
     except TimeoutError as error:
-        raise unreachable(request, f"no whole answer in {timeout_seconds:g} s") from error
+        raise unreachable(request.url, f"no whole answer in {timeout_seconds:g} s") from error
     except httpx2.RequestError as error:
-        raise unreachable(request, one_line(str(error)) or type(error).__name__) from error
-    return response
+        raise unreachable(request.url, one_line(str(error)) or type(error).__name__) from error
 
 
 def _stays_within(request: httpx2.Request, following: httpx2.Request) -> bool:
     """Return whether a redirect leads to the same origin, with the same method and body."""
-    here, there = request.url, following.url
-    origins = ((url.scheme, url.host, url.port, url.userinfo) for url in (here, there))
-    return request.method == following.method and len(set(origins)) == 1
+    urls = (request.url, following.url)
+    origins = {(url.scheme, url.host, url.port, url.userinfo) for url in urls}
+    return request.method == following.method and len(origins) == 1
 
 
-def unreachable(request: httpx2.Request, reason: str) -> ConnectError:
+def unreachable(url: httpx2.URL, reason: str) -> ConnectError:
     """Return the error for an authorization server that cannot be used now."""
-    host = request.url.netloc.decode()
+    host = url.netloc.decode()
     return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
 
 

@@ -20,16 +20,18 @@ import httpx2
 import jwt
 from pydantic import BaseModel, Field, FiniteFloat
 
+from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.config.oauth import CLIENT_AUTH_METHODS, OAuth
 from plait.client.transports.auth import discovery
 from plait.client.transports.auth.challenge import Challenge, joined_scopes
-from plait.client.transports.auth.discovery import ResourceMetadata, ServerMetadata, read_model
+from plait.client.transports.auth.discovery import ResourceMetadata, ServerMetadata
 from plait.client.transports.auth.endpoints import (
     OAuthError,
     RefusedRequestError,
     Send,
     error_in,
+    read_model,
     require_https,
     unreachable,
 )
@@ -139,10 +141,9 @@ class OAuthFlow:
         try:
             await self._exchange(server, grant, self._login.scope)
         except RefusedRequestError as refused:
-            response = refused.response
             # A page of another service, or a failure, says nothing about the refresh token.
-            if not response.is_client_error or response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
-                raise unreachable(response.request, refused.code) from None
+            if refused.status == HTTPStatus.TOO_MANY_REQUESTS or refused.status // 100 != 4:
+                raise unreachable(refused.url, refused.code) from None
             raise
 
     async def revoke(self, endpoint: str) -> None:
@@ -152,8 +153,8 @@ class OAuthFlow:
         https://www.rfc-editor.org/rfc/rfc7009#section-2
         """
         login = self._login
-        tokens = {"refresh_token": login.refresh_token, "access_token": login.access_token}
-        for hint, token in tokens.items():
+        for hint in ("refresh_token", "access_token"):
+            token: str | None = getattr(login, hint)
             if token is None:
                 continue
             form = {"token": token, "token_type_hint": hint}
@@ -164,13 +165,14 @@ class OAuthFlow:
                 raise OAuthError(f"the authorization server refused: {error_in(response)}")
 
     async def _discover(self, resource_metadata: str | None) -> ServerMetadata:
-        registered = None if self._client is None else self._client.issuer
+        only = self._settings.issuer
+        known = (only, self._login.issuer, None if self._client is None else self._client.issuer)
         self._resource, self._server = await discovery.discover(
             self._url,
             resource_metadata,
             self._send,
-            only=self._settings.issuer,
-            preferred=[issuer for issuer in (self._login.issuer, registered) if issuer],
+            only=only,
+            preferred=[issuer for issuer in known if issuer],
         )
         return self._server
 
@@ -254,7 +256,7 @@ class OAuthFlow:
         separator = "&" if urlsplit(endpoint).query else "?"
         address = f"{endpoint}{separator}{urlencode(query)}"
         require_https(address)
-        await prompt.show(address)
+        await resolve(prompt.show(address))
         result = await prompt.wait_for_result()
         # https://www.rfc-editor.org/rfc/rfc9207#section-2.4: before anything else is believed.
         if result.iss not in {None, server.issuer}:
@@ -334,17 +336,11 @@ def _assertion(settings: OAuth, issuer: str) -> str:
     if key is None:
         key = Path(settings.private_key_file or "").read_text(encoding="utf-8")
     now = int(time.time())
-    claims = {
-        "iss": settings.client_id,
-        "sub": settings.client_id,
-        "aud": issuer,
-        "iat": now,
-        "exp": now + _ASSERTION_SECONDS,
-        "jti": str(uuid4()),
-    }
+    claims = {"iss": settings.client_id, "sub": settings.client_id, "aud": issuer}
+    times = {"iat": now, "exp": now + _ASSERTION_SECONDS, "jti": str(uuid4())}
     headers = {"kid": settings.key_id} if settings.key_id else None
     try:
-        return jwt.encode(claims, key, algorithm=settings.algorithm, headers=headers)
+        return jwt.encode({**claims, **times}, key, algorithm=settings.algorithm, headers=headers)
     except (jwt.PyJWTError, NotImplementedError, TypeError, ValueError) as error:
         # Not its text, which may hold a part of the key.
         reason = f"the private key cannot sign with {settings.algorithm}: {type(error).__name__}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +18,9 @@ from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth, sign_in_listeners
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
-from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
+from plait.client.transports.auth import discovery
+from plait.client.transports.auth.challenge import Challenge, SignInNeededError, challenge_from
 from plait.client.transports.auth.choose import ProviderAuth, is_provider
-from plait.client.transports.auth.discovery import (
-    MAX_AUTHORIZATION_SERVERS,
-    find_resource,
-    find_server,
-    is_same_issuer,
-    origin_of,
-)
 from plait.client.transports.auth.endpoints import EndpointGuard, OAuthError, Send, exchange
 from plait.client.transports.auth.flow import OAuthFlow
 from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
@@ -37,16 +30,9 @@ from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
 from plait.errors import AuthRequiredError, ConfigError, ConnectError, PlaitError
 
-_PROBE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": LATEST_PROTOCOL_VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "plait", "version": "0"},
-    },
-}
+_CLIENT = {"capabilities": {}, "clientInfo": {"name": "plait", "version": "0"}}
+_PARAMS = {"protocolVersion": LATEST_PROTOCOL_VERSION, **_CLIENT}
+_PROBE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _PARAMS}
 """A request that every server understands."""
 
 _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -193,8 +179,7 @@ async def _sign_in(
     async with open_http_client(server, wire) as client:
         auth.attach(client.send)
         try:
-            async with probing(client, server) as response:
-                challenge = challenge_from(response)
+            challenge = await _challenge_of(client, server)
             if challenge is None:
                 return None
             return await auth.sign_in(challenge.with_scopes(scope))
@@ -230,13 +215,15 @@ class SignInProbe:
     """Why the probe is incomplete."""
 
 
-def probing(
+async def _challenge_of(
     client: httpx2.AsyncClient, server: HttpServer | SseServer
-) -> AbstractAsyncContextManager[httpx2.Response]:
-    """Send a request, to see whether the server requires credentials."""
+) -> Challenge | None:
+    """Send a request without credentials, and return the challenge of a server that wants some."""
+    stream = client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
     if isinstance(server, SseServer):
-        return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
-    return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
+        stream = client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
+    async with stream as response:
+        return challenge_from(response)
 
 
 async def probe_sign_in(
@@ -262,27 +249,26 @@ async def _look(
     server: HttpServer | SseServer, client: httpx2.AsyncClient, probe: SignInProbe
 ) -> None:
     """Fill in the probe step by step, so that a failure keeps what is known."""
-    async with probing(client, server) as response:
-        challenge = challenge_from(response)
+    challenge = await _challenge_of(client, server)
     probe.asks = challenge is not None
     if challenge is None:
         return
     probe.scopes = challenge.scopes
     issuer = server.auth.issuer if isinstance(server.auth, OAuth) else None
     send: Send = partial(exchange, client.send, EndpointGuard(server.url, issuer))
-    described = await find_resource(server.url, challenge.resource_metadata, send)
+    described = await discovery.find_resource(server.url, challenge.resource_metadata, send)
     if described is not None:
         probe.resource = described.resource
         probe.authorization_servers = tuple(described.authorization_servers)
     # The configured one first.
     issuers = sorted(
         probe.authorization_servers,
-        key=lambda named: issuer is None or not is_same_issuer(named, issuer),
+        key=lambda named: issuer is None or not discovery.is_same_issuer(named, issuer),
     )
     probe.failure = "the server names no authorization server, and is none itself"
-    for named in issuers[:MAX_AUTHORIZATION_SERVERS] or [None]:
+    for named in issuers[: discovery.MAX_AUTHORIZATION_SERVERS] or [None]:
         try:
-            metadata = await find_server(named or origin_of(server.url), send)
+            metadata = await discovery.find_server(named or discovery.origin_of(server.url), send)
         except (ConnectError, OAuthError) as error:
             probe.failure = str(error)
             continue

@@ -35,7 +35,7 @@ from plait.client.transports.auth.endpoints import (
     exchange,
 )
 from plait.client.transports.auth.flow import OAuthFlow
-from plait.client.transports.auth.prompts import OpenPrompt, Prompt, SentAwayError
+from plait.client.transports.auth.prompts import OpenPrompt, Prompt
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
 from plait.client.transports.http_reply import Advice
 from plait.client.transports.wire import clock_held
@@ -157,11 +157,11 @@ class OAuthAuth(httpx2.Auth):
     async def _due_renewed(self) -> Login:
         """Return the login, renewed if it is about to expire."""
         login = await self._keychain.current()
-        if not self._is_due(login):
+        if not login.is_due(time.time()):
             return login
         async with self._keychain.queue(), self._keychain.alone():
             login = await self._keychain.reload()
-            if not self._is_due(login):
+            if not login.is_due(time.time()):
                 return login
             try:
                 return await self._renew(login)
@@ -169,9 +169,6 @@ class OAuthAuth(httpx2.Auth):
                 # Use the old login while it is valid; after that the server sends a challenge.
                 self._log("the login was not renewed", error, login)
                 return await self._keychain.current()
-
-    def _is_due(self, login: Login) -> bool:
-        return login.access_token is not None and login.is_due(time.time())
 
     async def _other_login(self, challenge: Challenge, used: Login, tried: set[str]) -> Login:
         async with self._keychain.queue():
@@ -193,7 +190,8 @@ class OAuthAuth(httpx2.Auth):
             return await self._refresh(login)
         if self._settings.grant == "client_credentials" and login.authorization_server is not None:
             # As if scopes were missing: the authorization server is known.
-            return await self._run(Challenge(status=HTTPStatus.FORBIDDEN), login)
+            again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
+            return await self._run(again, login)
         return login
 
     async def _refresh(self, login: Login) -> Login:
@@ -240,12 +238,9 @@ class OAuthAuth(httpx2.Auth):
             scoped = challenge.with_scopes(self._settings.scope)
             await self._flow(login).sign_in(scoped, prompt)
         except (OAuthError, ValueError, OSError) as error:
-            reason = one_line(str(error), 300) or type(error).__name__
-            advice = Advice(
-                text=f"signing in failed: {reason}",
-                scopes=challenge.scopes,
-                address=error.address if isinstance(error, SentAwayError) else None,
-            )
+            text = f"signing in failed: {one_line(str(error), 300) or type(error).__name__}"
+            address: str | None = getattr(error, "address", None)
+            advice = Advice(text=text, scopes=challenge.scopes, address=address)
             raise SignInNeededError(challenge, advice) from error
         self._ending = None
         return await self._keychain.current()

@@ -36,32 +36,19 @@ class CodeResult:
     """Why there is no code."""
 
 
-def new_secret() -> str:
-    """Return a random text that nobody can guess, of the length of a PKCE verifier."""
-    return secrets.token_urlsafe(64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """One attempt to sign in: where the browser returns to, and how to open it and wait."""
 
     redirect_uri: str
-    show: Callable[[str], Awaitable[None]]
-    """Opens the authorization address."""
+    show: Callable[[str], Any]
+    """Opens the authorization address; sync or async."""
     wait_for_result: Callable[[], Awaitable[CodeResult]]
     """Waits for the redirect."""
     state: str = field(repr=False)
     """Comes back with the result of this attempt, and no other."""
-    verifier: str = field(default_factory=new_secret, repr=False)
+    verifier: str = field(default_factory=secrets.token_urlsafe, repr=False)
     """Proves that whoever has the code began this attempt."""
-
-
-class SentAwayError(OAuthError):
-    """The user was redirected to sign in, and the result arrives another way."""
-
-    def __init__(self, message: str, address: str) -> None:
-        super().__init__(message)
-        self.address = address
 
 
 OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
@@ -88,7 +75,7 @@ def prompt_for(settings: OAuth) -> OpenPrompt | None:
 @asynccontextmanager
 async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
     """Open a browser, or call `on_redirect`, and listen on a local port for the redirect."""
-    show = open_browser if settings.on_redirect is None else _awaited(settings.on_redirect)
+    show = settings.on_redirect or open_browser
     uri = settings.redirect_uri
     port = (urlsplit(uri).port or 0) if uri else _port_for(settings, login)
     try:
@@ -98,7 +85,7 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
         reason = f"cannot listen on port {port} for the end of the sign-in: {fault}"
         raise ConfigError(reason) from error
     uri = uri or f"http://{_HOST}:{listener.getsockname()[1]}/callback"
-    state = new_secret()
+    state = secrets.token_urlsafe()
     loopback = Loopback(uri, state, settings.wait_seconds)
     server = await asyncio.start_server(loopback.serve, sock=listener, limit=_LONGEST_HEAD)
     wait = loopback.wait_for_result
@@ -121,7 +108,7 @@ async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator
         except TimeoutError:
             raise OAuthError(f"no answer within {settings.wait_seconds:g} s") from None
 
-    show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
+    show = cast("Callable[[str], Any]", settings.on_redirect)
     yield _prompt(_uri_for(settings, login), show, read)
 
 
@@ -130,16 +117,16 @@ def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) ->
 
     @asynccontextmanager
     async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
-        yield _prompt(_uri_for(settings, login), _awaited(write), partial(in_thread, read))
+        yield _prompt(_uri_for(settings, login), write, partial(in_thread, read))
 
     return ask
 
 
 def _prompt(
-    redirect_uri: str, show: Callable[[str], Awaitable[None]], read: Callable[[], Awaitable[object]]
+    redirect_uri: str, show: Callable[[str], Any], read: Callable[[], Awaitable[object]]
 ) -> Prompt:
     """Create a prompt whose answer is read from the user or the program."""
-    state = new_secret()
+    state = secrets.token_urlsafe()
 
     async def wait_for_result() -> CodeResult:
         match answer := await read():
@@ -157,13 +144,6 @@ def _prompt(
     return Prompt(
         redirect_uri=redirect_uri, show=show, wait_for_result=wait_for_result, state=state
     )
-
-
-def _awaited(function: Callable[[str], Any]) -> Callable[[str], Any]:
-    async def call(address: str) -> None:
-        await resolve(function(address))
-
-    return call
 
 
 def _uri_for(settings: OAuth, login: Login) -> str:
