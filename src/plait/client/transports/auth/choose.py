@@ -153,7 +153,7 @@ class ProviderAuth(OAuthAuth):
                 await _call(self._provider, "redirect_to_authorization", address)
                 raise OAuthError(
                     "the person was sent to sign in; hand over what comes back with "
-                    "plait.finish_sign_in(provider, url, answer)",
+                    "plait.client.finish_sign_in(provider, url, answer)",
                     address,
                 )
 
