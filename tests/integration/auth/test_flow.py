@@ -20,7 +20,7 @@ from plait.client.transports.auth.login import sign_in
 from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.prompts import prompt_in_terminal
 from plait.testing import OAuthServer, oauth_server
-from tests.integration.auth.helpers import Browser, config, signed_in
+from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 from tests.integration.auth.test_attacks import CANARY, Internal, whole_text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -229,6 +229,27 @@ async def test_a_key_that_cannot_sign_is_not_shown(tmp_path: Path) -> None:
 
     assert "the private key cannot sign with RS256" in text
     assert CANARY not in text
+
+
+class ForgettingKeeper(Keeper):
+    """Forgets the tokens that no client can use any more."""
+
+    def invalidate_credentials(self, which: str) -> None:
+        self.kept.pop(which, None)
+
+
+async def test_the_client_of_another_authorization_server_is_not_used() -> None:
+    keeper = ForgettingKeeper()
+    keeper.kept["tokens"] = {"access_token": "ended", "refresh_token": CANARY}
+    keeper.kept["client"] = {"client_id": "client-1", "issuer": "https://before.example"}
+    with oauth_server() as server:
+        async with Toolbox({"shop": {"url": server.url, "auth": keeper}}) as box:
+            with pytest.raises(AuthRequiredError):
+                await box.tools()
+
+        assert server.counts["refresh_token"] == 0
+        assert server.counts["register"] == 1
+        assert keeper.kept["client"]["issuer"] == server.issuer
 
 
 @pytest.mark.parametrize(
