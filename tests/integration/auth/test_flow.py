@@ -19,7 +19,7 @@ from plait.client.transports.auth.endpoints import EndpointGuard, exchange
 from plait.client.transports.auth.login import sign_in
 from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.prompts import prompt_in_terminal
-from plait.testing import OAuthServer, oauth_server
+from plait.testing import OAuthServer, free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
 from tests.integration.auth.test_attacks import CANARY, Internal, whole_text
 
@@ -142,6 +142,39 @@ async def test_a_registration_that_cannot_be_used_is_not_kept(tmp_path: Path, ki
     assert "that plait cannot authenticate" in text
     assert browser.addresses == []
     assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "scope"),
+    [
+        ({"access_token": "t", "token_type": "bearer"}, "read"),
+        ({"access_token": "t", "scope": "some", "refresh_token": None}, "some"),
+        ({"access_token": "t", "token_type": "mac"}, None),
+        ({"access_token": "", "token_type": "Bearer"}, None),
+        ({"access_token": "t", "expires_in": "soon"}, None),
+    ],
+)
+async def test_tokens_are_kept_with_what_they_grant_or_not_at_all(
+    tmp_path: Path, answer: dict[str, Any], scope: str | None
+) -> None:
+    with Internal(200, json.dumps(answer)) as internal, oauth_server() as server:
+        server.describe(token_endpoint=internal.url)
+        text = await refused(config(server, tmp_path, on_redirect=Browser()))
+
+    login = saved(tmp_path)
+    assert (login["access_token"], login["scope"]) == ("t" if scope else None, scope)
+    assert ("an answer that cannot be used" in text) == (scope is None)
+
+
+async def test_a_client_registers_again_for_another_address(tmp_path: Path) -> None:
+    first, second = free_port(), free_port()
+    with oauth_server() as server:
+        await signed_in(server, tmp_path, redirect_port=first)
+        server.revoke()
+        await signed_in(server, tmp_path, redirect_port=second)
+
+        assert server.counts["register"] == 2
+        assert saved(tmp_path)["client"]["redirect_uris"] == [f"http://127.0.0.1:{second}/callback"]
 
 
 async def test_where_nobody_can_register_the_way_out_is_named(tmp_path: Path) -> None:
