@@ -130,6 +130,15 @@ async def test_a_server_without_metadata_is_its_own_authorization_server() -> No
         await discover(URL, None, Internet({}).send, only="https://login.example")
 
 
+async def test_a_server_without_metadata_speaks_for_nobody_else() -> None:
+    place = "https://shop.example/.well-known/oauth-authorization-server"
+
+    with pytest.raises(OAuthError, match="has the issuer"):
+        await discover(URL, None, Internet({place: server("https://login.example")}).send)
+    _, itself = await discover(URL, None, Internet({place: server("https://shop.example/")}).send)
+    assert itself.issuer == "https://shop.example/"
+
+
 @pytest.mark.parametrize("other", ["https://shop.example/b", "https://shop.exam/a", "http://x/a"])
 async def test_metadata_of_another_resource_is_refused(other: str) -> None:
     internet = Internet({f"https://shop.example{KNOWN}": resource("https://i", resource=other)})
