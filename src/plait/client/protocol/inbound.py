@@ -166,7 +166,7 @@ class Inbound:
         self, request_id: RequestId, method: str, params: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Answer a request by its callback, or raise `RequestError`."""
-        if method == "ping":
+        if method == "ping" and not self._session.is_modern:
             return {}
         from mcp_types import methods  # noqa: PLC0415  # all types of both eras
 

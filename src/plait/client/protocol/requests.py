@@ -32,7 +32,13 @@ from plait.client.protocol.exchange import (
 )
 from plait.client.protocol.peer import Peer, RequestError, closed
 from plait.client.protocol.reading import RequestId
-from plait.client.protocol.repair import complete_result, is_unfinished, repair_result
+from plait.client.protocol.repair import (
+    any_result,
+    check_result,
+    complete_result,
+    is_unfinished,
+    repair_result,
+)
 from plait.client.protocol.tool_rows import current_rows, is_list, may_mirror, parse_list
 
 logger = logging.getLogger("plait.client.transports")
@@ -264,6 +270,10 @@ def read_parts(field: str | None, left_out: frozenset[str]) -> Callable[[Pending
 
     def read(request: PendingRequest) -> Any:
         whole: Any = None
+        if is_unfinished((request.message or {}).get("result") or {}, request.version):
+            unfinished = result_of(request)
+            check_result(request.method, request.version, unfinished)
+            return any_result(request.method).validate_python(unfinished, by_name=False)
         for part in [result_of(request)] if field is None else results_of(request, field):
             known = {key: value for key, value in part.items() if key not in left_out}
             one = complete_result(request.method).validate_python(known, by_name=False)

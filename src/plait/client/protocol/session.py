@@ -12,6 +12,7 @@ from plait._support import mcp_types as types
 from plait.client.protocol.exchange import OnProgress, PendingRequest, RequestTemplate
 from plait.client.protocol.inbound import Callbacks, Inbound, RequestContext
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
+from plait.client.protocol.repair import check_result, is_unfinished
 from plait.client.protocol.requests import (
     HANDSHAKE_VERSION,
     PROTOCOL_VERSION_HEADER,
@@ -155,6 +156,8 @@ class McpSession:
         )
         raw = await read_aside(ended, result_of)
         self.peer.note_repairs(ended)
+        if is_unfinished(raw, ended.version):
+            check_result(ended.method, ended.version, raw)
         raw = self._of_its_era(raw)
         if isinstance(result_type, TypeAdapter):
             return result_type.validate_python(raw, by_name=False)
