@@ -1,8 +1,8 @@
 """Reads JSON-RPC messages: the envelope at once, the result where it is used.
 
 Every bound on the content of one message is here: its size in memory, its values, its levels.
-msgspec reads JSON to the letter. pydantic-core reads what msgspec refuses and servers still send,
-such as `NaN`.
+msgspec reads envelopes and small answers, and finds the entries of large containers. pydantic-core
+decodes everything else: it takes `NaN`, which servers send, and refuses what is nested too deeply.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import secrets
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, TypeGuard, cast
 
 from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
@@ -29,8 +29,8 @@ LARGE_BYTES: Final = 1024 * 1024
 NESTED_NOTE: Final = "the answer was nested too deeply, and was cut"
 NO_JSON_RPC: Final = "it is not JSON-RPC"
 
-MAX_LEVELS: Final = 201
-"""Deeper JSON is refused or cut: what comes after the reader handles values recursively."""
+MAX_LEVELS: Final = 200
+"""What pydantic-core decodes at most; deeper JSON is cut, or refused."""
 MAX_CUT_LEVELS: Final = 100
 """The levels that stay of JSON which is cut."""
 MAX_CUT_BYTES: Final = 256 * 1024
@@ -44,6 +44,8 @@ MAX_SPLIT_LEVELS: Final = 16
 MAX_ID_DIGITS: Final = 19
 """Digits in an id that could be one of our numbers."""
 
+_SMALL_BYTES: Final = 4096
+"""The result of a smaller message is decoded with its envelope."""
 _PAUSE_BYTES: Final = 64 * 1024
 """Decoding more than this may start the garbage collector several times, for nothing."""
 _QUICK_BYTES: Final = 16_000_000
@@ -93,8 +95,17 @@ class _Envelope(Struct, gc=False):
     error: Raw | UnsetType = UNSET
 
 
+class _SmallEnvelope(Struct, gc=False):
+    jsonrpc: Literal["2.0"]
+    id: int | str | None = None
+    method: Raw | UnsetType = UNSET
+    result: dict[str, Any] | None = None
+    error: Raw | UnsetType = UNSET
+
+
+_small_envelopes: Final = Decoder(_SmallEnvelope)
 _envelopes: Final = Decoder(_Envelope)
-_values: Final = Decoder()
+_texts: Final = Decoder(str)
 _raws: Final = Decoder(Raw)
 _lists: Final = Decoder(list[Raw])
 _objects: Final = Decoder(dict[str, Raw])
@@ -116,16 +127,16 @@ class Message(Struct, gc=False, eq=False):
     method: str | None = None
     params: dict[str, Any] | None = None
     error: ErrorDetail | None = None
+    result: dict[str, Any] | None = None
+    """The result, if it is decoded; see `decoded_result`."""
     body: bytes = b""
     """The message as it arrived; empty if it was found in a line with something else."""
-    note: str | None = None
-    """What was changed in the message so that it could be read."""
     raw: Raw | None = None
     """The result that is not decoded yet; see `result_json`."""
     large: _LargeBody | None = None
     """What `raw` is a part of, in a large message."""
-    result: dict[str, Any] | None = None
-    """The decoded result; see `decoded_result`."""
+    note: str | None = None
+    """What was changed in the message so that it could be read."""
 
     @property
     def kind(self) -> Kind:
@@ -146,25 +157,24 @@ class Message(Struct, gc=False, eq=False):
             LimitError: It has more values, or would take more memory, than `limits` permit.
         """
         if self.result is None and self.raw is not None:
-            levels = MAX_LEVELS - 1  # the envelope is one more
             try:
                 if self.large is None:
-                    self.result = _decode_quick(self.raw, self.body, levels)
+                    self.result = _decode_at_once(bytes(self.raw))
                 else:
-                    self.result = self.large.decode(self.raw, limits, levels)
+                    self.result = self.large.decode(self.raw, limits)
             except ValueError:
                 whole = _cut_and_read(self.body, limits)
                 if whole is None or whole.result is None:
                     raise
                 self.result, self.note = whole.result, whole.note
             self.raw = self.large = None
-        return self.result or {}
+        return cast("dict[str, Any]", self.result)
 
     def result_json(self) -> Raw:
         """Return the result in JSON, for a reader of its own."""
         if self.large is not None:
             return cast("Raw", _envelopes.decode(self.body).result)
-        return Raw(to_json(self.result or {})) if self.raw is None else self.raw
+        return Raw(to_json(self.result)) if self.raw is None else self.raw
 
 
 def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
@@ -174,27 +184,38 @@ def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
         ValueError: It is not JSON, or not JSON-RPC.
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
+    if len(body) <= _SMALL_BYTES:
+        try:
+            small = _small_envelopes.decode(body)
+        except (MsgspecError, ValueError, RecursionError):
+            return _read_whole(body, limits)
+        result = small.result
+        if (
+            result is not None
+            and type(small.id) is int
+            and small.error is UNSET
+            and small.method is UNSET
+            and (len(body) < 2 * MAX_LEVELS or _openings(body) < MAX_LEVELS)
+        ):
+            return Message(small.id, None, None, None, result, body)
+        return _read_whole(body, limits)
     large = None if _is_quick(body, limits) else _LargeBody(body)
     try:
         envelope = _envelopes.decode(body if large is None else large.skeleton)
     except (MsgspecError, ValueError, RecursionError):
         return _read_whole(body, limits)
-    raw = envelope.result
+    raw, request_id = envelope.result, coerced_id(envelope.id)
     if (
         raw is UNSET
+        or request_id is None
         or envelope.error is not UNSET
         or envelope.method is not UNSET
         or memoryview(raw)[0] != b"{"[0]
     ):
         return _read_whole(body, limits)
-    request_id = envelope.id
-    if type(request_id) is not int:
-        request_id = coerced_id(request_id)
-        if request_id is None:
-            raise ValueError(NO_JSON_RPC)
     if not body.isascii():
         _check_encoding(body)  # msgspec does not look at the texts in what stays raw
-    return Message(request_id, None, None, None, body, None, raw, large)
+    return Message(request_id, None, None, None, None, body, raw, large)
 
 
 def _read_whole(body: bytes, limits: IncomingLimits) -> Message:
@@ -274,9 +295,9 @@ def decode(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Any:
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
     if _is_quick(body, limits):
-        return _decode_quick(body, body, MAX_LEVELS)
+        return _decode_at_once(body)
     large = _LargeBody(body)
-    return large.decode(large.skeleton, limits, MAX_LEVELS)
+    return large.decode(large.skeleton, limits)
 
 
 def _is_quick(body: bytes, limits: IncomingLimits) -> bool:
@@ -290,44 +311,15 @@ def _is_quick(body: bytes, limits: IncomingLimits) -> bool:
     return values < limits.values and text + values * _VALUE_NANOSECONDS < _QUICK_NANOSECONDS
 
 
-def _decode_quick(part: Raw | bytes, body: bytes, levels: int) -> Any:
-    """Decode a part of a body, or the whole of it."""
-    if len(body) <= 2 * levels:  # too short to be nested too deeply
-        return _decode_at_once(part)
+def _decode_at_once(body: bytes) -> Any:
     if len(body) < _PAUSE_BYTES:
-        value = _decode_at_once(part)
-    else:
-        with collection_paused():
-            value = _decode_at_once(part)
-    if _openings(body) >= levels:
-        _check_levels(value, levels)
-    return value
-
-
-def _decode_at_once(part: Raw | bytes) -> Any:
-    try:
-        return _values.decode(part)
-    except (MsgspecError, ValueError, RecursionError):
-        return from_json(bytes(part))  # takes NaN and numbers out of range too
+        return from_json(body)
+    with collection_paused():
+        return from_json(body)
 
 
 def _openings(body: bytes) -> int:
     return body.count(b"[") + body.count(b"{")
-
-
-def _check_levels(value: object, levels: int) -> None:
-    """Raise an error if a value has more levels than that."""
-    level = [value]
-    for _ in range(levels + 1):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if type(parent) is dict else cast("list[Any]", parent))
-            if type(child) is dict or type(child) is list
-        ]
-        if not level:
-            return
-    raise ValueError("nested too deeply")
 
 
 class _LargeBody:
@@ -374,7 +366,7 @@ class _LargeBody:
         if kept:
             self.skeleton = b"".join([*kept, self._body[kept_until:]])
 
-    def decode(self, part: Raw | bytes, limits: IncomingLimits, levels: int) -> Any:
+    def decode(self, part: Raw | bytes, limits: IncomingLimits) -> Any:
         """Decode a part of the skeleton, or the whole of it."""
         if self.values > limits.values:
             raise LimitError(too_many_values(limits.values))
@@ -386,8 +378,6 @@ class _LargeBody:
                 value = self._decode(_raws.decode(part), 0)
             except (MsgspecError, RecursionError):
                 value = self._decode_at_once(bytes(part))
-            if self.values >= levels:
-                _check_levels(value, levels)
             return self._with_texts(value) if self._texts else value
 
     def _decode(self, part: Raw, level: int) -> Any:
@@ -416,16 +406,16 @@ class _LargeBody:
 
     def _decode_at_once(self, part: bytes) -> Any:
         self._take(len(part) * _widest(part))
-        return _decode_at_once(part)
+        return from_json(part)
 
     def _with_texts(self, value: object) -> object:
         """Put the long texts back in place of their marks."""
         root = [value]
         containers: list[Any] = [root]
         while containers:
-            container: Any = containers.pop()
-            for key in container if type(container) is dict else range(len(container)):
-                entry: object = container[key]
+            container = containers.pop()
+            entries = container.items() if _is_object(container) else enumerate(container)
+            for key, entry in cast("Iterable[tuple[Any, object]]", entries):
                 if type(entry) is str:
                     if entry in self._texts:
                         container[key] = self._text(*self._texts[entry])
@@ -458,7 +448,7 @@ class _LargeBody:
             try:
                 _raws.decode(b'"%b"' % part)
             except MsgspecError:
-                raise ValueError("a control character in a text") from None
+                raise ValueError("not a text") from None
         return True
 
     def _take(self, size: int) -> None:
@@ -472,7 +462,7 @@ def _text_piece(body: bytes, start: int, end: int) -> tuple[str, int]:
     stop = min(start + MAX_TEXT_PART_BYTES, end)
     for _ in range(_MAX_PIECE_TRIES):
         try:
-            return _values.decode(b'"%b"' % body[start:stop]), stop
+            return _texts.decode(b'"%b"' % body[start:stop]), stop
         except UnicodeDecodeError:
             stop -= 1  # it ends within a character
         except MsgspecError:
