@@ -44,8 +44,8 @@ MAX_SPLIT_LEVELS: Final = 16
 MAX_ID_DIGITS: Final = 19
 """Digits in an id that could be one of our numbers."""
 
-_SMALL_BYTES: Final = 4096
-"""The result of a smaller message is decoded with its envelope."""
+_SMALL_BYTES: Final = 2 * MAX_LEVELS
+"""A message of this size cannot be nested too deeply."""
 _PAUSE_BYTES: Final = 64 * 1024
 """Decoding more than this may start the garbage collector several times, for nothing."""
 _QUICK_BYTES: Final = 16_000_000
@@ -138,6 +138,10 @@ class Message(Struct, gc=False, eq=False):
     note: str | None = None
     """What was changed in the message so that it could be read."""
 
+    def __repr__(self) -> str:
+        """Return what it is without what it holds, which may be a secret."""
+        return f"Message({self.kind}, id={self.id!r}, method={self.method!r})"
+
     @property
     def kind(self) -> Kind:
         """Which of the four kinds of messages it is."""
@@ -172,9 +176,13 @@ class Message(Struct, gc=False, eq=False):
 
     def result_json(self) -> Raw:
         """Return the result in JSON, for a reader of its own."""
-        if self.large is not None:
-            return cast("Raw", _envelopes.decode(self.body).result)
-        return Raw(to_json(self.result)) if self.raw is None else self.raw
+        if self.raw is not None and self.large is None:
+            return self.raw
+        try:
+            raw = UNSET if self.note else _envelopes.decode(self.body).result
+        except MsgspecError:
+            raw = UNSET
+        return raw if _is_raw_object(raw) else Raw(to_json(self.result))
 
 
 def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
@@ -187,7 +195,7 @@ def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
     if len(body) <= _SMALL_BYTES:
         try:
             small = _small_envelopes.decode(body)
-        except (MsgspecError, ValueError, RecursionError):
+        except (MsgspecError, ValueError):
             return _read_whole(body, limits)
         result = small.result
         if (
@@ -195,33 +203,34 @@ def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
             and type(small.id) is int
             and small.error is UNSET
             and small.method is UNSET
-            and (len(body) < 2 * MAX_LEVELS or _openings(body) < MAX_LEVELS)
         ):
             return Message(small.id, None, None, None, result, body)
         return _read_whole(body, limits)
+    if len(body) < _PAUSE_BYTES:
+        return _read_whole(body, limits)  # finding the result costs more than it could save
     large = None if _is_quick(body, limits) else _LargeBody(body)
     try:
         envelope = _envelopes.decode(body if large is None else large.skeleton)
     except (MsgspecError, ValueError, RecursionError):
-        return _read_whole(body, limits)
+        return _read_whole(body, limits, large)
     raw, request_id = envelope.result, coerced_id(envelope.id)
     if (
-        raw is UNSET
-        or request_id is None
+        request_id is None
         or envelope.error is not UNSET
         or envelope.method is not UNSET
-        or memoryview(raw)[0] != b"{"[0]
+        or not _is_raw_object(raw)
     ):
-        return _read_whole(body, limits)
+        return _read_whole(body, limits, large)
     if not body.isascii():
         _check_encoding(body)  # msgspec does not look at the texts in what stays raw
     return Message(request_id, None, None, None, None, body, raw, large)
 
 
-def _read_whole(body: bytes, limits: IncomingLimits) -> Message:
+def _read_whole(body: bytes, limits: IncomingLimits, large: _LargeBody | None = None) -> Message:
     """Read a message that is not a plain response."""
     try:
-        message = message_from(decode(body, limits), body)
+        value = _decode_at_once(body) if large is None else large.decode(large.skeleton, limits)
+        message = message_from(value, body)
     except ValueError:
         message = _cut_and_read(body, limits)
     if message is None:
@@ -245,17 +254,20 @@ def message_from(value: object, body: bytes = b"") -> Message | None:
     """
     if not _is_object(value) or value.get("jsonrpc") != "2.0":
         return None
-    request_id, method, params = value.get("id"), value.get("method"), value.get("params")
+    request_id = value.get("id")
     has_id = type(request_id) is int or type(request_id) is str
-    if has_id or (request_id is None and "id" in value):
-        error = _error_from(value.get("error"))
+    if "error" in value and (has_id or (request_id is None and "id" in value)):
+        error = _error_from(value["error"])
         if error is not None:
-            return Message(coerced_id(request_id), error=error, body=body)
-    if type(method) is str and (params is None or _is_object(params)):
-        return Message(request_id if has_id else None, method, params, body=body)
-    result: object = value.get("result", UNSET)
-    if has_id and (result is None or _is_object(result)):
-        return Message(coerced_id(request_id), body=body, result=result or {})
+            return Message(coerced_id(request_id), None, None, error, None, body)
+    if "method" in value:
+        method, params = value["method"], value.get("params")
+        if type(method) is str and (params is None or _is_object(params)):
+            return Message(request_id if has_id else None, method, params, None, None, body)
+    if has_id and "result" in value:
+        result = value["result"]
+        if result is None or _is_object(result):
+            return Message(coerced_id(request_id), None, None, None, result or {}, body)
     return None
 
 
@@ -268,6 +280,10 @@ def coerced_id(request_id: object) -> RequestId | None:
     if request_id.isascii() and len(request_id) <= MAX_ID_DIGITS and request_id.isdecimal():
         return int(request_id)
     return request_id
+
+
+def _is_raw_object(raw: Raw | UnsetType) -> TypeGuard[Raw]:
+    return raw is not UNSET and memoryview(raw)[0] == b"{"[0]
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -346,8 +362,8 @@ class _LargeBody:
     def _take_texts_out(self) -> None:
         kept: list[bytes] = []
         kept_until, text_start, in_text, is_long = 0, 0, False, False
-        for start, part in _whole_parts(self._body):
-            pieces = part.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
+        for start, part in _masked_parts(self._body):
+            pieces = part.split(b'"')
             outside = b"".join(pieces[in_text::2])
             self.values += outside.count(b",") + _openings(outside)
             if len(pieces) == 1:  # without a quote: a text that fills the part is a long one
@@ -355,7 +371,7 @@ class _LargeBody:
                 continue
             if is_long:
                 text_end, is_long = start + len(pieces[0]), False
-                if _COLON.match(self._body, text_end + 1, text_end + MAX_PART_BYTES):
+                if _COLON.match(self._body, text_end + 1):
                     raise ValueError("a name is too long")
                 mark = f"{_MARK}{len(self._texts)}"
                 self._texts[mark] = (text_start, text_end)
@@ -467,6 +483,8 @@ def _text_piece(body: bytes, start: int, end: int) -> tuple[str, int]:
             stop -= 1  # it ends within a character
         except MsgspecError:
             stop = body.rfind(b"\\", start, stop)  # within an escape, or a pair of surrogates
+        if stop <= start:
+            break
     raise ValueError("not a text")
 
 
@@ -485,14 +503,16 @@ def _widest(body: bytes) -> int:
     return 4 if any(sign in body for sign in _WIDE) else 2
 
 
-def _whole_parts(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield parts of a body that do not end between a backslash and what it escapes."""
+def _masked_parts(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the parts of a body in which every quote begins or ends a text."""
     start = 0
     while start < len(body):
         end = start + MAX_PART_BYTES
         part = body[start:end]
-        if (len(part) - len(part.rstrip(b"\\"))) % 2:
-            part = body[start : end + 1]
+        if b"\\" in part:
+            if (len(part) - len(part.rstrip(b"\\"))) % 2:  # keep it with what it escapes
+                part = body[start : end + 1]
+            part = part.replace(b"\\\\", b"__").replace(b'\\"', b"__")
         yield start, part
         start += len(part)
 

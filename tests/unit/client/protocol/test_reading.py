@@ -154,7 +154,19 @@ def test_a_name_that_is_too_long_is_refused() -> None:
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "text", [b"\n" + b"x" * _SIZE, b"\n" + b"\\n" * _SIZE, b"\xff" + b"x" * _SIZE, b"\\x" * _SIZE]
+    "text",
+    [
+        b"\n" + b"x" * _SIZE,
+        b"\n" + b"\\n" * _SIZE,
+        b"\xff" + b"x" * _SIZE,
+        b"\\x" + b"x" * _SIZE,
+        b"\\x" * _SIZE,
+        b"\\n" + b"x" * _SIZE + b"\n" + b"x" * _SIZE,
+        b"\\ud83d" + b"x" * _SIZE,
+        b"x" * _SIZE + b"\\ude00",
+        b"x" * _SIZE + "ä".encode()[:1],
+    ],
+    ids=range(9),
 )
 def test_a_long_text_that_is_none_is_refused_at_once(text: bytes) -> None:
     with pytest.raises(ValueError, match="not a text"):
@@ -238,6 +250,12 @@ def test_every_kind_of_message_is_known() -> None:
     )
     assert (error.kind, error.id, error.error) == ("error", 7, ErrorDetail(-1, "no", [1]))
     assert (unknown.kind, unknown.id) == ("error", None)
+
+
+def test_the_content_of_a_message_is_not_in_its_representation() -> None:
+    request = read(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"token":"secret"}}')
+
+    assert repr(request) == "Message(request, id=1, method='a')"
 
 
 def _nested(levels: int, inner: Any = 1) -> Any:
