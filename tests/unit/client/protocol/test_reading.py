@@ -173,12 +173,17 @@ def test_a_long_text_that_is_none_is_refused_at_once(text: bytes) -> None:
         decode(_START + text + b'"}]}}')
 
 
-@pytest.mark.usefixtures("in_parts")
 @pytest.mark.timeout(10)
-def test_large_containers_in_each_other_take_time_and_memory_in_proportion() -> None:
+def test_large_containers_in_each_other_take_time_in_proportion(
+    decoded_sizes: Iterator[list[int]],
+) -> None:
     body = b'{"text":"%b","in":' % (b"x" * 120_000) * 190 + b"1" + b"}" * 190
 
-    assert decode(body) == from_json(body)
+    decoded, sizes = decode(body), next(decoded_sizes)
+
+    assert decoded == from_json(body)
+    # Not split to the innermost: that would be 190 passes.
+    assert max(sizes) > 20_000_000
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -210,6 +215,27 @@ def test_the_values_of_a_message_that_is_decoded_at_once_are_counted_too() -> No
     assert len(decode(body, replace(_NO_LIMITS, values=600_001))) == 300_001
     with pytest.raises(LimitError, match="`values` in `limits`"):
         decode(body, replace(_NO_LIMITS, values=600_000))
+
+
+def test_so_are_those_of_a_message_that_would_be_decoded_in_little_time() -> None:
+    body = json.dumps(["x" * 2_000] * 1_000).encode()
+
+    assert len(decode(body)) == 1_000
+    with pytest.raises(LimitError, match="`values` in `limits`"):
+        decode(body, replace(_NO_LIMITS, values=999))
+
+
+@pytest.mark.parametrize("size", [0, 100_000, 20_000_000])
+def test_a_response_that_is_not_utf_8_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=r"utf|unicode|JSON-RPC"):
+        read(_START + b"x" * size + b"\xff" + b'"}]}}')
+
+
+def test_a_response_with_an_error_is_an_error() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":%b,"message":"no"}}'
+
+    assert read(body % b"1").kind == read(body % b'"1"').kind == "error"
+    assert read(body % b"1.5").kind == "response"
 
 
 def test_the_values_of_a_large_response_are_counted_when_its_result_is_decoded() -> None:
@@ -272,7 +298,7 @@ def _depth(value: Any) -> int:
 
 
 @pytest.mark.parametrize("levels", [110, 300, 5_000])
-@pytest.mark.parametrize("padding", [0, 5_000])
+@pytest.mark.parametrize("padding", [0, 5_000, 100_000])
 def test_a_response_that_is_nested_too_deeply_is_cut(levels: int, padding: int) -> None:
     deep = b'{"a":[' * levels + b"]}" * levels
     start = b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b",' % (b"x" * padding)
