@@ -213,7 +213,10 @@ async def _request(reader: asyncio.StreamReader, connection: int, first_byte: by
         return None
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    try:
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    except asyncio.IncompleteReadError:
+        return None  # the client has closed its session
     verb, path, _ = first.split(" ")
     return Seen(verb, path, headers, json.loads(body) if body else {}, connection)
 

@@ -241,8 +241,10 @@ class Peer:
                     self._settle(request, {"id": message.id, "error": error}, message.body)
             case "notification":
                 self._notified(message, context)
+                await asyncio.sleep(0)  # its callbacks begin before those of the next message
             case _:
                 self._asked(message, context)
+                await asyncio.sleep(0)
 
     async def _take_result(self, message: Message, limits: IncomingLimits) -> None:
         request = self.requests.get(message.id)

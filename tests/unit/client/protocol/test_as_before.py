@@ -16,10 +16,10 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from plait.client.protocol.exchange import is_response, parse_json
 from plait.client.protocol.framing import frames
 from plait.client.protocol.reading import Message, coerced_id, read
 from plait.client.transports.streams import frames_of
-from plait.client.transports.wire import is_response, parse_json
 
 _DEEP = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b1%b}}'
 ODD = [
