@@ -131,6 +131,9 @@ class _Recorder:
         del request
         self.sent.append(body)
 
+    async def deliver(self, body: bytes) -> None:
+        self.sent.append(body)
+
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del notification
         self.cancelled.append(request)

@@ -421,6 +421,11 @@ class Peer:
             task.cancel()
         self.server_requests.clear()
 
+    async def aclose(self) -> None:
+        """Do what `close` does, and wait until everything has stopped."""
+        self.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     @property
     def direct_calls(self) -> int:
         """How many direct calls are under way."""

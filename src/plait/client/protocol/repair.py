@@ -169,7 +169,7 @@ def any_result(method: str) -> TypeAdapter[Any]:
     """Return the validator of a result, or of what a server asks in its place."""
     from mcp_types import methods  # noqa: PLC0415  # all types of both eras
 
-    return TypeAdapter(methods.MONOLITH_RESULTS[method])
+    return TypeAdapter(cast("Any", methods.MONOLITH_RESULTS[method]))
 
 
 def complete_result(method: str) -> TypeAdapter[Any]:

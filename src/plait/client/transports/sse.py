@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -29,7 +29,7 @@ from plait.client.transports.http_client import (
 )
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.oversize import read_large, too_large
-from plait.client.transports.streams import BorrowedStream, Framed, frames_of, start_task
+from plait.client.transports.streams import BorrowedStream, Framed, frames_of
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import PlaitError
 
@@ -68,12 +68,11 @@ class _SseSender:
     _endpoint: str
     _wire: Wire
     is_direct: bool
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Post one request; the response comes with the events."""
         request.written = True  # the session may end before the task begins
-        start_task(self._post(body, request), self._tasks)
+        self._wire.start(self._post(body, request))
 
     async def deliver(self, body: bytes) -> None:
         """Post a notification or an answer."""
@@ -82,7 +81,7 @@ class _SseSender:
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         cancelled = Exchange("notifications/cancelled", None, request.version)
-        start_task(self._post(notification, cancelled), self._tasks)
+        self._wire.start(self._post(notification, cancelled))
 
     async def _post(self, body: bytes, exchange: Exchange) -> None:
         if exchange.request_id is not None and exchange.request_id not in self._wire.requests:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -26,7 +25,7 @@ from plait.client.protocol.large_json import LARGE_BYTES
 from plait.client.protocol.peer import closed
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
 from plait.client.transports.oversize import lose_misread, read_large, too_large
-from plait.client.transports.streams import BorrowedStream, frames_of, start_task
+from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import ConfigError
 
@@ -91,11 +90,10 @@ class _SocketSender:
     is_direct = True
     _socket: ClientConnection
     _wire: Wire
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         request.written = True
-        start_task(self._send(body, request), self._tasks)
+        self._wire.start(self._send(body, request))
 
     async def deliver(self, body: bytes) -> None:
         try:
@@ -105,7 +103,7 @@ class _SocketSender:
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del request
-        start_task(self._send(notification, None), self._tasks)
+        self._wire.start(self._send(notification, None))
 
     async def _send(self, body: bytes, request: PendingRequest | None) -> None:
         if request is not None:

@@ -161,4 +161,4 @@ async def receiving(
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-        wire.close()
+        await wire.aclose()
