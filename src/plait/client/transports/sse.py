@@ -106,7 +106,7 @@ async def link_sse(server: SseServer, wire: Wire) -> AsyncGenerator[None]:
     ):
         await _check_stream(response, wire)
         endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        async with receiving(_receive(response, endpoint, wire, server), wire) as reading:
+        async with receiving(partial(_receive, response, endpoint, wire, server), wire) as reading:
             await asyncio.wait({endpoint, reading}, return_when=asyncio.FIRST_COMPLETED)
             if not endpoint.done():
                 raise wire.connect_error("the event stream ended before it named an endpoint")

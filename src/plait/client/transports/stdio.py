@@ -154,7 +154,7 @@ async def link_stdio(server: StdioServer, wire: Wire) -> AsyncGenerator[None]:
     """Start the server, and receive what it sends during the block, or raise `ConnectError`."""
     async with (
         open_stdio(server, wire) as (_, written),
-        receiving(_receive(written.lines, server, wire), wire),
+        receiving(partial(_receive, written.lines, server, wire), wire),
     ):
         yield
 

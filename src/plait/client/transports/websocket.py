@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import httpx2
@@ -152,7 +153,7 @@ async def link_websocket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[
     """Connect, and receive what the server sends during the block, or raise `ConnectError`."""
     async with (
         _connected(server, wire) as socket,
-        receiving(_receive(socket, wire, server.incoming), wire),
+        receiving(partial(_receive, socket, wire, server.incoming), wire),
     ):
         yield
 

@@ -144,12 +144,12 @@ class Wire(Peer):
 
 @asynccontextmanager
 async def receiving(
-    work: Coroutine[Any, Any, None], wire: Wire
+    work: Callable[[], Coroutine[Any, Any, None]], wire: Wire
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Receive messages during the block, until the server ends; then what waits for it fails."""
 
     async def receive() -> None:
-        await work
+        await work()
         if wire.before_end is not None:
             await wire.before_end()
         wire.end("the server closed the connection")
