@@ -98,6 +98,7 @@ def _shown_request(message: Json, params: Json, one: Received, era: str) -> list
     meta = dict(params.pop("_meta", {}))
     params.pop("clientInfo", None)
     meta.pop(f"{_META}clientInfo", None)
+    meta.pop("traceparent", None)  # the SDK adds it once a program has set up OpenTelemetry
     if "progressToken" in meta:
         meta["progressToken"] = "a token"
     if era == "modern" and meta.get(f"{_META}protocolVersion") == MODERN:

@@ -12,8 +12,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -59,8 +58,6 @@ logger = logging.getLogger("plait.client.protocol")
 FIRST_REQUEST_ID = 1_000_000_000
 """The ids of our requests start far above those that the SDK counts from 1."""
 HANDSHAKES = frozenset({"initialize", "server/discover"})
-_UNREAD_SECONDS = 0.1
-"""How long the timer of direct calls waits while no message is read."""
 _MOST_REQUESTS = 256
 _MOST_REQUEST_BYTES = 32_000_000
 """How many requests, and how much of them, a server may send before it reads the answers."""
@@ -125,7 +122,6 @@ class Peer:
         """What was repaired in results."""
         self._sweep_at = inf
         self._sweep: asyncio.TimerHandle | None = None
-        self._is_unread = False
         self._tasks: set[asyncio.Future[Any]] = set()
         self._request_ids = count(FIRST_REQUEST_ID)
 
@@ -452,25 +448,8 @@ class Peer:
             self._sweep.cancel()
         self._sweep = None if self._sweep_at == inf else loop.call_at(self._sweep_at, self._expire)
 
-    @contextmanager
-    def unread(self) -> Generator[None]:
-        """Let no direct call run out of time in the block, in which no message is read."""
-        began, self._is_unread = time.monotonic(), True
-        try:
-            yield
-        finally:
-            self._is_unread = False
-            seconds = time.monotonic() - began
-            for request in tuple(self.requests.values()):
-                request.expires_at += seconds
-                request.latest += seconds
-
     def _expire(self) -> None:
         now = time.monotonic()
-        if self._is_unread:
-            self._sweep_at = now + _UNREAD_SECONDS
-            self._schedule_sweep(asyncio.get_running_loop())
-            return
         waiting = list(self.requests.values())
         for request in waiting:
             if request.expires_at <= now and self.requests.pop(request.request_id, None):

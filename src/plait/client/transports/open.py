@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Generic, Self, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 from anyio.abc import AsyncResource
 from mcp.client._transport import TransportStreams
@@ -70,36 +70,6 @@ async def open_transport(server: ServerConfig, wire: Wire) -> AsyncGenerator[Tra
         async with streams as (read, write):
             logged_read, logged_write = logged_streams(read, write, wire)
             yield TappedRead(logged_read, wire), TappedWrite(logged_write, wire)
-
-
-@asynccontextmanager
-async def adopted_streams(
-    streams: tuple[Any, Any], wire: Wire, ready: asyncio.Event
-) -> AsyncGenerator[TransportStreams]:
-    """Do what `open_transport` does, with streams that are open; nothing is read before `ready`."""
-    with redacted_library_logs(wire):
-        yield TappedRead(_HeldRead(streams[0], ready), wire), TappedWrite(streams[1], wire)
-
-
-class _HeldRead(AsyncResource):
-    """A receiving stream from which nothing is read before an event."""
-
-    def __init__(self, inner: ReadStream[Any], ready: asyncio.Event) -> None:
-        self._inner = inner
-        self._ready = ready
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self.__anext__()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        await self._ready.wait()
-        return await self._inner.__anext__()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:

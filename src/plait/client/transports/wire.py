@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from plait._support.sanitize import sanitize_for_terminal
-from plait.client.protocol.exchange import Exchange, PendingRequest
+from plait.client.protocol.exchange import Exchange
 from plait.client.protocol.peer import Peer
 from plait.client.protocol.reading import RequestId
 from plait.errors import ConnectError
@@ -57,10 +57,6 @@ class Wire(Peer):
         """A sentence that quotes what came first that is not MCP, with advice."""
         self.sdk_requests: dict[RequestId, int] = {}
         """Requests of the server that the SDK has not answered, and how many bytes they have."""
-        self.handshake: deque[PendingRequest] = deque()
-        """Requests of a handshake that was made before the SDK's client, which repeats it."""
-        self.is_initialized = False
-        """Whether that handshake has ended with a notification of the server."""
         self.tape: Tape | None = None
         """Where the traffic is recorded or played; then the SDK makes all requests."""
         self.tapped = False
