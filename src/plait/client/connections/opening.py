@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
     HttpServer,
+    InProcessServer,
     ServerConfig,
     SseServer,
     StdioServer,
@@ -64,9 +65,9 @@ async def enter_session(
 
 def has_own_session(server: ServerConfig, wire: Wire) -> bool:
     """Return whether a session is opened without the SDK."""
-    if not isinstance(server, StdioServer | WebSocketServer | SseServer):
+    if isinstance(server, HttpServer) or wire.tape is not None:
         return False
-    return is_lean() and wire.tape is None
+    return is_lean() or isinstance(server, InProcessServer)
 
 
 async def _open(
@@ -194,6 +195,10 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
             from plait.client.transports.stdio import link_stdio  # noqa: PLC0415
 
             return link_stdio(server, wire)
+        case InProcessServer():
+            from plait.client.transports.in_process import link_in_process  # noqa: PLC0415
+
+            return link_in_process(server, wire)
         case _:
             raise NotImplementedError(server.transport)
 

@@ -195,9 +195,9 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
-                if self._server.transport != "in-process":
-                    # Each transport has a module, which imports the libraries that it needs.
-                    await import_in_thread(f"plait.client.transports.{self._server.transport}")
+                # Each transport has a module, which imports the libraries that it needs.
+                module = self._server.transport.replace("-", "_")
+                await import_in_thread(f"plait.client.transports.{module}")
                 from plait.client.connections.opening import (  # noqa: PLC0415
                     enter_session,
                     has_own_session,
