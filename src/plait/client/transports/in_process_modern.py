@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from mcp import MCPError
 from mcp.server import Server
 from mcp.server.runner import modern_on_request
 from mcp.shared.direct_dispatcher import DirectDispatcher, create_direct_dispatcher_pair
+from mcp.shared.dispatcher import CallOptions
 
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.protocol.exchange import parse_json
@@ -66,20 +68,26 @@ class _Handlers:
                 pass
 
     async def _run(self, request_id: RequestId, method: str, params: dict[str, Any]) -> None:
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            fields = {"progress": progress, "total": total, "message": message}
-            self._wire.progress({"progressToken": request_id, **fields})
-
+        options: CallOptions = {"request_id": request_id}
+        meta: dict[str, Any] = params.get("_meta") or {}
+        if (token := meta.get("progressToken")) is not None:
+            options["on_progress"] = partial(self._progressed, token)
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
         try:
-            answer["result"] = await self._dispatcher.send_raw_request(
-                method, params, {"request_id": request_id, "on_progress": progressed}
-            )
+            answer["result"] = await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as error:
             answer["error"] = error.error.model_dump(exclude_none=True)
         finally:
             self._running.pop(request_id, None)
         self._wire.take(answer)
+
+    async def _progressed(
+        self, token: RequestId, progress: float, total: float | None, message: str | None
+    ) -> None:
+        fields = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        params = {key: value for key, value in fields.items() if value is not None}
+        notification = Message(method="notifications/progress", params=params)
+        await self._wire.dispatch(notification, DEFAULT_LIMITS, None)
 
     async def cancel_all(self) -> None:
         """Cancel the handlers, and wait until they have ended."""

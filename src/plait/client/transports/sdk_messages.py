@@ -16,6 +16,11 @@ def message_from_json(body: bytes) -> SessionMessage:
     return SessionMessage(_messages.validate_json(body))
 
 
+def message_from_plain(message: dict[str, Any]) -> SessionMessage:
+    """Return a message for the SDK."""
+    return SessionMessage(_messages.validate_python(message))
+
+
 def message_from_sdk(item: SessionMessage) -> dict[str, Any]:
     """Return a message of the SDK as it is in JSON, without fields that it does not have."""
     message: Any = getattr(item.message, "root", item.message)  # a root model in SDK 1.x
