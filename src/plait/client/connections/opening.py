@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
     HttpServer,
+    InProcessServer,
     ServerConfig,
     SseServer,
     StdioServer,
@@ -64,7 +65,7 @@ async def enter_session(
 
 def has_own_session(server: ServerConfig, wire: Wire) -> bool:
     """Return whether a session is opened without the SDK."""
-    if not isinstance(server, StdioServer | WebSocketServer | SseServer):
+    if isinstance(server, InProcessServer):
         return False
     return is_lean() and wire.tape is None
 
@@ -194,7 +195,11 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
             from plait.client.transports.stdio import link_stdio  # noqa: PLC0415
 
             return link_stdio(server, wire)
-        case _:
+        case HttpServer():
+            from plait.client.transports.http import link_http  # noqa: PLC0415
+
+            return link_http(server, wire)
+        case InProcessServer():
             raise NotImplementedError(server.transport)
 
 

@@ -232,9 +232,7 @@ class Peer:
             case "error" if message.error is not None:
                 request = self.requests.pop(message.id, None)
                 if request is not None:
-                    detail = message.error
-                    error = {"code": detail.code, "message": detail.message, "data": detail.data}
-                    self._settle(request, {"id": message.id, "error": error}, message.body)
+                    self._settle(request, answer_of(request, message, limits), message.body)
             case "notification":
                 self._notified(message, context)
                 await asyncio.sleep(0)  # its callbacks begin before those of the next message
@@ -248,7 +246,7 @@ class Peer:
             logger.debug("%s: an answer to no request: %r", self.server, message.id)
             return
         is_large = len(message.body) >= LARGE_BYTES
-        read = partial(_read_result, request, message, limits)
+        read = partial(answer_of, request, message, limits)
         try:
             whole = await in_thread(read) if is_large else read()
         except LimitError as error:
@@ -257,8 +255,6 @@ class Peer:
             self.lose([message.id], NO_JSON_RPC)
         else:
             if self.requests.pop(message.id, None) is not None:
-                if message.note is not None:
-                    request.notes = (message.note,)
                 self._settle(request, whole, message.body)
 
     def _answered_handshake(self, body: bytes) -> str | None:
@@ -460,13 +456,24 @@ class Peer:
         self.check_drained()
 
 
-def _read_result(
-    request: PendingRequest, message: Message, limits: IncomingLimits
-) -> dict[str, Any]:
-    """Return a response with its result decoded, as its request wants it."""
+def answer_of(request: PendingRequest, message: Message, limits: IncomingLimits) -> dict[str, Any]:
+    """Return the response to a request, with its result decoded as the request wants it.
+
+    Raises:
+        ValueError: It cannot be decoded.
+        LimitError: It has more values, or would take more memory, than `limits` permit.
+    """
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
+    if (detail := message.error) is not None:
+        answer["error"] = {"code": detail.code, "message": detail.message, "data": detail.data}
+        return answer
     if request.parse is not parse_json and message.raw is not None:
-        return request.parse(message.body)
-    return {"jsonrpc": "2.0", "id": message.id, "result": message.decoded_result(limits)}
+        answer = request.parse(message.body)
+    else:
+        answer["result"] = message.decoded_result(limits)
+    if message.note is not None:
+        request.notes = (message.note,)
+    return answer
 
 
 def _is_possible(number: float) -> bool:

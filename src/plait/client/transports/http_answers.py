@@ -7,7 +7,6 @@ loop, so that large ones do not reach it on the lean wire.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterable, AsyncIterator
@@ -31,8 +30,7 @@ from plait.client.config.servers import ExchangeOptions
 from plait.client.protocol.exchange import Exchange
 from plait.client.protocol.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.protocol.reading import coerced_id
-from plait.client.transports.http_decoding import PIECE_BYTES
-from plait.client.transports.http_events import EventParser, ServerEvent
+from plait.client.transports.http_events import ServerEvent, events_of
 from plait.client.transports.oversize import HANDSHAKES, too_large, too_large_handshake
 from plait.client.transports.wire import Wire
 
@@ -110,20 +108,6 @@ async def readable_events(
     if exchange is not None and exchange.has_stray:
         # The SDK has closed the stream before if it had the answer as well.
         yield b"data: %b\n\n" % to_json(_misread_error(exchange, OF_ANOTHER))
-
-
-async def events_of(
-    chunks: AsyncIterable[bytes], most_event_bytes: int | None
-) -> AsyncIterator[ServerEvent]:
-    """Yield the events of a stream."""
-    parser = EventParser(most_event_bytes)
-    async for chunk in chunks:
-        for start in range(0, len(chunk), PIECE_BYTES):
-            await asyncio.sleep(0)  # what was decompressed arrives without waiting
-            for event in parser.feed(chunk[start : start + PIECE_BYTES]):
-                yield event
-    for event in parser.end():
-        yield event
 
 
 async def _readable(

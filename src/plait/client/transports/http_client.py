@@ -17,11 +17,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from cachetools import TTLCache, cached
-from mcp import MCPError
-from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread, lock_across_forks
@@ -30,6 +29,7 @@ from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
 from plait.client.protocol.exchange import Exchange, PendingRequest, current_exchange
 from plait.client.protocol.http_reply import Advice, HttpReply
+from plait.client.protocol.peer import RequestError
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
@@ -110,6 +110,7 @@ async def open_http_client(
     *,
     observe: Observe | None = None,
     tls: ssl.SSLContext | None = None,
+    own: bool = False,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Open the HTTP client for one session, by default with the certificates of the machine."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
@@ -131,7 +132,7 @@ async def open_http_client(
         auth.attach(client.send)
     client.event_hooks["response"].append(partial(_bound_body, wire, server.incoming))
     # Every request goes through `send`, also those of auth flows and redirects.
-    setattr(client, "send", _Send(client, wire, server, observe))  # noqa: B010
+    setattr(client, "send", _Send(client, wire, server, observe, own))  # noqa: B010
     async with client:
         yield client
 
@@ -145,8 +146,10 @@ class _Send:
         wire: Wire,
         server: HttpServer | SseServer,
         observe: Observe | None,
+        own: bool,
     ) -> None:
         self._client = client
+        self._own = own
         self._plain_send: Send = client.send
         self._wire = wire
         self._server = server
@@ -159,8 +162,9 @@ class _Send:
         if callable(self._server.headers) and origin_of(request.url) == self._origin:
             # Called every time: its result, such as a token, may change.
             request.headers.update(await headers_of(self._server, self._wire))
-        if isinstance(exchange, PendingRequest) and isinstance(self._server, HttpServer):
-            exchange.written = True
+        if self._own:
+            if exchange is not None:
+                exchange.written = True
             return await self._send_signed_in(request, **options)  # its sender handles the rest
         if request.method == "DELETE":
             return await self._end_session(request, **options)
@@ -296,7 +300,7 @@ def fail_request(request: PendingRequest, wire: Wire, fault: Exception) -> None:
     request.failure = fault
     request.written = request.written and not isinstance(fault, (*NEVER_COMPLETE, PlaitError))
     text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
-    request.fail(MCPError(code=_FAULT_CODE, message=text))
+    request.fail(RequestError(_FAULT_CODE, text))
 
 
 class TooLargeError(httpx2.RequestError):
@@ -396,7 +400,7 @@ class _NotificationStream:
     def _failed(self) -> None:
         """Note that it broke or was refused; a server without such a stream loses nothing."""
         self._failures += 1
-        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
+        if self._worked and self._failures >= 2:
             self._wire.lose_notifications()
 
 
@@ -449,24 +453,30 @@ def _error_code(body: str) -> int | None:
         return None
 
 
-def is_plain(server: HttpServer, client: httpx2.AsyncClient) -> bool:
+def is_plain(server: HttpServer) -> bool:
     """Return whether requests to a server need nothing but HTTP/1.1, TLS and fixed headers.
 
     Auth objects, functions for headers, client factories, proxies and credentials in the URL need
     httpx2, as does a program that replaces its transport, to trace requests or to answer them.
     """
     url = httpx2.URL(server.url)
-    transport = client._transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    direct = client._transport_for_url(url) is transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return (
-        direct
-        and server.auth is None
+        server.auth is None
         and server.http_client_factory is None
         and not callable(server.headers)
         and not url.userinfo
         and url.scheme in {"http", "https"}
+        and not _has_proxy(url)
         and httpx2.AsyncHTTPTransport.handle_async_request is _UNPATCHED_SEND
     )
+
+
+def _has_proxy(url: httpx2.URL) -> bool:
+    """Return whether the environment names a proxy for a URL."""
+    proxies = getproxies()
+    if not {url.scheme, "all"} & proxies.keys():
+        return False
+    return not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}")
 
 
 class HttpSession:
