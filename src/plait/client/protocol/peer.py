@@ -106,6 +106,8 @@ class Peer:
         self.server = server
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Requests without an outcome."""
+        self.streams = 0
+        """How many of them stay for as long as the session: streams of changes."""
         self.server_requests: dict[RequestId, _ServerRequest] = {}
         self.parse: Callable[[bytes], Any] = parse_json
         """Parses lines; that of a request while its response is likely to be the next one."""

@@ -92,7 +92,8 @@ class StdioSender:
         """Write one request."""
         request.written = True
         try:
-            is_alone = len(self._wire.requests) <= 1
+            # The loop of a thread that blocks has no next turn.
+            is_alone = request.blocks or len(self._wire.requests) - self._wire.streams <= 1
             request.end_offset = self._child.stdin.post(body + b"\n", is_alone=is_alone)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.written = False
