@@ -49,10 +49,7 @@ async def listen(sender: HttpSender) -> None:
                         await wire.receive(event.data, sender.limits)
             failures = 0
         except Exception as error:  # noqa: BLE001  # boundary: headers and auth of the user
-            if (
-                isinstance(error, httpx2.HTTPStatusError)
-                and error.response.status_code in _NO_STREAM
-            ):
+            if _has_no_stream(error):
                 return
             # A server that has nothing to say for long has not failed.
             is_silent = is_open and isinstance(error, httpx2.ReadTimeout)
