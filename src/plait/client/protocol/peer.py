@@ -491,3 +491,11 @@ def closed() -> RequestError:
 def too_large_handshake(method: str) -> str:
     """Explain that the answer of a handshake is refused."""
     return f"the server answered {method} with more than {LARGE_BYTES:,} bytes"
+
+
+def too_large(most_bytes: int) -> str:
+    """Explain that a message is refused, and what would permit it."""
+    return (
+        f"the server sent a message of more than {most_bytes:,} bytes "
+        "(raise `message_bytes` in `limits`)"
+    )

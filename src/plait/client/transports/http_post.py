@@ -19,7 +19,13 @@ from plait._support import mcp_types as types
 from plait._support.threads import in_thread
 from plait.client.protocol.exchange import PendingRequest, is_response, parse_json
 from plait.client.protocol.framing import is_answer
-from plait.client.protocol.peer import HANDSHAKES, RequestError, answer_of, too_large_handshake
+from plait.client.protocol.peer import (
+    HANDSHAKES,
+    RequestError,
+    answer_of,
+    too_large,
+    too_large_handshake,
+)
 from plait.client.protocol.reading import (
     LARGE_BYTES,
     NO_JSON_RPC,
@@ -42,7 +48,6 @@ from plait.client.transports.http_client import (
 from plait.client.transports.http_decoding import BodyDecoder
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.http_pool import Fields, HttpExchange, Pool
-from plait.client.transports.oversize import too_large
 
 if TYPE_CHECKING:
     from plait.client.transports.http_sender import HttpSender

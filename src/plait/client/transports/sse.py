@@ -15,7 +15,7 @@ import httpx2
 from plait._support import mcp_types as types
 from plait.client.config.servers import SseServer
 from plait.client.protocol.exchange import PendingRequest, as_current
-from plait.client.protocol.peer import RequestError
+from plait.client.protocol.peer import RequestError, too_large
 from plait.client.protocol.reading import LARGE_BYTES
 from plait.client.transports.http_client import (
     fail_request,
@@ -25,7 +25,6 @@ from plait.client.transports.http_client import (
     shown_origin,
 )
 from plait.client.transports.http_events import ServerEvent, events_of
-from plait.client.transports.oversize import too_large
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import PlaitError
 
