@@ -22,7 +22,6 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from plait._support import mcp_types as types
 from plait._support.loops import calls_into, running_loop
-from plait._support.threads import import_once
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
@@ -42,6 +41,7 @@ from plait.client.protocol.exchange import (
     Sender,
     wake,
 )
+from plait.client.protocol.headers import routing_headers
 from plait.client.protocol.peer import closed
 from plait.client.protocol.repair import is_unfinished
 from plait.client.protocol.requests import PROTOCOL_VERSION_HEADER, read_aside, result_of
@@ -391,11 +391,7 @@ def _headers(name: str, template: RequestTemplate) -> dict[str, str]:
         return {}
     headers = {PROTOCOL_VERSION_HEADER: template.protocol_header}
     if template.version in types.version.MODERN_PROTOCOL_VERSIONS:
-        import_once("mcp.shared.inbound")
-        from mcp.shared import inbound  # noqa: PLC0415  # imports the SDK
-
-        headers[inbound.MCP_METHOD_HEADER] = METHOD
-        headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
+        headers |= routing_headers(METHOD, {"name": name})
     return headers
 
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from plait._support import mcp_types as types
 from plait._support.causes import is_longer
 from plait._support.exception_groups import one_line
-from plait._support.threads import import_once
+from plait.client.protocol.headers import invalid_mirror
 from plait.client.protocol.tool_rows import (
     checked_row,
     is_list,
@@ -261,10 +261,7 @@ class _Repairer:
     def has_bad_headers(self, result: Json) -> bool:
         if not self.checks_headers:
             return False
-        import_once("mcp.shared.inbound")
-        from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
-
-        return any(find_invalid_x_mcp_header(tool["inputSchema"]) for tool in result["tools"])
+        return any(invalid_mirror(tool["inputSchema"]) for tool in result["tools"])
 
 
 def _milliseconds(ttl: object) -> int:
@@ -376,19 +373,16 @@ def _readable(block: object) -> str:
 
 
 def _repair_tools(repairer: _Repairer, result: Json) -> Json:
-    import_once("mcp.shared.inbound")
-    from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415  # imports the SDK
-
     if is_list(rows := result.get("tools")):
         result["tools"] = [whole_row(row) for row in rows]
     result = _repair_items("tools", "tool")(repairer, result)
     result["tools"] = [checked_row(tool) for tool in result["tools"]]
     if repairer.checks_headers:
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
-        # A tool whose header annotations are wrong must not be used; the SDK drops it silently.
+        # A tool whose header annotations are wrong must not be used.
         kept: list[Json] = []
         for tool in result["tools"]:
-            reason = find_invalid_x_mcp_header(tool["inputSchema"])
+            reason = invalid_mirror(tool["inputSchema"])
             if reason is None:
                 kept.append(tool)
             else:

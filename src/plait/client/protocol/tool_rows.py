@@ -18,8 +18,8 @@ from pydantic_core import from_json, to_json
 from plait._support import mcp_types as types
 from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
-from plait._support.threads import import_once
 from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.client.protocol.headers import mirrored_arguments
 from plait.client.protocol.large_json import LARGE_BYTES, parse_large
 
 Row = dict[str, Any]
@@ -190,10 +190,7 @@ def may_mirror(body: bytes) -> bool:
 
 def mirrors_arguments(schema: Mapping[str, Any]) -> bool:
     """Return whether some arguments must be sent as HTTP headers too."""
-    import_once("mcp.shared.inbound")
-    from mcp.shared.inbound import x_mcp_header_map  # noqa: PLC0415  # imports the whole SDK
-
-    return bool(x_mcp_header_map(schema))
+    return bool(mirrored_arguments(schema))
 
 
 @dataclass(slots=True)
