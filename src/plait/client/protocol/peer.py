@@ -259,7 +259,7 @@ class Peer:
             if self.requests.pop(message.id, None) is not None:
                 if message.note is not None:
                     request.notes = (message.note,)
-                self._settle(request, whole, message.body)
+                self._settle(request, whole, message.body or None)
 
     def _answered_handshake(self, body: bytes) -> str | None:
         """Return the method of the handshake that a message answers, if it is one."""
