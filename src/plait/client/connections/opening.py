@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from plait._support.threads import import_in_thread
@@ -65,9 +66,9 @@ async def enter_session(
 
 def has_own_session(server: ServerConfig, wire: Wire) -> bool:
     """Return whether a session is opened without the SDK."""
-    if isinstance(server, InProcessServer):
-        return False
-    return is_lean() and wire.tape is None
+    if wire.tape is not None and not wire.tape.records:
+        return True
+    return not isinstance(server, InProcessServer)
 
 
 async def _open(
@@ -175,7 +176,12 @@ async def _enter_own(
 ) -> McpSession:
     wire.tapped = True
     session = McpSession(wire, options.callbacks(server.client_options))
-    await stack.enter_async_context(_link_of(server, wire))
+    link = partial(_link_of, server, wire)
+    if wire.tape is not None:
+        from plait.client.transports.replay import link_tape  # noqa: PLC0415  # rarely used
+
+        link = partial(link_tape, wire.tape, server, wire, link)
+    await stack.enter_async_context(link())
     await negotiate(session, mode)
     return session
 

@@ -195,8 +195,10 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
-                if self._server.transport != "in-process":
-                    # Each transport has a module, which imports the libraries that it needs.
+                # Each transport has a module, which imports the libraries that it needs.
+                if not self._needs_server:
+                    await import_in_thread("plait.client.transports.replay")
+                elif self._server.transport != "in-process":
                     await import_in_thread(f"plait.client.transports.{self._server.transport}")
                 from plait.client.connections.opening import (  # noqa: PLC0415
                     enter_session,

@@ -91,6 +91,21 @@ class Handler(Protocol):
         ...
 
 
+class Tap(Protocol):
+    """Sees all messages of a session; it is in `taps` before the transport is opened."""
+
+    def over(self, sender: Sender) -> Sender:
+        """Return a sender that sends with this one."""
+        ...
+
+    def received(self, message: Message, context: contextvars.Context | None) -> None:
+        """Take a message of the server that was received in a context, before it is handled.
+
+        An answer is not among them: its request is woken.
+        """
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class _ServerRequest:
     """A request of the server whose answer it has not taken yet."""
@@ -114,6 +129,8 @@ class Peer:
         self.sender: Sender | None = None
         """Writes messages; `None` before the transport is open, and after it is closed."""
         self.handler: Handler | None = None
+        self.taps: list[Tap] = []
+        """The first is next to the transport."""
         self.template: RequestTemplate | None = None
         """What requests have in common; known after the handshake."""
         self.drained: asyncio.Event | None = None
@@ -129,6 +146,8 @@ class Peer:
 
     def use(self, sender: Sender) -> None:
         """Send messages with this sender."""
+        for tap in self.taps:
+            sender = tap.over(sender)
         self.sender = sender
 
     def next_request_id(self) -> int:
@@ -228,6 +247,9 @@ class Peer:
         self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
     ) -> None:
         """Handle one message."""
+        if message.method is not None:
+            for tap in self.taps:
+                tap.received(message, context)
         match message.kind:
             case "response":
                 await self._take_result(message, limits)
@@ -257,7 +279,7 @@ class Peer:
             self.lose([message.id], NO_JSON_RPC)
         else:
             if self.requests.pop(message.id, None) is not None:
-                self._settle(request, whole, message.body)
+                self._settle(request, whole, message.body or None)
 
     def _answered_handshake(self, body: bytes) -> str | None:
         """Return the method of the handshake that a message answers, if it is one."""

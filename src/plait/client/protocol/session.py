@@ -307,7 +307,9 @@ class McpSession:
 
     def listen(self, **wanted: Any) -> AbstractAsyncContextManager[Subscription]:
         """Open a stream of changes of a modern server; `wanted` has the fields of its filter."""
-        return opened_subscription(self, types.SubscriptionFilter(**wanted))
+        # The specification names what is wanted, and nothing else.
+        fields = {name: value for name, value in wanted.items() if value}
+        return opened_subscription(self, types.SubscriptionFilter(**fields))
 
     async def ping_seconds(self) -> float:
         """Measure one cheap round trip."""
