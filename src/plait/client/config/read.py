@@ -346,9 +346,10 @@ def _is_disabled(raw: RawValue) -> bool:
 
 
 def _is_mcp_server(value: object) -> bool:
-    """Return whether a value is a server object of the MCP SDK, without importing the SDK."""
+    """Return whether a value is a server of MCP SDK 1.x or 2.x, without importing the SDK."""
     return any(
-        cls.__name__ in ("MCPServer", "Server") and cls.__module__.startswith("mcp.server")
+        cls.__name__ in ("MCPServer", "FastMCP", "Server")
+        and cls.__module__.startswith("mcp.server")
         for cls in type(value).__mro__
     )
 

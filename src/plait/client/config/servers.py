@@ -16,8 +16,6 @@ from plait.client.config.urls import public_url
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp.server import MCPServer, Server
-
     from plait.client.config.deferral import Deferral
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
@@ -198,7 +196,8 @@ class InProcessServer(ServerOptions):
     """An MCP server object in this process."""
 
     transport = "in-process"
-    server: MCPServer | Server[Any] = field(repr=False)
+    server: Any = field(repr=False)
+    """An `MCPServer` or `Server` of MCP SDK 2.x, or a `FastMCP` or `Server` of SDK 1.x."""
 
 
 RemoteServer = HttpServer | SseServer | WebSocketServer

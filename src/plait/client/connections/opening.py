@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
@@ -27,30 +28,37 @@ from plait.client.connections.session import SDK
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.handshake import negotiate
-from plait.client.protocol.requests import is_lean
 from plait.client.protocol.session import McpSession
 from plait.client.transports.wire import Wire
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp import Client
+    from mcp import Client, ClientSession
+
+SessionT = TypeVar("SessionT", bound="Client | McpSession | ClientSession")
+
+Enter: TypeAlias = Callable[
+    [AsyncExitStack, ServerConfig, Wire, str, SessionOptions], Awaitable[SessionT]
+]
+"""Connects and makes the handshake of a mode, on a stack."""
 
 logger = logging.getLogger("plait.client.connections")
 
+STOCK = "plait.client.connections.stock_session"
+"""The module that imports the MCP SDK, which is slow."""
 _FALLBACK_STATUS = frozenset({400, 404, 405, 406})
 """Statuses after which the server may know only the older SSE transport."""
 
 
-async def enter_client(
+async def enter_stock_session(
     stack: AsyncExitStack,
     server: ServerConfig,
     wire: Wire,
     memory: ServerMemory,
     options: SessionOptions,
-) -> Client:
-    """Open a session with the SDK on the stack, in the caller's task, or raise why not."""
-    client = await _open(stack, server, wire, memory, options, own=False)
-    return cast("Client", client)
+) -> ClientSession:
+    """Open a stock session of the SDK on the stack, in the caller's task, or raise why not."""
+    return await _open(stack, server, wire, memory, options, _enter_stock)
 
 
 async def enter_session(
@@ -60,15 +68,16 @@ async def enter_session(
     memory: ServerMemory,
     options: SessionOptions,
 ) -> Client | McpSession:
-    """Do what `enter_client` does, without the SDK where a transport needs none."""
-    return await _open(stack, server, wire, memory, options, own=True)
+    """Open a session on the stack, without the SDK where a transport needs none."""
+    client = await _open(stack, server, wire, memory, options, _enter_any)
+    if options.log_level is not None and not is_modern(client):
+        await set_log_level(client, options.log_level)
+    return client
 
 
 def has_own_session(server: ServerConfig, wire: Wire) -> bool:
     """Return whether a session is opened without the SDK."""
-    if wire.tape is not None and not wire.tape.records:
-        return True
-    return not isinstance(server, InProcessServer)
+    return True
 
 
 async def _open(
@@ -77,19 +86,18 @@ async def _open(
     wire: Wire,
     memory: ServerMemory,
     options: SessionOptions,
-    *,
-    own: bool,
-) -> Client | McpSession:
+    enter: Enter[SessionT],
+) -> SessionT:
     if isinstance(server, HttpServer) and memory.over_sse:
-        return await _enter(stack, _sse_twin(server), wire, memory, options, own=own)
+        return await _enter(stack, _sse_twin(server), wire, memory, options, enter)
     try:
-        return await _enter(stack, server, wire, memory, options, own=own)
+        return await _enter(stack, server, wire, memory, options, enter)
     except PlaitError as refused:
         if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
             raise
         wire.reply = None
         try:
-            client = await _enter(stack, _sse_twin(server), wire, memory, options, own=own)
+            client = await _enter(stack, _sse_twin(server), wire, memory, options, enter)
         except PlaitError as second:
             text = f"{refused}; nor does it speak SSE: {second}"
             raise type(refused)(text, server=wire.server, status=refused.status) from second
@@ -120,9 +128,8 @@ async def _enter(
     wire: Wire,
     memory: ServerMemory,
     options: SessionOptions,
-    *,
-    own: bool = False,
-) -> Client | McpSession:
+    enter: Enter[SessionT],
+) -> SessionT:
     # Some older servers ignore unknown requests, and the SDK waits 10 s for their answer.
     prefers = options.prefers_handshake(server.client_options)
     unknown = "legacy" if memory.ignored_probe or prefers else "auto"
@@ -130,19 +137,16 @@ async def _enter(
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
     memory.ignored_probe = mode == "auto"
     try:
-        client = await _enter_as(stack, server, wire, mode, options, own=own)
+        client = await _enter_as(stack, server, wire, mode, options, enter)
     except ConnectError as refused:
         answered = refused.code is not None or refused.status in _FALLBACK_STATUS
         if server.protocol != "auto" or era != "legacy" or not answered:
             raise
         # It answered, but refused the handshake: probe its era again.
         memory.era, memory.changed_era = None, True
-        client = await _enter_as(stack, server, wire, "auto", options, own=own)
+        client = await _enter_as(stack, server, wire, "auto", options, enter)
     memory.ignored_probe = False
-    modern = is_modern(client)
-    memory.era = "modern" if modern else "legacy"
-    if options.log_level is not None and not modern:
-        await set_log_level(client, options.log_level)
+    memory.era = "modern" if is_modern(client) else "legacy"
     return client
 
 
@@ -152,16 +156,12 @@ async def _enter_as(
     wire: Wire,
     mode: str,
     options: SessionOptions,
-    *,
-    own: bool,
-) -> Client | McpSession:
+    enter: Enter[SessionT],
+) -> SessionT:
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:
-                if own and has_own_session(server, wire):
-                    client = await _enter_own(attempt, server, wire, mode, options)
-                else:
-                    client = await _enter_sdk(attempt, server, wire, mode, options)
+                client = await enter(attempt, server, wire, mode, options)
                 stack.push_async_exit(attempt.pop_all())
         except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
             leaf = leaf_of(error, exchanges)
@@ -169,6 +169,17 @@ async def _enter_as(
         else:
             return client
     raise with_cause(failure, leaf, wire)
+
+
+async def _enter_any(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
+) -> Client | McpSession:
+    if has_own_session(server, wire):
+        return await _enter_own(stack, server, wire, mode, options)
+    await import_in_thread(SDK)
+    from plait.client.connections.sdk_client import enter_new  # noqa: PLC0415  # slow to import
+
+    return await enter_new(stack, server, wire, mode, options)
 
 
 async def _enter_own(
@@ -206,13 +217,33 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
 
             return link_http(server, wire)
         case InProcessServer():
+            from plait.client.transports.in_process import link_in_process  # noqa: PLC0415
+
+            return link_in_process(server, wire)
+        case _:
             raise NotImplementedError(server.transport)
 
 
-async def _enter_sdk(
+async def _enter_stock(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
-) -> Client:
-    await import_in_thread(SDK)
-    from plait.client.connections.sdk_client import enter_new  # noqa: PLC0415  # slow to import
+) -> ClientSession:
+    await import_in_thread(STOCK)
+    from plait.client.connections.stock_session import enter_stock  # noqa: PLC0415  # slow
 
-    return await enter_new(stack, server, wire, mode, options)
+    arguments = options.client_arguments(server.client_options)
+    return await enter_stock(stack, await stock_transport(server, wire), mode, arguments)
+
+
+async def stock_transport(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
+    """Return what opens the streams of a stock session of the SDK."""
+    wire.tapped = True
+    if not has_own_session(server, wire):
+        # Streamable HTTP and tapes have no link of their own yet.
+        await import_in_thread("plait.client.transports.open")
+        from plait.client.transports.open import open_transport  # noqa: PLC0415  # slow
+
+        return open_transport(server, wire)
+    await import_in_thread(STOCK)
+    from plait.client.connections.stock_session import stock_streams  # noqa: PLC0415  # slow
+
+    return stock_streams(_link_of(server, wire), wire)

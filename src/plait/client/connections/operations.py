@@ -68,9 +68,10 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
-def is_modern(client: AnyClient) -> bool:
+def is_modern(client: AnyClient | ClientSession) -> bool:
     """Return whether the session is of the modern era: no handshake and no state."""
-    return client.protocol_version in types.version.MODERN_PROTOCOL_VERSIONS
+    # A stock session of SDK 1.x does not say its version.
+    return getattr(client, "protocol_version", None) in types.version.MODERN_PROTOCOL_VERSIONS
 
 
 _listed: WeakSet[AnySession] = WeakSet()

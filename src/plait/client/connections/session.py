@@ -196,10 +196,9 @@ class Session:
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
                 # Each transport has a module, which imports the libraries that it needs.
-                if not self._needs_server:
-                    await import_in_thread("plait.client.transports.replay")
-                elif self._server.transport != "in-process":
-                    await import_in_thread(f"plait.client.transports.{self._server.transport}")
+                module = self._server.transport.replace("-", "_")
+                module = module if self._needs_server else "replay"
+                await import_in_thread(f"plait.client.transports.{module}")
                 from plait.client.connections.opening import (  # noqa: PLC0415
                     enter_session,
                     has_own_session,

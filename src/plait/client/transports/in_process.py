@@ -1,146 +1,197 @@
-"""The lean wire to a server in this process: requests go to its dispatcher, without the models."""
+"""The transport of a server in this process, which runs in a task of the session."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any, cast
+import contextvars
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from copy import copy
+from importlib.util import find_spec
+from typing import Any
 
 import anyio
-from mcp import MCPError
-from mcp.shared.dispatcher import CallOptions, Dispatcher
-from mcp_types import CONNECTION_CLOSED
+from anyio.abc import AsyncResource
+from mcp.shared.message import SessionMessage
 
+from plait._support import mcp_types as types
+from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.client.config.servers import InProcessServer
 from plait.client.protocol.exchange import PendingRequest, parse_json
-from plait.client.protocol.peer import closed
-from plait.client.protocol.requests import is_lean, template_from
-from plait.client.transports.lean import OF_THE_SDK
+from plait.client.protocol.reading import Message
+from plait.client.transports.sdk_messages import message_from_json, message_from_sdk
 from plait.client.transports.wire import Wire
-from plait.client.transports.wire_log import logged_dispatcher
-from plait.traces.spans import is_traced, trace_context
 
-Connect = Callable[[AsyncExitStack, Any, bool], Awaitable["Dispatcher[Any]"]]
-
-
-def connector(connect: Connect, wire: Wire) -> Connect:
-    """Return what the SDK's client connects with; the lean wire uses its dispatcher too."""
-
-    async def connected(stack: AsyncExitStack, mode: Any, raises: bool) -> Dispatcher[Any]:
-        dispatcher = logged_dispatcher(await connect(stack, mode, raises), wire)
-        ending = _EndingDispatcher(dispatcher)
-        stack.callback(ending.close)
-        if not is_lean():
-            return cast("Dispatcher[Any]", ending)
-        sender = InProcessSender(dispatcher, wire)
-        wire.sender = sender
-        stack.callback(sender.close)
-        return cast("Dispatcher[Any]", _LearningDispatcher(ending, wire))
-
-    return connected
+_IS_SDK_1 = find_spec("mcp.server.runner") is None
+"""SDK 1.x knows only the handshake era."""
 
 
-class _EndingDispatcher:
-    """The SDK's dispatcher, whose open requests end with the session instead of waiting on."""
-
-    def __init__(self, inner: Dispatcher[Any]) -> None:
-        self._inner = inner
-        self._open: set[anyio.CancelScope] = set()
-
-    async def send_raw_request(self, *args: Any, **related: Any) -> dict[str, Any]:
-        with anyio.CancelScope() as scope:
-            self._open.add(scope)
-            try:
-                return await self._inner.send_raw_request(*args, **related)
-            finally:
-                self._open.discard(scope)
-        raise MCPError(CONNECTION_CLOSED, "Connection closed")
-
-    def close(self) -> None:
-        """Cancel the handlers of open requests."""
-        for scope in tuple(self._open):
-            scope.cancel()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+@asynccontextmanager
+async def link_in_process(server: InProcessServer, wire: Wire) -> AsyncGenerator[None]:
+    """Run the server during the block, which raises what the server fails with."""
+    runner, inbox = _stream_server(server.server), _Inbox()
+    wire.use(_InProcessSender(inbox))
+    serving = asyncio.get_running_loop().create_task(_serve(runner, inbox, wire))
+    try:
+        yield
+    finally:
+        # Requests fail before the server ends, which would answer them with an error of its own.
+        wire.close()
+        inbox.end()
+        try:
+            await asyncio.wait([serving], timeout=server.timeouts.close_seconds)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            await wire.aclose()
+        if not serving.cancelled() and (error := serving.exception()) is not None:
+            raise error
 
 
-class _LearningDispatcher:
-    """The SDK's dispatcher, from whose first request the wire learns what all have in common."""
+def _stream_server(server: Any) -> Any:
+    """Return what runs a server over streams: the `Server` itself, or that of an `MCPServer`.
 
-    def __init__(self, inner: _EndingDispatcher, wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        **related: Any,
-    ) -> dict[str, Any]:
-        if self._wire.template is None and method not in OF_THE_SDK:
-            self._wire.template = template_from(params or {}, (opts or {}).get("headers"))
-        if is_traced():
-            fields = dict(params or {})
-            fields["_meta"] = {**(fields.get("_meta") or {}), **trace_context()}
-            params = fields
-        return await self._inner.send_raw_request(method, params, opts, **related)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    `MCPServer`, and `FastMCP` of SDK 1.x, name it in public only as the app of their HTTP sessions.
+    """
+    if hasattr(server, "create_initialization_options"):
+        return server
+    try:
+        manager = server.session_manager
+    except RuntimeError:  # it is not served over HTTP yet
+        server = copy(server)  # that of the user does not get this manager
+        server.streamable_http_app()
+        manager = server.session_manager
+    return manager.app
 
 
-class InProcessSender:
-    """Sends requests of our own, each in a task."""
+async def _serve(server: Any, inbox: _Inbox, wire: Wire) -> None:
+    try:
+        opening = await inbox.first()
+        if _is_modern(opening):
+            if not _IS_SDK_1:
+                from plait.client.transports.in_process_modern import serve_modern  # noqa: PLC0415
+
+                await serve_modern(server, inbox.hand_over, wire)
+                return
+            # SDK 1.x would log a warning of sixty lines about a method that it does not know.
+            inbox.skip()
+            refusal = {"code": types.METHOD_NOT_FOUND, "message": "Method not found"}
+            wire.take({"jsonrpc": "2.0", "id": opening["id"], "error": refusal})
+        await server.run(inbox, _Outbox(wire), server.create_initialization_options())
+    finally:
+        wire.end("the server ended")
+        wire.close()
+
+
+def _is_modern(opening: dict[str, Any]) -> bool:
+    """Return whether the first message of a session is a request of the modern era."""
+    match opening:
+        case {"id": _, "method": method, "params": {"_meta": {**meta}}} if method != "initialize":
+            return types.PROTOCOL_VERSION_META_KEY in meta
+        case _:
+            return False
+
+
+class _InProcessSender:
+    """Passes messages to the server."""
 
     any_thread = False
     is_direct = True
 
-    def __init__(self, dispatcher: Dispatcher[Any], wire: Wire) -> None:
-        self._dispatcher = dispatcher
-        self._wire = wire
-        self._running: dict[object, asyncio.Task[None]] = {}
+    def __init__(self, inbox: _Inbox) -> None:
+        self._inbox = inbox
 
     def send(self, body: bytes, request: PendingRequest) -> None:
-        """Send one request."""
+        self._inbox.put(body)
         request.written = True
-        params = cast("dict[str, Any]", parse_json(body))["params"]
-        task = asyncio.get_running_loop().create_task(self._send(request, params))
-        self._running[request.request_id] = task
 
     async def deliver(self, body: bytes) -> None:
-        """Leave notifications and answers to the SDK."""
-        raise NotImplementedError
+        self._inbox.put(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Cancel the handler of a request."""
-        del notification
-        if (task := self._running.get(request.request_id)) is not None:
-            task.cancel()
+        del request
+        with suppress(anyio.ClosedResourceError):
+            self._inbox.put(notification)
 
-    def close(self) -> None:
-        """End the requests that have no response."""
-        self._wire.sender = None
-        for task in tuple(self._running.values()):
-            task.cancel()
-        self._wire.fail_requests(closed())
 
-    async def _send(self, request: PendingRequest, params: dict[str, Any]) -> None:
-        options: CallOptions = {"on_progress": partial(self._progress, request)}
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request.request_id}
-        try:
-            result = await self._dispatcher.send_raw_request(request.method, params, options)
-        except MCPError as error:
-            self._wire.take({**message, "error": error.error.model_dump(exclude_none=True)})
+class _Inbox(AsyncResource):
+    """The messages for the server: the stream that it reads, until they are handed over."""
+
+    def __init__(self) -> None:
+        self.last_context: contextvars.Context | None = None
+        """The context the last message was sent in; SDK 2.x runs its handler there."""
+        self._bodies: deque[tuple[contextvars.Context, bytes]] = deque()
+        self._arrived = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._handle: Callable[[bytes], None] | None = None
+
+    def put(self, body: bytes) -> None:
+        """Pass a message on."""
+        if self._ended.is_set():
+            raise anyio.ClosedResourceError
+        if self._handle is not None:
+            self._handle(body)
         else:
-            self._wire.take({**message, "result": result})
-        finally:
-            self._running.pop(request.request_id, None)
+            self._bodies.append((contextvars.copy_context(), body))
+            self._arrived.set()
 
-    async def _progress(
-        self, request: PendingRequest, progress: float, total: float | None, message: str | None
-    ) -> None:
-        fields = {"progress": progress, "total": total, "message": message}
-        self._wire.progress({"progressToken": request.request_id, **fields})
+    async def first(self) -> dict[str, Any]:
+        """Wait for the first message, and return it without taking it; empty if there is none."""
+        await self._arrived.wait()
+        return parse_json(self._bodies[0][1]) if self._bodies else {}
+
+    def skip(self) -> None:
+        """Drop the first message."""
+        self._bodies.popleft()
+
+    async def hand_over(self, handle: Callable[[bytes], None]) -> None:
+        """Give every message to a function when it is sent, until there are no more."""
+        for context, body in self._bodies:
+            context.run(handle, body)
+        self._handle = handle
+        await self._ended.wait()
+
+    def __aiter__(self) -> _Inbox:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        while not self._bodies:
+            if self._ended.is_set():
+                raise StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        self.last_context, body = self._bodies.popleft()
+        return message_from_json(body)
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    def end(self) -> None:
+        """Let the server read the end of its input."""
+        self._ended.set()
+        self._arrived.set()
+
+    async def aclose(self) -> None:
+        self.end()
+
+
+class _Outbox(AsyncResource):
+    """The stream that the server writes; each message is handled in the task that writes it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    async def send(self, item: SessionMessage, /) -> None:
+        message = message_from_sdk(item)
+        if "method" not in message:
+            self._wire.take(message)
+            return
+        del message["jsonrpc"]
+        await self._wire.dispatch(Message(**message), DEFAULT_LIMITS, None)
+
+    async def aclose(self) -> None:
+        pass

@@ -60,7 +60,7 @@ class Wire(Peer):
         self.tape: Tape | None = None
         """Where the traffic is recorded or played."""
         self.tapped = False
-        """Whether exchanges are recorded; those with an in-process server are not."""
+        """Whether exchanges are recorded; those over a session of the user are not."""
         self.started_process: StartedProcess | None = None
         """The process for the transport, until it is opened."""
         self.pid: int | None = None

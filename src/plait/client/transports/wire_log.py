@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import contextvars
 
     from mcp.shared._stream_protocols import ReadStream, WriteStream
-    from mcp.shared.dispatcher import CallOptions, Dispatcher
     from mcp.shared.message import SessionMessage
 
     from plait._support.redact import Redactor
@@ -283,75 +281,3 @@ class _LoggedWrite(AsyncResource):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
-
-
-def logged_dispatcher(dispatcher: Dispatcher[Any], wire: Wire) -> Dispatcher[Any]:
-    """Return the dispatcher of an in-process server, logged if the messages of the wire are."""
-    log = log_of(wire)
-    return (
-        dispatcher if log is None else cast("Dispatcher[Any]", _LoggedDispatcher(dispatcher, log))
-    )
-
-
-class _LoggedDispatcher:
-    """Logs what goes to and from an in-process server, as it would be on a wire."""
-
-    def __init__(self, inner: Dispatcher[Any], log: WireLog) -> None:
-        self._inner, self._wire_log = inner, log
-        self._numbers = count(1)
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        **related: Any,
-    ) -> dict[str, Any]:
-        options: CallOptions = {**opts} if opts else {}
-        if (on_progress := options.get("on_progress")) is not None:
-
-            async def report(progress: float, total: float | None, message: str | None) -> None:
-                fields = {"progress": progress, "total": total, "message": message}
-                self._log(_IN, "notifications/progress", fields)
-                await on_progress(progress, total, message)
-
-            options["on_progress"] = report
-        send = partial(self._inner.send_raw_request, method, params, options, **related)
-        return await self._exchange(_OUT, method, params, send)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        self._log(_OUT, method, params)
-        await self._inner.notify(method, params, opts)
-
-    async def run(self, on_request: Any, on_notify: Any, *rest: Any, **named: Any) -> None:
-        async def request(context: Any, method: str, params: Mapping[str, Any] | None) -> Any:
-            handle = partial(on_request, context, method, params)
-            return await self._exchange(_IN, method, params, handle)
-
-        async def notification(context: Any, method: str, params: Any) -> None:
-            self._log(_IN, method, params)
-            await on_notify(context, method, params)
-
-        await self._inner.run(request, notification, *rest, **named)
-
-    async def _exchange(self, direction: str, method: str, params: Any, send: Any) -> Any:
-        number, began = next(self._numbers), time.monotonic()
-        back = _IN if direction == _OUT else _OUT
-        self._log(direction, method, params, request_id=number)
-        try:
-            result = await send()
-        except Exception as error:
-            seconds = time.monotonic() - began
-            self._log(back, method, repr(error), request_id=number, seconds=seconds)
-            raise
-        seconds = time.monotonic() - began
-        self._log(back, method, result, request_id=number, seconds=seconds)
-        return result
-
-    def _log(self, direction: str, method: str, content: Any, **facts: Any) -> None:
-        self._wire_log.log(direction, method, _encoded(content), **facts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)

@@ -23,7 +23,7 @@ from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
-from plait.client.config.servers import InProcessServer, ServerConfig, connect_seconds_of
+from plait.client.config.servers import ServerConfig, connect_seconds_of
 from plait.client.config.timing import Timeouts
 from plait.client.connections.error_mapping import (
     connect_timeout,
@@ -32,12 +32,11 @@ from plait.client.connections.error_mapping import (
     with_cause,
 )
 from plait.client.connections.loop_bridge import LoopBridge, running_loop
-from plait.client.connections.opening import enter_client
+from plait.client.connections.opening import enter_stock_session, stock_transport
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.repair import repair_result
-from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
@@ -69,13 +68,9 @@ async def create_session(
         "elicitation_callback": callbacks.elicitation_callback,
         **server.client_options,
     }
-    if isinstance(server, InProcessServer):
-        async with opened_session("server", server, mcp_callbacks=callbacks) as session:
-            yield session
-        return
     wire = make_wire("server", Redactor(secret_values(server)), lambda: None)
     async with (
-        open_transport(server, wire) as (read_stream, write_stream),
+        await stock_transport(server, wire) as (read_stream, write_stream),
         ClientSession(read_stream, write_stream, **options) as session,
     ):
         yield session
@@ -97,10 +92,10 @@ async def opened_session(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):
-                client = await enter_client(stack, server, wire, ServerMemory(), options)
+                session = await enter_stock_session(stack, server, wire, ServerMemory(), options)
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
-        yield client.session
+        yield session
 
 
 def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "server") -> ServerConfig:
