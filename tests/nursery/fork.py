@@ -33,6 +33,7 @@ SLOW = (
     "plait.reasoning.reasoner",
     "plait.reasoning.storage.sql",
     "plait.testing.faults.serve",
+    "plait.testing.serve",
     "plait.testing.server",
     "uvicorn",
     "websockets",

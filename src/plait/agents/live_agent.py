@@ -44,8 +44,7 @@ from plait.traces.spans import is_set_up
 from plait.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 Ending = Literal["completed", "limit"]
 """How an engine ends a run: with an answer, or at the turn limit."""
@@ -408,16 +407,16 @@ class RunObserver:
         self._record_reconnections()
 
     def recording(
-        self, on_elicitation: Callable[[str], ElicitationFnT]
-    ) -> Callable[[str], ElicitationFnT]:
+        self, on_elicitation: Callable[[str], OnElicitation]
+    ) -> Callable[[str], OnElicitation]:
         """Wrap an elicitation callback, so that each elicitation is recorded."""
         return lambda server: partial(self._elicit, server, on_elicitation(server))
 
     async def _elicit(
         self,
         server: str,
-        callback: ElicitationFnT,
-        context: ClientRequestContext,
+        callback: OnElicitation,
+        context: RequestContext,
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
         began = time.monotonic()

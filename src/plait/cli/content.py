@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcp import types
-
+from plait._support import mcp_types as types
 from plait.cli.terminal import size_label
 
 ResourceContents = types.TextResourceContents | types.BlobResourceContents

@@ -32,7 +32,7 @@ from plait.client.catalog.schemas.values import as_list, as_schema
 from plait.client.catalog.validation import validator_for_schema
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
+    from plait.client.protocol.inbound import RequestContext
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 
@@ -259,9 +259,7 @@ class Questioner:
     """Reads input of the user; `None` without a terminal."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def __call__(
-        self, context: ClientRequestContext, params: ElicitRequestParams
-    ) -> ElicitResult:
+    async def __call__(self, context: RequestContext, params: ElicitRequestParams) -> ElicitResult:
         """Answer a request."""
         del context
         async with self._turn:

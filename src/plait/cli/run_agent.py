@@ -47,8 +47,7 @@ from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 SignalName = Literal["SIGINT", "SIGTERM"]
 
@@ -390,14 +389,12 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     return {**callbacks, "on_connection_error": continue_without}
 
 
-def _asker(screen: RunScreen, server: str) -> ElicitationFnT:
+def _asker(screen: RunScreen, server: str) -> OnElicitation:
     questioner = Questioner(
         server=server, answers=None, read_text=reader_for(()), read_line=person_at_terminal()
     )
 
-    async def ask(
-        context: ClientRequestContext, params: ElicitRequestParams
-    ) -> ElicitResult | ErrorData:
+    async def ask(context: RequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         async with screen.prompting():
             return await questioner(context, params)
 

@@ -31,13 +31,13 @@ from plait.cli.trust import trusted
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
     from pydantic import BaseModel
     from rich.console import Group
 
     from plait.client.config.read import ClientConfig, InputRequest
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.status import Status
+    from plait.client.protocol.inbound import OnElicitation
     from plait.client.toolbox import Toolbox
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ def run_in_toolbox(
     work: Callable[[Toolbox], Awaitable[T]],
     *,
     show_progress: bool = True,
-    on_elicitation: Callable[[str], ElicitationFnT] | None = None,
+    on_elicitation: Callable[[str], OnElicitation] | None = None,
 ) -> T:
     """Open the toolbox, run `work`, and close everything, also after Ctrl-C.
 
@@ -215,7 +215,7 @@ def query_server(
     fields: Mapping[str, object],
     *,
     show_progress: bool = True,
-    on_elicitation: Callable[[str], ElicitationFnT] | None = None,
+    on_elicitation: Callable[[str], OnElicitation] | None = None,
 ) -> T:
     """Query one server; `fields` are those of the JSON object of an error."""
     with json_errors(ctx, server=server, **fields):

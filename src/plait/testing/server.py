@@ -8,44 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-import anyio
-from mcp.server import MCPServer
-from mcp.types import ToolAnnotations
+from plait.testing.clock import FUNCTIONS, NAME, VERSION, serve_stdio
 
-from plait.testing.ports import bind
-from plait.testing.serve import (
-    exit_when_stdin_closes,
-    http_app,
-    http_server,
-    serve_websocket,
-    serve_with,
-)
-
-_READ_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
 
 
 def build_server() -> MCPServer:
     """Make the server, ready to be run or handed to an in-process client."""
-    server = MCPServer("Test MCP Server", version="1.0.0", log_level="WARNING")
+    from mcp.server import MCPServer  # noqa: PLC0415  # slow to import, and an extra
+    from mcp.types import ToolAnnotations  # noqa: PLC0415
 
-    @server.tool(annotations=_READ_ONLY)
-    def get_current_time(timezone: str = "UTC") -> str:
-        """Return the current time as ISO 8601 in UTC, with the requested timezone beside it."""
-        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        return now if timezone == "UTC" else f"{now} (requested: {timezone})"
-
-    @server.tool(annotations=_READ_ONLY)
-    def get_timestamp() -> int:
-        """Return the current Unix time in whole seconds."""
-        return int(datetime.now(UTC).timestamp())
-
-    @server.tool(annotations=_READ_ONLY)
-    def add_numbers(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
-
+    server = MCPServer(NAME, version=VERSION, log_level="WARNING")
+    read_only = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    for function in FUNCTIONS.values():
+        server.tool(annotations=read_only)(function)
     return server
 
 
@@ -62,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     if arguments.until_stdin_closes and arguments.transport != "stdio":
+        from plait.testing.serve import exit_when_stdin_closes  # noqa: PLC0415  # as above
+
         exit_when_stdin_closes()
     try:
         serve(arguments.transport, arguments.host, arguments.port)
@@ -71,10 +52,20 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def serve(transport: str, host: str = "127.0.0.1", port: int = 5000) -> None:
     """Serve on one transport until the process is stopped."""
-    server = build_server()
     if transport == "stdio":
-        server.run("stdio")
+        serve_stdio()
         return
+    import anyio  # noqa: PLC0415  # as above
+
+    from plait.testing.ports import bind  # noqa: PLC0415
+    from plait.testing.serve import (  # noqa: PLC0415
+        http_app,
+        http_server,
+        serve_websocket,
+        serve_with,
+    )
+
+    server = build_server()
     with bind(host, port) as listener:
         if transport == "websocket":
             anyio.run(serve_websocket, serve_with(server), listener)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mcp_types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 if TYPE_CHECKING:
-    from mcp.client.session import ClientRequestContext, ElicitationFnT
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 _LONGEST_WAIT_SECONDS = 600.0
 
@@ -48,11 +48,11 @@ class Questions:
         question = self._waiting.get(key)
         return None if question is None or question.answer.done() else question
 
-    def callback_for(self, server: str) -> ElicitationFnT:
+    def callback_for(self, server: str) -> OnElicitation:
         """Return the callback that waits for the answer to an elicitation of a server."""
 
         async def elicit(
-            context: ClientRequestContext,  # noqa: ARG001
+            context: RequestContext,  # noqa: ARG001
             params: ElicitRequestParams,
         ) -> ElicitResult:
             return await self._wait(server, params)

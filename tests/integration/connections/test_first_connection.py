@@ -142,6 +142,26 @@ asyncio.run(main())
     assert printed.split() == ["good"] * 4
 
 
+def test_a_tape_is_recorded_and_played_without_the_sdk(tmp_path: Path) -> None:
+    program = """
+from plait import Toolbox
+
+
+async def main():
+    tape = markers[0].with_suffix(".jsonl")
+    for options in ({"record": tape}, {"replay": tape}):
+        async with Toolbox(servers, **options) as box:
+            print((await box.call("one", "good")).text)
+    assert "mcp" not in sys.modules
+
+
+asyncio.run(main())
+"""
+    printed = _run(program, "one", folder=tmp_path, era="modern", wire="lean")
+
+    assert printed.split() == ["good"] * 2
+
+
 def test_importing_does_not_count_as_connecting(tmp_path: Path) -> None:
     program = """
 from plait import Toolbox

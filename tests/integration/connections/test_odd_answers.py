@@ -35,8 +35,13 @@ for line in sys.stdin:
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info
         }
     elif method == "tools/list":
-        tools = [{"name": name, "inputSchema": schema} for name, schema in TOOLS.items()]
+        text = "hid\\u200bden"
+        tools = [
+            {"name": name, "description": text, "inputSchema": schema}
+            for name, schema in TOOLS.items()
+        ]
         answer["result"] = {"tools": tools}
+        print(*sys.argv[1:], end="")
     elif method == "tools/call":
         given = message["params"]["arguments"]
         text = json.dumps({"pid": os.getpid(), "arguments": given})
@@ -69,6 +74,15 @@ def servers(tmp_path: Path) -> dict[str, dict[str, Any]]:
     script.write_text(SERVER)
     config = {"command": sys.executable, "args": [str(script)], "protocol": "legacy", "timeout": 10}
     return {"odd": config}
+
+
+@pytest.mark.parametrize("before", ["", "ready "])
+async def test_texts_of_tools_are_sanitized_whatever_is_before_them_on_the_line(
+    servers: dict[str, dict[str, Any]], before: str
+) -> None:
+    servers["odd"]["args"] += [before]
+    async with Toolbox(servers) as box:
+        assert {tool.description for tool in await box.tools("odd")} == {"hidden"}
 
 
 async def test_a_link_of_impossible_size_is_a_note_on_that_result(

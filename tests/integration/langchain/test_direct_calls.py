@@ -379,6 +379,25 @@ def test_calls_from_threads_and_blocking_calls_are_direct(long_way: list[str]) -
         client.close()
 
 
+def test_a_blocking_call_in_a_loop_is_written_while_other_calls_wait() -> None:
+    server: Any = stdio_config()
+    client = MultiServerMCPClient({"server": server})
+    try:
+        tools = {tool.name: tool for tool in client.get_tools_blocking()}
+        tools["echo"].invoke({"text": "warm"})
+
+        async def in_a_loop() -> str:
+            waiting = asyncio.create_task(tools["hang"].ainvoke({}))
+            await eventually(lambda: client.status()["server"].in_flight == 1)
+            text = tools["echo"].invoke({"text": "blocking"})
+            waiting.cancel()
+            return text
+
+        assert asyncio.run(in_a_loop()) == "blocking"
+    finally:
+        client.close()
+
+
 async def test_a_blocking_call_in_the_loop_of_the_connections_is_refused() -> None:
     async with opened("echo") as (_, tools):
         with pytest.raises(PlaitError, match="would stop the event loop"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,15 @@ from plait import (
     Toolbox,
     get_agent,
 )
+from plait._support.redact import Redactor
 from plait.client import Tape, TapeFault
+from plait.client.config.servers import StdioServer
+from plait.client.connections.session_options import SessionOptions
+from plait.client.protocol.handshake import negotiate
+from plait.client.protocol.session import McpSession
+from plait.client.transports.replay import link_tape
+from plait.client.transports.tape import TapeMode
+from plait.client.transports.wire import Wire
 from plait.errors import NotRecordedError
 from plait.testing import AnthropicServer, Call, Say, ServerProcess, eventually
 from plait.testing.server import build_server
@@ -34,7 +43,8 @@ from tests.nursery import entry, python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
-PROGRAM = str(Path(__file__).parents[2] / "servers" / "both_eras.py")
+TESTS = Path(__file__).parents[2]
+PROGRAM = str(TESTS / "servers" / "both_eras.py")
 NOWHERE = {"command": "there-is-no-such-program"}
 """What a server is replaced by when its tape is played: nothing that could be started."""
 
@@ -87,6 +97,67 @@ async def test_a_recorded_client_runs_without_its_server_in_any_order(
     ]
 
     assert all(one == live for one in played)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("over", ["stdio", "http"])
+async def test_a_tape_that_the_client_of_the_sdk_has_recorded_is_played(
+    over: str, era: str
+) -> None:
+    tape = TESTS / "data" / "tapes" / f"{over}-{era}.jsonl"
+    protocol, version = ("legacy", "2025-11-25") if era == "legacy" else ("2026-07-28",) * 2
+    asking = ["book", "choose", "reserve"] if era == "legacy" else ["reserve"]
+
+    results, seen = await used({**NOWHERE, "protocol": protocol}, [*asking, "era"], replay=tape)
+
+    assert dict(results) == {"era": version, **dict.fromkeys(asking, "seat 4a")}
+    assert seen == ([[1.0, 2.0, "half"], "looking"] if era == "legacy" else [])
+
+
+async def test_a_recorded_subscription_is_played_with_its_changes(tmp_path: Path) -> None:
+    changed = {"method": "notifications/tools/list_changed"}
+    mark = {"params": {"_meta": {"io.modelcontextprotocol/subscriptionId": None}}}
+    lines = (TESTS / "data" / "tapes" / "stdio-modern.jsonl").read_text().splitlines()
+    (place,) = [number for number, line in enumerate(lines) if "subscriptions/listen" in line]
+    lines.insert(place + 1, json.dumps({"server": "desk", "notification": changed | mark}))
+    path = tmp_path / "tape.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    wire = Wire("desk", Redactor(), lambda: None)
+    session = McpSession(wire, SessionOptions().callbacks({}))
+    server = StdioServer(command="nothing")
+
+    async with link_tape(Tape(path, mode="none"), server, wire, nullcontext):
+        await negotiate(session, "2026-07-28")
+        async with session.listen(tools_list_changed=True, prompts_list_changed=False) as events:
+            assert await anext(events) == changed["method"]
+
+
+@pytest.mark.parametrize(
+    "server",
+    [{"url": "http://127.0.0.1:9/mcp"}, {"url": "ws://127.0.0.1:9"}, build_server()],
+    ids=["http", "websocket", "in-process"],
+)
+async def test_no_server_is_contacted_whatever_its_transport(server: object, sums: Path) -> None:
+    async with Toolbox({"sums": server}, replay=sums) as box:
+        assert (await box.call("sums", "add_numbers", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_what_is_played_is_not_recorded_again(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    before = (TESTS / "data" / "tapes" / "stdio-legacy.jsonl").read_text()
+    path.write_text(before)
+    tape = Tape(path, mode="new_episodes")
+    server = entry(PROGRAM, "both", "stdio", protocol="legacy")
+
+    played = await used(server, ["book"], record=tape)
+    async with Toolbox({"desk": server}, record=tape) as box:
+        live = await box.call("desk", "era", {"note": "new"})
+
+    assert played == [[("book", "seat 4a")], [[1.0, 2.0, "half"], "looking"]]
+    assert live.text == "2025-11-25"
+    added = [json.loads(line) for line in content(path).removeprefix(before).splitlines()]
+    assert [line.get("method") for line in added] == ["initialize", "initialize", "tools/call"]
+    assert added[-1]["params"]["arguments"] == {"note": "new"}
 
 
 async def test_a_server_in_this_process_is_recorded_too(tmp_path: Path) -> None:
@@ -236,13 +307,14 @@ async def test_faults_can_be_laid_over_a_tape(sums: Path) -> None:
             await box.call("sums", "add_numbers", call, timeout_seconds=0.2)
 
 
-async def test_a_call_that_may_have_run_is_not_played_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["none", "new_episodes"])
+async def test_a_call_that_may_have_run_is_not_played_again(mode: TapeMode, tmp_path: Path) -> None:
     tape = tmp_path / "tape.jsonl"
     server = entry(PROGRAM, "both", "stdio")
     async with Toolbox({"desk": server}, record=tape) as box:
         await box.call("desk", "era")
-    cut = Tape(tape, mode="none", faults=[TapeFault(kind="cut")])
-    async with Toolbox({"desk": NOWHERE}, replay=cut) as box:
+    cut = Tape(tape, mode=mode, faults=[TapeFault(kind="cut")])
+    async with Toolbox({"desk": server}, replay=cut) as box:
         with pytest.raises(OutcomeUnknownError):
             await box.call("desk", "era")
 

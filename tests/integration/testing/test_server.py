@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
@@ -138,3 +140,29 @@ async def test_a_websocket_server_may_refuse_with_a_status(fault_server: StartFa
     assert caught.value.response.headers["WWW-Authenticate"] == "Bearer"
     async with Client(websocket_client(server.url)) as client:
         assert client.protocol_version == "2025-11-25"
+
+
+async def test_the_server_without_packages_lists_what_that_of_the_sdk_lists(
+    servers: dict[str, ServerProcess],
+) -> None:
+    config = server_stdio_config()
+    stdio = StdioServerParameters(
+        command=cast("str", config["command"]), args=cast("list[str]", config["args"])
+    )
+    for mode in ("legacy", "auto"):
+        async with Client(stdio, mode=mode) as plain, Client(servers["http"].url, mode=mode) as sdk:
+            assert (await plain.list_tools()).tools == (await sdk.list_tools()).tools
+            assert plain.protocol_version == sdk.protocol_version
+            refusals = [await one.call_tool("add_numbers", {"a": "x"}) for one in (plain, sdk)]
+            assert [refusal.is_error for refusal in refusals] == [True, True]
+
+
+def test_the_server_on_stdio_starts_without_packages() -> None:
+    program = (
+        "import plait.testing.server, sys; print({*sys.modules} & {'mcp', 'pydantic', 'anyio'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.strip() == "set()"

@@ -1,9 +1,9 @@
-"""The golden files: what came of every exchange, recorded on the wire of the MCP SDK.
+"""The golden files: what must come of every exchange.
 
-`python -m tests.integration.wires.golden` in the root of the repository records them anew. It
-plays each exchange on the SDK's wire and on plait's own. The outcome of the SDK's is recorded,
-except where `LEAN_IS_RIGHT` says why the other one is, which becomes the `note` of the exchange;
-other differences are printed.
+They were recorded on the client of the MCP SDK, which plait used before it had its own. Where
+plait's does something else, the `note` of the exchange says why that is right.
+`python -m tests.integration.wires.golden STEP "REASON"` in the root of the repository records the
+exchanges anew that end with a step and come out otherwise, and prints all that do.
 
 A file has an object for each exchange, by its name, which lists the steps of the server:
 
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -29,14 +28,6 @@ from tests.integration.wires.odd_server import Json
 from tests.integration.wires.play import ERAS, TRANSPORTS, play
 
 FOLDER = Path(__file__).with_name("golden")
-
-LEAN_IS_RIGHT = {
-    "nested": "What was cut from an answer is said in a note; and no answer is lost for its depth.",
-    "a stream that cannot be resumed": "405 refuses a stream: the session goes on.",
-    "call of look: unknown notification, blank, failed": "A session lists its tools once.",
-    "call of count: answer": "The notes are those of this answer, not of a list made meanwhile.",
-}
-"""Why plait's own wire is right where the SDK's does something else, by last step or name."""
 
 
 def read(transport: str, era: str) -> dict[str, Json]:
@@ -72,30 +63,23 @@ def _line(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-async def _record(transport: str, era: str) -> None:
-    wires: dict[str, dict[str, Json]] = {}
-    for wire in ("lean", "sdk"):
-        os.environ["PLAIT_WIRE"] = wire
-        with tempfile.TemporaryDirectory() as folder:
-            wires[wire] = as_json(await play(transport, era, Path(folder)))
-    lean, recorded = wires["lean"], wires["sdk"]
-    for name in [name for name, one in recorded.items() if one != lean[name]]:
-        step = name.rpartition(": ")[2].rpartition(", ")[2]
-        reason = LEAN_IS_RIGHT.get(name) or LEAN_IS_RIGHT.get(step)
-        if reason is not None:
-            recorded[name] = {**lean[name], "note": reason}
-        else:
-            sys.stderr.write(f"{transport} {era}, {name}:\n sdk  {_line(recorded[name])}\n")
-            sys.stderr.write(f" lean {_line(lean[name])}\n")
-    write(transport, era, recorded)
+async def _record(transport: str, era: str, step: str, reason: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        present = as_json(await play(transport, era, Path(folder)))
+    known, right = json.loads(_file(transport, era).read_text()), read(transport, era)
+    for name in [name for name, one in present.items() if one != right.get(name)]:
+        sys.stderr.write(f"{transport} {era}, {name}:\n right {_line(right.get(name))}\n")
+        sys.stderr.write(f" now   {_line(present[name])}\n")
+        if name.rpartition(": ")[2].rpartition(", ")[2] == step:
+            known[name] = {**present[name], "note": reason}
+    write(transport, era, known)
 
 
-async def _record_all() -> None:
-    FOLDER.mkdir(exist_ok=True)
+async def _record_all(step: str, reason: str) -> None:
     for transport in TRANSPORTS:
         for era in ERAS:
-            await _record(transport, era)
+            await _record(transport, era, step, reason)
 
 
 if __name__ == "__main__":
-    asyncio.run(_record_all())
+    asyncio.run(_record_all(*sys.argv[1:3]))

@@ -16,12 +16,6 @@ from tests.integration.wires.play import ERAS, TRANSPORTS, play
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
-NOT_YET = {
-    "session: an event in pieces": "the first request overtakes notifications/initialized",
-    "session: noise, log, answer": "the first request overtakes notifications/initialized",
-}
-"""Exchanges over HTTP, in the legacy era, that may come out otherwise today, and how."""
-
 
 @pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -32,19 +26,18 @@ async def test_every_exchange_comes_out_as_it_is_written_down(
 
     for era, outcomes in zip(ERAS, played, strict=True):
         right, present = golden.read(transport, era), golden.as_json(outcomes)
-        excused = NOT_YET if (transport, era) == ("http", "legacy") else {}
         assert set(present) == set(right)
-        if differences := differing(right, present, excused):
+        if differences := differing(right, present):
             pytest.fail(f"{transport}, {era}:\n{differences}", pytrace=False)
 
 
-def differing(right: dict[str, Json], present: dict[str, Json], excused: dict[str, str]) -> str:
+def differing(right: dict[str, Json], present: dict[str, Json]) -> str:
     """Describe the exchanges that come out otherwise, a few lines for each."""
     lines: list[str] = []
     for name, one in right.items():
         other = present[name]
         for key in sorted({*one, *other}):
-            if one.get(key) != other.get(key) and name not in excused:
+            if one.get(key) != other.get(key):
                 lines += [
                     name,
                     f"  {key} must be {one.get(key)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,9 +15,12 @@ from mcp.server.mcpserver import Context
 from plait import MultiServerMCPClient, Toolbox
 from plait._support.logs import UNCUT, WIRE
 from plait._support.redact import Redactor
-from plait.client.transports.wire_log import LoggedWire, make_wire
+from plait.client import Tape
+from plait.client.transports.tape import TapeMode
+from plait.client.transports.wire_log import log_of, make_wire
 from plait.langchain.tools.tool import MCPTool
 from tests.integration.connections.targets import TARGETS
+from tests.nursery import entry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -24,6 +28,7 @@ LINE = re.compile(
     r"(?P<way>[→←]) server(?: #(?P<id>\S+))? (?P<method>\S+)"
     r"(?: (?P<ms>[\d.]+) ms)? (?P<size>[\d.]+ k?B) (?P<text>.*)"
 )
+TESTS = Path(__file__).parents[2]
 ONE_EACH = ["stdio modern", "stdio legacy", "http modern", "http legacy", "sse legacy"]
 
 
@@ -61,6 +66,24 @@ async def test_each_message_is_shown_once_with_what_is_known_of_it(
     # Each request has one line, and so has its response.
     both = Counter((one["way"], one["id"]) for one in seen if one["id"])
     assert set(both.values()) == {1}
+
+
+@pytest.mark.parametrize("mode", ["none", "new_episodes"])
+async def test_what_a_tape_plays_is_shown_too(
+    mode: TapeMode, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, WIRE)
+    path = tmp_path / "tape.jsonl"
+    path.write_text((TESTS / "data" / "tapes" / "stdio-legacy.jsonl").read_text())
+    program = str(TESTS / "servers" / "both_eras.py")
+    server = entry(program, "both", "stdio", protocol="legacy")
+    async with Toolbox({"desk": server}, replay=Tape(path, mode=mode)) as box:
+        await box.call("desk", "era")
+
+    texts = [record.getMessage() for record in caplog.records if record.name == WIRE]
+    calls = [text for text in texts if " tools/call " in text]
+    assert [text[0] for text in calls] == ["→", "←"]
+    assert "2025-11-25" in calls[1]
 
 
 @pytest.mark.parametrize("wire", ["lean", "sdk"])
@@ -150,7 +173,7 @@ async def test_a_session_that_is_not_shown_has_the_plain_wire() -> None:
             await box.tools("server")
             session = box.lifecycle.runtime.pool.connections["server"].keeper.ready_session
             assert session is not None
-            assert not isinstance(session.wire, LoggedWire)
+            assert log_of(session.wire) is None
             assert type(session.wire.sender).__module__ == "plait.client.transports.stdio"
 
 
@@ -166,4 +189,4 @@ def test_messages_are_logged_only_if_their_own_logger_is_set(own: int, is_logged
         root.setLevel(before[0])
         logger.setLevel(before[1])
 
-    assert isinstance(wire, LoggedWire) is is_logged
+    assert (log_of(wire) is not None) is is_logged

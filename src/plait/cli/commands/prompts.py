@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 from rich.text import Text
 
+from plait._support import mcp_types as types
 from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
 from plait.cli.base import ExampleCommand, json_option, server_argument, server_arguments
 from plait.cli.terminal import count_label, print_json, print_sections, print_text, visible
-
-if TYPE_CHECKING:
-    from mcp import types
 
 
 @click.command(cls=ExampleCommand)

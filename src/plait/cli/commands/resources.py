@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from rich.text import Text
 
+from plait._support import mcp_types as types
 from plait.cli import session, terminal
 from plait.cli.base import ExampleCommand, json_option, server_argument, server_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from mcp import types
 
     from plait.cli.content import Part
     from plait.client.runtime import Listed
@@ -64,7 +63,6 @@ def _object(entry: Entry) -> dict[str, object]:
 
 
 def _is_template(entry: Entry) -> bool:
-    from mcp import types
 
     return isinstance(entry.item, types.ResourceTemplate)
 
@@ -76,7 +74,6 @@ def _counts(listed: Sequence[Entry]) -> str:
 
 
 def _entry_text(entry: Entry) -> Text:
-    from mcp import types
 
     item = entry.item
     uri = item.uri if isinstance(item, types.Resource) else item.uri_template

@@ -158,7 +158,7 @@ class DirectTool:
             return None  # the long way explains why this cannot be
         done = Lock()
         done.acquire()
-        attempt.request.wake = done.release
+        attempt.request.wake, attempt.request.blocks = done.release, True
         self._send(attempt, body, owner, is_owner=False)
         request, wire = attempt.request, attempt.session.wire
         try:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from plait._support.threads import import_in_thread
@@ -27,7 +28,6 @@ from plait.client.connections.session import SDK
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.handshake import negotiate
-from plait.client.protocol.requests import is_lean
 from plait.client.protocol.session import McpSession
 from plait.client.transports.wire import Wire
 from plait.errors import ConnectError, PlaitError
@@ -77,9 +77,7 @@ async def enter_session(
 
 def has_own_session(server: ServerConfig, wire: Wire) -> bool:
     """Return whether a session is opened without the SDK."""
-    if isinstance(server, HttpServer) or wire.tape is not None:
-        return False
-    return is_lean() or isinstance(server, InProcessServer)
+    return True
 
 
 async def _open(
@@ -189,7 +187,12 @@ async def _enter_own(
 ) -> McpSession:
     wire.tapped = True
     session = McpSession(wire, options.callbacks(server.client_options))
-    await stack.enter_async_context(_link_of(server, wire))
+    link = partial(_link_of, server, wire)
+    if wire.tape is not None:
+        from plait.client.transports.replay import link_tape  # noqa: PLC0415  # rarely used
+
+        link = partial(link_tape, wire.tape, server, wire, link)
+    await stack.enter_async_context(link())
     await negotiate(session, mode)
     return session
 
@@ -209,6 +212,10 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
             from plait.client.transports.stdio import link_stdio  # noqa: PLC0415
 
             return link_stdio(server, wire)
+        case HttpServer():
+            from plait.client.transports.http import link_http  # noqa: PLC0415
+
+            return link_http(server, wire)
         case InProcessServer():
             from plait.client.transports.in_process import link_in_process  # noqa: PLC0415
 

@@ -197,6 +197,7 @@ class Session:
                 await import_in_thread(OPENING)
                 # Each transport has a module, which imports the libraries that it needs.
                 module = self._server.transport.replace("-", "_")
+                module = module if self._needs_server else "replay"
                 await import_in_thread(f"plait.client.transports.{module}")
                 from plait.client.connections.opening import (  # noqa: PLC0415
                     enter_session,

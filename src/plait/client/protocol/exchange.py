@@ -117,6 +117,8 @@ class PendingRequest(Exchange):
     """Whether listed tools may mirror arguments in HTTP headers."""
     direct: bool = False
     """Whether it is a call that nothing but this request belongs to."""
+    blocks: bool = False
+    """Whether the thread that sends it does nothing else before there is an outcome."""
     timeout_seconds: float = inf
     """How long a direct call waits for its response, or for progress."""
     expires_at: float = inf

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.protocol")
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 """The key of `_meta` that names the subscription of a notification."""
 _RAW = frozenset({"notifications/roots/list_changed", "notifications/tools/list_changed"})
 """Notifications that are passed on as they are, before they are validated."""
@@ -128,9 +128,7 @@ class Inbound:
         meta: object = (params or {}).get("_meta")
         if not self.routes or not isinstance(meta, dict):
             return False
-        route = self.routes.get(
-            coerced_id(cast("dict[str, Any]", meta).get(_SUBSCRIPTION_ID)) or ""
-        )
+        route = self.routes.get(coerced_id(cast("dict[str, Any]", meta).get(SUBSCRIPTION_ID)) or "")
         if route is None:
             return False
         if method == _ACKNOWLEDGED:

@@ -91,6 +91,21 @@ class Handler(Protocol):
         ...
 
 
+class Tap(Protocol):
+    """Sees all messages of a session; it is in `taps` before the transport is opened."""
+
+    def over(self, sender: Sender) -> Sender:
+        """Return a sender that sends with this one."""
+        ...
+
+    def received(self, message: Message, context: contextvars.Context | None) -> None:
+        """Take a message of the server that was received in a context, before it is handled.
+
+        An answer is not among them: its request is woken.
+        """
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class _ServerRequest:
     """A request of the server whose answer it has not taken yet."""
@@ -106,12 +121,16 @@ class Peer:
         self.server = server
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Requests without an outcome."""
+        self.streams = 0
+        """How many of them stay for as long as the session: streams of changes."""
         self.server_requests: dict[RequestId, _ServerRequest] = {}
         self.parse: Callable[[bytes], Any] = parse_json
         """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
         """Writes messages; `None` before the transport is open, and after it is closed."""
         self.handler: Handler | None = None
+        self.taps: list[Tap] = []
+        """The first is next to the transport."""
         self.template: RequestTemplate | None = None
         """What requests have in common; known after the handshake."""
         self.drained: asyncio.Event | None = None
@@ -127,6 +146,8 @@ class Peer:
 
     def use(self, sender: Sender) -> None:
         """Send messages with this sender."""
+        for tap in self.taps:
+            sender = tap.over(sender)
         self.sender = sender
 
     def next_request_id(self) -> int:
@@ -226,15 +247,16 @@ class Peer:
         self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
     ) -> None:
         """Handle one message."""
+        if message.method is not None:
+            for tap in self.taps:
+                tap.received(message, context)
         match message.kind:
             case "response":
                 await self._take_result(message, limits)
             case "error" if message.error is not None:
                 request = self.requests.pop(message.id, None)
                 if request is not None:
-                    detail = message.error
-                    error = {"code": detail.code, "message": detail.message, "data": detail.data}
-                    self._settle(request, {"id": message.id, "error": error}, message.body)
+                    self._settle(request, answer_of(request, message, limits), message.body)
             case "notification":
                 self._notified(message, context)
                 await asyncio.sleep(0)  # its callbacks begin before those of the next message
@@ -248,7 +270,7 @@ class Peer:
             logger.debug("%s: an answer to no request: %r", self.server, message.id)
             return
         is_large = len(message.body) >= LARGE_BYTES
-        read = partial(_read_result, request, message, limits)
+        read = partial(answer_of, request, message, limits)
         try:
             whole = await in_thread(read) if is_large else read()
         except LimitError as error:
@@ -257,9 +279,7 @@ class Peer:
             self.lose([message.id], NO_JSON_RPC)
         else:
             if self.requests.pop(message.id, None) is not None:
-                if message.note is not None:
-                    request.notes = (message.note,)
-                self._settle(request, whole, message.body)
+                self._settle(request, whole, message.body or None)
 
     def _answered_handshake(self, body: bytes) -> str | None:
         """Return the method of the handshake that a message answers, if it is one."""
@@ -460,13 +480,24 @@ class Peer:
         self.check_drained()
 
 
-def _read_result(
-    request: PendingRequest, message: Message, limits: IncomingLimits
-) -> dict[str, Any]:
-    """Return a response with its result decoded, as its request wants it."""
+def answer_of(request: PendingRequest, message: Message, limits: IncomingLimits) -> dict[str, Any]:
+    """Return the response to a request, with its result decoded as the request wants it.
+
+    Raises:
+        ValueError: It cannot be decoded.
+        LimitError: It has more values, or would take more memory, than `limits` permit.
+    """
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
+    if (detail := message.error) is not None:
+        answer["error"] = {"code": detail.code, "message": detail.message, "data": detail.data}
+        return answer
     if request.parse is not parse_json and message.raw is not None:
-        return request.parse(message.body)
-    return {"jsonrpc": "2.0", "id": message.id, "result": message.decoded_result(limits)}
+        answer = request.parse(message.body)
+    else:
+        answer["result"] = message.decoded_result(limits)
+    if message.note is not None:
+        request.notes = (message.note,)
+    return answer
 
 
 def _is_possible(number: float) -> bool:
@@ -482,3 +513,11 @@ def closed() -> RequestError:
 def too_large_handshake(method: str) -> str:
     """Explain that the answer of a handshake is refused."""
     return f"the server answered {method} with more than {LARGE_BYTES:,} bytes"
+
+
+def too_large(most_bytes: int) -> str:
+    """Explain that a message is refused, and what would permit it."""
+    return (
+        f"the server sent a message of more than {most_bytes:,} bytes "
+        "(raise `message_bytes` in `limits`)"
+    )

@@ -10,6 +10,12 @@ from pydantic import BaseModel, TypeAdapter
 
 from plait._support import mcp_types as types
 from plait.client.protocol.exchange import OnProgress, PendingRequest, RequestTemplate
+from plait.client.protocol.headers import (
+    Path,
+    argument_headers,
+    mirrored_arguments,
+    routing_headers,
+)
 from plait.client.protocol.inbound import Callbacks, Inbound, RequestContext
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
 from plait.client.protocol.repair import check_result, is_unfinished
@@ -57,6 +63,8 @@ class McpSession:
         self.server_info: types.Implementation | None = None
         self.server_capabilities = types.ServerCapabilities()
         self.instructions: str | None = None
+        self._mirrored: dict[str, dict[Path, str]] = {}
+        """The arguments of listed tools that are sent as HTTP headers too."""
         self.inbound = Inbound(self, callbacks)
         peer.handler = self.inbound
 
@@ -112,9 +120,7 @@ class McpSession:
         )
         meta: dict[str, Any] = dict(template.meta) if template is not None else {}
         meta |= fields.get("_meta") or {}
-        headers: dict[str, str] = {}
-        if template is not None and template.protocol_header is not None:
-            headers[PROTOCOL_VERSION_HEADER] = template.protocol_header
+        headers = self._headers(method, fields, version)
         if on_progress is not None:
             request.on_progress = on_progress
             meta["progressToken"] = request.request_id
@@ -130,6 +136,21 @@ class McpSession:
         cancel = method not in HANDSHAKES
         await exchanged(self.peer, request, body, timeout_seconds=limit, cancel=cancel)
         return request
+
+    def _headers(
+        self, method: str, params: Mapping[str, Any], version: str | None
+    ) -> dict[str, str]:
+        """Return what HTTP transports send along with a request."""
+        template = self.peer.template
+        sent_as = version if template is None else template.protocol_header
+        if sent_as is None or method == "initialize":
+            return {}
+        headers = {PROTOCOL_VERSION_HEADER: sent_as}
+        if sent_as in types.version.MODERN_PROTOCOL_VERSIONS:
+            headers |= routing_headers(method, params)
+            if method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
+                headers |= argument_headers(mirrored, params.get("arguments") or {})
+        return headers
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
@@ -208,6 +229,9 @@ class McpSession:
         raw = await read_aside(ended, list_of)
         self.peer.note_repairs(ended)
         page = rows_taken(ended, self._of_its_era(raw))
+        if self.is_modern and ended.may_mirror:
+            for tool in page["tools"]:
+                self._mirrored[tool["name"]] = mirrored_arguments(tool["inputSchema"])
         return types.ListToolsResult.model_validate(page, by_name=False)
 
     def _of_its_era(self, raw: dict[str, Any]) -> dict[str, Any]:
@@ -283,7 +307,9 @@ class McpSession:
 
     def listen(self, **wanted: Any) -> AbstractAsyncContextManager[Subscription]:
         """Open a stream of changes of a modern server; `wanted` has the fields of its filter."""
-        return opened_subscription(self, types.SubscriptionFilter(**wanted))
+        # The specification names what is wanted, and nothing else.
+        fields = {name: value for name, value in wanted.items() if value}
+        return opened_subscription(self, types.SubscriptionFilter(**fields))
 
     async def ping_seconds(self) -> float:
         """Measure one cheap round trip."""

@@ -151,9 +151,11 @@ async def opened_subscription(
         else:
             route.close()  # the response comes when the server ends the stream
 
+    session.peer.streams += 1
     staying = session.peer.start(stay())
     try:
         yield Subscription(route, await route.agreed())
     finally:
         staying.cancel()
+        session.peer.streams -= 1
         del session.inbound.routes[request_id]

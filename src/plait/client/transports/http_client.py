@@ -1,13 +1,7 @@
-"""The HTTP client under the HTTP transports.
-
-In the SDK a network fault in one request ends the whole session, and status, headers and body of
-an error response are lost. This client records them on their exchange, and turns a fault into a
-response that fails only that request.
-"""
+"""The HTTP client under the HTTP transports, and what its responses and faults mean."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -15,31 +9,23 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Final, cast
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from cachetools import TTLCache, cached
-from mcp import MCPError
-from mcp.client.streamable_http import MAX_RECONNECTION_ATTEMPTS
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread, lock_across_forks
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
-from plait.client.protocol.exchange import Exchange, PendingRequest, current_exchange
+from plait.client.protocol.exchange import PendingRequest, current_exchange
 from plait.client.protocol.http_reply import Advice, HttpReply
+from plait.client.protocol.peer import RequestError
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.http_answers import (
-    checked_answer,
-    longest_answer,
-    misread,
-    readable_events,
-    too_large_answer,
-)
 from plait.client.transports.http_decoding import decoded_body
 from plait.client.transports.library_logs import redacted_library_logs
 from plait.client.transports.wire import Wire
@@ -48,9 +34,6 @@ from plait.errors import ConfigError, PlaitError
 logger = logging.getLogger("plait.client.transports")
 
 Send = Callable[..., Awaitable[httpx2.Response]]
-
-Observe = Callable[[Exchange | None, httpx2.Response], None]
-"""Gets each response, with the exchange whose message it answers."""
 
 SESSION_HEADER: Final = "mcp-session-id"
 VERSION_HEADER: Final = "mcp-protocol-version"
@@ -67,8 +50,6 @@ NEVER_COMPLETE = (
 )
 """Faults after which the server cannot have received the whole request."""
 
-_NOTIFICATION_SECONDS = 5.0
-"""The SDK sends one message at a time, so an unanswered notification would block the rest."""
 LONGEST_REFUSAL_BYTES: Final = 1024 * 1024
 """How much is read of a body that is no message: of an error, a redirect, or of OAuth."""
 _LONGEST_BODY = 4000
@@ -108,7 +89,6 @@ async def open_http_client(
     server: HttpServer | SseServer,
     wire: Wire,
     *,
-    observe: Observe | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Open the HTTP client for one session, by default with the certificates of the machine."""
@@ -129,102 +109,36 @@ async def open_http_client(
         )
     if isinstance(auth, OAuthAuth):
         auth.attach(client.send)
-    client.event_hooks["response"].append(partial(_bound_body, wire, server.incoming))
+    client.event_hooks["response"].append(partial(_bound_body, server.incoming))
     # Every request goes through `send`, also those of auth flows and redirects.
-    setattr(client, "send", _Send(client, wire, server, observe))  # noqa: B010
+    setattr(client, "send", _Send(client, wire, server))  # noqa: B010
     async with client:
         yield client
 
 
 class _Send:
-    """`AsyncClient.send`, which records what happens to each exchange."""
+    """`AsyncClient.send`, with current headers, sign-in, and redirects that keep credentials."""
 
     def __init__(
-        self,
-        client: httpx2.AsyncClient,
-        wire: Wire,
-        server: HttpServer | SseServer,
-        observe: Observe | None,
+        self, client: httpx2.AsyncClient, wire: Wire, server: HttpServer | SseServer
     ) -> None:
         self._client = client
         self._plain_send: Send = client.send
         self._wire = wire
         self._server = server
-        self._observe = observe
         self._origin = origin_of(httpx2.URL(server.url))
-        self._notifications = _NotificationStream(wire)
 
     async def __call__(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        exchange = current_exchange()
+        """Send; if signing in is needed, return a response with the advice."""
         if callable(self._server.headers) and origin_of(request.url) == self._origin:
             # Called every time: its result, such as a token, may change.
             request.headers.update(await headers_of(self._server, self._wire))
-        if isinstance(exchange, PendingRequest) and isinstance(self._server, HttpServer):
+        if (exchange := current_exchange()) is not None:
             exchange.written = True
-            return await self._send_signed_in(request, **options)  # its sender handles the rest
-        if request.method == "DELETE":
-            return await self._end_session(request, **options)
-        if request.method == "GET" and SESSION_HEADER in request.headers:
-            opened = self._notifications.opened(self._send_signed_in(request, **options))
-            # A response on it answers the request whose stream it resumes, if it resumes one.
-            resumed = None if exchange is None or exchange.request_id is None else exchange
-            return self._with_readable_events(await opened, resumed)
-        if request.method != "POST" or exchange is None:
-            return await self._send_signed_in(request, **options)
-        if exchange.request_id is None:
-            timeout = cast("dict[str, float]", request.extensions.get("timeout", {}))
-            request.extensions = {
-                **request.extensions,
-                "timeout": {**timeout, "read": _NOTIFICATION_SECONDS},
-            }
-        response: httpx2.Response | None = None
         try:
-            exchange.written = True
-            response = await self._send_signed_in(request, **options)
-            if not response.is_success:
-                exchange.reply = self._wire.reply = await reply_from(response, self._wire)
-                return _whole(response, exchange.reply)
-            if is_json(response):
-                await response.aread()
-            else:
-                response.stream = _Stream(response.stream, partial(_note_end, exchange))
-            if exchange.request_id is not None and isinstance(self._server, HttpServer):
-                return await self._checked(response, exchange)
-        except TooLargeError:
-            reason = too_large_answer(exchange, self._wire, self._server.incoming)
-            # The SDK may try another handshake, whose error would hide this one.
-            logger.warning("%s: %s", self._wire.server, reason)
-            if response is not None:
-                await response.aclose()
-            return misread(httpx2.Response(200, request=request), exchange, reason)
-        except (httpx2.RequestError, PlaitError) as fault:
-            if response is not None:
-                await response.aclose()
-            return self._failed(request, exchange, fault)
-        return response
-
-    async def _checked(self, response: httpx2.Response, exchange: Exchange) -> httpx2.Response:
-        """Return what the SDK can read of the response to a request."""
-        if not response.headers.get(SESSION_HEADER, "").isascii():
-            # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
-            # It has only visible ASCII characters; others cannot be sent in a header.
-            await response.aclose()
-            return misread(response, exchange, "the server gave a session id that is not ASCII")
-        kind = response.headers.get("content-type", "").lower()
-        if not kind.startswith("text/event-stream"):
-            checked = await checked_answer(response, exchange, kind, self._server.incoming)
-            if checked is not response:
-                await response.aclose()
-            return checked
-        return self._with_readable_events(response, exchange)
-
-    def _with_readable_events(
-        self, response: httpx2.Response, exchange: Exchange | None
-    ) -> httpx2.Response:
-        if "content-encoding" not in response.headers:
-            watch = partial(readable_events, self._wire, self._server, exchange)
-            response.stream = _Stream(response.stream, watch)
-        return response
+            return await self._send(request, **options)
+        except SignInNeededError as needed:
+            return needed.response(request)
 
     async def _send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send, following redirects within the same origin only.
@@ -248,47 +162,14 @@ class _Send:
     async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         before = dict(request.headers)
         try:
-            # Here too: the SDK sends in the context of the requesting task.
+            # Here too: a request is sent in the context of who makes it.
             with redacted_library_logs(self._wire):
-                response = await self._plain_send(request, **options)
-            if self._observe is not None:
-                self._observe(current_exchange(), response)
-            return response
+                return await self._plain_send(request, **options)
         finally:
             # Headers that appear only now were added by an auth object, or from the URL's userinfo.
             added = dict(request.headers.items() - before.items())
             if added:
                 self._wire.hide(secrets_in_headers(added))
-
-    async def _send_signed_in(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send; if signing in is needed, return a response with the advice."""
-        try:
-            return await self._send(request, **options)
-        except SignInNeededError as needed:
-            return needed.response(request)
-
-    async def _end_session(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """End the session on the server, if it is still open."""
-        if not self._wire.ended:
-            with contextlib.suppress(httpx2.TransportError, PlaitError, SignInNeededError):
-                response = await self._send(request, **options)
-                if response.is_success or response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-                    return response
-                await response.aclose()
-        return httpx2.Response(204, request=request)
-
-    def _failed(
-        self, request: httpx2.Request, exchange: Exchange, fault: httpx2.RequestError | PlaitError
-    ) -> httpx2.Response:
-        """Return a response for a fault, so that only this request fails, not the session.
-
-        A `PlaitError` comes from signing in, before the request was sent.
-        """
-        exchange.failure = fault
-        exchange.written = not isinstance(fault, (*NEVER_COMPLETE, PlaitError))
-        text = f"{type(fault).__name__}: {self._wire.redact(str(fault))}"
-        body = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAULT_CODE, "message": text}}
-        return httpx2.Response(503, request=request, json=body)
 
 
 def fail_request(request: PendingRequest, wire: Wire, fault: Exception) -> None:
@@ -296,14 +177,14 @@ def fail_request(request: PendingRequest, wire: Wire, fault: Exception) -> None:
     request.failure = fault
     request.written = request.written and not isinstance(fault, (*NEVER_COMPLETE, PlaitError))
     text = f"{type(fault).__name__}: {wire.redact(str(fault))}"
-    request.fail(MCPError(code=_FAULT_CODE, message=text))
+    request.fail(RequestError(_FAULT_CODE, text))
 
 
 class TooLargeError(httpx2.RequestError):
     """The body of a response has more bytes than a message may have."""
 
 
-async def _bound_body(wire: Wire, limits: IncomingLimits, response: httpx2.Response) -> None:
+async def _bound_body(limits: IncomingLimits, response: httpx2.Response) -> None:
     """Bound the body of a response, after decompression.
 
     Events have bounds of their own. What is no message, such as a refusal or the answer of an
@@ -319,8 +200,7 @@ async def _bound_body(wire: Wire, limits: IncomingLimits, response: httpx2.Respo
     is_gzip = response.headers.get("content-encoding", "").lower() in {"gzip", "x-gzip"}
     inner = httpx2.Response(200, headers=response.headers, stream=response.stream)
     response.headers.pop("content-encoding", None)
-    longest = longest_answer(current_exchange(), wire, limits)
-    most = longest if is_message else LONGEST_REFUSAL_BYTES
+    most = limits.message_bytes if is_message else LONGEST_REFUSAL_BYTES
 
     async def bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         received = 0
@@ -349,57 +229,6 @@ class _Stream(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-async def _note_end(exchange: Exchange, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in chunks:
-            yield chunk
-    finally:
-        exchange.stream_ended = True
-
-
-class _NotificationStream:
-    """Watches the stream of server notifications, which the SDK reopens when it ends.
-
-    The SDK silently gives up after a few failures in a row; this class counts them too.
-    """
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._worked = False
-        self._failures = 0
-
-    async def opened(self, pending: Awaitable[httpx2.Response]) -> httpx2.Response:
-        try:
-            response = await pending
-        except httpx2.RequestError:
-            self._failed()
-            raise
-        if response.is_success:
-            self._worked = True
-            response.stream = _Stream(response.stream, self._watch)
-        else:
-            self._failed()
-        return response
-
-    async def _watch(self, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """Note how the stream ends; a read timeout counts as its end."""
-        try:
-            async for chunk in chunks:
-                yield chunk
-        except httpx2.ReadTimeout:
-            pass
-        except httpx2.RequestError:
-            self._failed()
-            raise
-        self._failures = 0
-
-    def _failed(self) -> None:
-        """Note that it broke or was refused; a server without such a stream loses nothing."""
-        self._failures += 1
-        if self._worked and self._failures >= MAX_RECONNECTION_ATTEMPTS:
-            self._wire.lose_notifications()
-
-
 async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
     """Read an error response, and record its relevant parts."""
     try:
@@ -424,15 +253,6 @@ def reply_of(response: httpx2.Response, body: str, wire: Wire) -> HttpReply:
     )
 
 
-def _whole(response: httpx2.Response, reply: HttpReply) -> httpx2.Response:
-    """Return a response whose body can be read, even if it was cut off."""
-    try:
-        _ = response.content
-    except httpx2.ResponseNotRead:
-        return httpx2.Response(reply.status, request=response.request)
-    return response
-
-
 def is_json(response: httpx2.Response) -> bool:
     """Return whether a response says that its body is JSON."""
     return response.headers.get("content-type", "").lower().startswith("application/json")
@@ -449,51 +269,30 @@ def _error_code(body: str) -> int | None:
         return None
 
 
-def is_plain(server: HttpServer, client: httpx2.AsyncClient) -> bool:
+def is_plain(server: HttpServer) -> bool:
     """Return whether requests to a server need nothing but HTTP/1.1, TLS and fixed headers.
 
     Auth objects, functions for headers, client factories, proxies and credentials in the URL need
     httpx2, as does a program that replaces its transport, to trace requests or to answer them.
     """
     url = httpx2.URL(server.url)
-    transport = client._transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    direct = client._transport_for_url(url) is transport  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return (
-        direct
-        and server.auth is None
+        server.auth is None
         and server.http_client_factory is None
         and not callable(server.headers)
         and not url.userinfo
         and url.scheme in {"http", "https"}
+        and not _has_proxy(url)
         and httpx2.AsyncHTTPTransport.handle_async_request is _UNPATCHED_SEND
     )
 
 
-class HttpSession:
-    """What the handshake over httpx2 says about a session."""
-
-    def __init__(self) -> None:
-        self.session_id: str | None = None
-        self.version: str | None = None
-        self.has_stream = False
-        """Whether the server has answered the request for its stream of notifications."""
-        self.on_cookie: Callable[[], object] = lambda: None
-        self.on_stream: Callable[[], object] = lambda: None
-
-    def observe(self, exchange: Exchange | None, response: httpx2.Response) -> None:
-        """Note session id, protocol version and cookies of a response."""
-        if "set-cookie" in response.headers:
-            self.on_cookie()
-        if response.request.method == "GET":
-            self.has_stream = True
-            self.on_stream()
-        if exchange is None:
-            return
-        if exchange.method == "initialize":
-            if response.is_success:
-                self.session_id = response.headers.get(SESSION_HEADER) or self.session_id
-        elif (version := response.request.headers.get(VERSION_HEADER)) is not None:
-            self.version = version
+def _has_proxy(url: httpx2.URL) -> bool:
+    """Return whether the environment names a proxy for a URL."""
+    proxies = getproxies()
+    if not {url.scheme, "all"} & proxies.keys():
+        return False
+    return not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}")
 
 
 def origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:

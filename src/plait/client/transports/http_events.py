@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import httpx2
+
+from plait.client.transports.http_decoding import PIECE_BYTES
 
 _MAX_RETRY_DIGITS = 8
 """A server that is back only after a day is taken as one that does not say when."""
@@ -121,3 +124,17 @@ class EventParser:
                 "(raise `message_bytes` in `limits`)."
             )
             raise httpx2.SSEError(text)
+
+
+async def events_of(
+    chunks: AsyncIterable[bytes], most_event_bytes: int | None
+) -> AsyncIterator[ServerEvent]:
+    """Yield the events of a stream."""
+    parser = EventParser(most_event_bytes)
+    async for chunk in chunks:
+        for start in range(0, len(chunk), PIECE_BYTES):
+            await asyncio.sleep(0)  # what was decompressed arrives without waiting
+            for event in parser.feed(chunk[start : start + PIECE_BYTES]):
+                yield event
+    for event in parser.end():
+        yield event

@@ -1,39 +1,39 @@
-"""One request to a Streamable HTTP endpoint, and what its response means."""
+"""One message that is posted to a Streamable HTTP endpoint, and what its response means."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
-from mcp import MCPError
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
-)
-from pydantic import ValidationError
 from typing_extensions import override
 
+from plait._support import mcp_types as types
 from plait._support.threads import in_thread
-from plait.client.protocol.exchange import PendingRequest, is_response, parse_json, parse_nested
-from plait.client.protocol.large_json import LARGE_BYTES, LimitError, parse_large
-from plait.client.protocol.nesting import NESTED_NOTE
-from plait.client.protocol.reading import coerced_id
-from plait.client.transports.http_answers import OF_ANOTHER
+from plait.client.protocol.exchange import PendingRequest, is_response, parse_json
+from plait.client.protocol.framing import is_answer
+from plait.client.protocol.peer import (
+    HANDSHAKES,
+    RequestError,
+    answer_of,
+    too_large,
+    too_large_handshake,
+)
+from plait.client.protocol.reading import (
+    LARGE_BYTES,
+    NO_JSON_RPC,
+    LimitError,
+    Message,
+    coerced_id,
+    read,
+)
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
     MOST_REDIRECTS,
@@ -48,29 +48,21 @@ from plait.client.transports.http_client import (
 from plait.client.transports.http_decoding import BodyDecoder
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.http_pool import Fields, HttpExchange, Pool
-from plait.client.transports.library_logs import log_as
-from plait.client.transports.oversize import too_large
 
 if TYPE_CHECKING:
     from plait.client.transports.http_sender import HttpSender
 
+logger = logging.getLogger("plait.client.transports")
 
-def _object_of(message: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", message) if type(message) is dict else {}
-
-
-def _validated(message: object, body: bytes) -> JSONRPCMessage | None:
-    """Return a message as the SDK reads it; a large one is not parsed again."""
-    try:
-        if len(body) >= LARGE_BYTES:
-            return jsonrpc_message_adapter.validate_python(message, by_name=False)
-        return jsonrpc_message_adapter.validate_json(body, by_name=False)
-    except ValidationError:
-        return None
+OF_ANOTHER = "it belongs to another request"
+"""Why the only response of an exchange is not taken."""
 
 
 class HttpPost(HttpExchange):
-    """A request, and what its response means."""
+    """A request, notification or answer, and what its response means.
+
+    What has no `request_id` gets no answer: any success is one.
+    """
 
     def __init__(
         self,
@@ -98,7 +90,7 @@ class HttpPost(HttpExchange):
         self._event_id = ""
         self._retry: int | None = None
         self._is_reading = False
-        """Whether a large message is parsed or decompressed; what arrives after it waits."""
+        """Whether a message is handled, or data decompressed; what arrives after it waits."""
         self._waiting: deque[Callable[[], None]] = deque()
 
     @override
@@ -108,24 +100,39 @@ class HttpPost(HttpExchange):
     @override
     def on_response(self, status: int, headers: Fields) -> None:
         self._status, self._headers = status, headers
-        content_type, encoding = b"", b""
+        content_type, encoding, session_id = b"", b"", b""
         for name, value in headers:
             if name == b"content-type":
                 content_type = value.lower()
             elif name == b"content-encoding":
                 encoding = value.lower()
+            elif name == b"mcp-session-id":
+                session_id = value
             elif name == b"set-cookie":
                 self._sender.client.cookies.extract_cookies(self._as_response())
                 self._sender.keep_cookies()
         is_unreadable = encoding not in {b"", b"identity"} and not self._decode(encoding)
         if is_unreadable or not 200 <= status < 300:
             return
-        if status == HTTPStatus.ACCEPTED:
+        if self.request.request_id is None:
+            self._end(partial(self.request.settle, {}))
+        elif status == HTTPStatus.ACCEPTED:
             self._misread("the server answered a request with 202 Accepted")
+        elif self.request.method == "initialize" and not session_id.isascii():
+            # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+            # It has only visible ASCII characters; others cannot be sent in a header.
+            self._misread("the server gave a session id that is not ASCII")
         elif content_type.startswith(b"text/event-stream"):
+            self._begin_session(session_id)
             self._events = EventParser(self._sender.max_event_size)
-        elif not content_type.startswith(b"application/json"):
+        elif content_type.startswith(b"application/json"):
+            self._begin_session(session_id)
+        else:
             self._misread(f"unexpected content type: {content_type.decode('latin-1')}")
+
+    def _begin_session(self, session_id: bytes) -> None:
+        if session_id and self.request.method == "initialize":
+            self._sender.session_id = session_id.decode("ascii")
 
     @override
     def on_data(self, data: bytes) -> None:
@@ -159,9 +166,21 @@ class HttpPost(HttpExchange):
         if self._status >= 300:
             if self._received_bytes > LONGEST_REFUSAL_BYTES:
                 self._cut(b"".join(self._chunks))
-        elif self._received_bytes > self._sender.longest_body_bytes:
+        elif self._received_bytes > self._longest_bytes:
             self._chunks.clear()
             self._cut(None)
+
+    @property
+    def _longest_bytes(self) -> int:
+        most = self._sender.limits.message_bytes
+        return min(LARGE_BYTES, most) if self.request.method in HANDSHAKES else most
+
+    def _too_large(self) -> str:
+        """Explain that a response is larger than that."""
+        most = self._sender.limits.message_bytes
+        if self._longest_bytes == most:
+            return too_large(most)
+        return too_large_handshake(self.request.method)
 
     def _cut(self, body: bytes | None) -> None:
         """Stop reading a body that is too large; that of a refusal is used as far as it came."""
@@ -169,7 +188,7 @@ class HttpPost(HttpExchange):
             self.connection.abort()
             self.connection = None
         if body is None:
-            self._misread(too_large(self._sender.longest_body_bytes))
+            self._misread(self._too_large())
         else:
             self._take_status(body)
 
@@ -191,10 +210,9 @@ class HttpPost(HttpExchange):
         body, self._chunks = b"".join(self._chunks), []  # freed, for what the body is parsed to
         if not 200 <= self._status < 300:
             self._take_status(body)
-        elif len(body) >= LARGE_BYTES:
-            self._read_large(body, self._take_answer)
         else:
-            self._take_answer(self._parsed(body), body)
+            self._take_message(body)
+            self._in_order(partial(self._misread, OF_ANOTHER))
 
     @override
     def on_fault(self, fault: Exception) -> None:
@@ -206,7 +224,7 @@ class HttpPost(HttpExchange):
         elif self._status >= 300:
             self._take_status(b"")  # the status is known, even if the body is lost
         elif isinstance(fault, TooLargeError):
-            self._misread(too_large(self._sender.longest_body_bytes))
+            self._misread(self._too_large())
         else:
             self._end(partial(fail_request, self.request, self._sender.wire, fault))
 
@@ -243,115 +261,95 @@ class HttpPost(HttpExchange):
         self._event_id = event.event_id or self._event_id
         if event.retry_milliseconds is not None:
             self._retry = event.retry_milliseconds
-        if event.kind != "message" or not event.data:
-            return
-        if len(event.data) >= LARGE_BYTES:
-            self._read_large(event.data, self._take_message)
-        else:
-            self._take_message(self._parsed(event.data), event.data)
-
-    async def take(self, data: bytes) -> None:
-        """Handle a message of a resumed stream."""
-        if len(data) < LARGE_BYTES:
-            self._take_message(self._parsed(data), data)
-        else:
-            await self._parse_large(data, self._take_message)
-        if self._sender.received.is_full:
-            await self._sender.received.dispatched()
-
-    def _take_message(self, message: object, data: bytes) -> None:
-        """Handle a message of the response stream, in which the response may follow."""
-        other = self._settle_by(message, data)
-        if self.is_settled:
-            return
-        if other is None:
-            self._sender.wire.note_noise(data)
-        elif isinstance(other, JSONRPCResponse | JSONRPCError):
-            self.request.has_stray = True
-        else:
-            self._pass_on(other)
-
-    def _settle_by(self, message: object, body: bytes) -> JSONRPCMessage | None:
-        """Settle the request if a message answers it; else return it, unless it is no message."""
-        own = _object_of(message)
-        if coerced_id(own.get("id")) == self.request.request_id and is_response(own):
-            self._settle(own, body)
-            return None
-        parsed = _validated(message, body)
-        if isinstance(parsed, JSONRPCResponse | JSONRPCError) and (
-            coerced_id(parsed.id) == self.request.request_id
-            or (isinstance(parsed, JSONRPCError) and parsed.id is None)
-        ):
-            self._settle(parsed.model_dump(by_alias=True, exclude_unset=True))
-        return parsed
-
-    def _parsed(self, body: bytes) -> object:
-        try:
-            return self.request.parse(body)
-        except ValueError:
-            message = parse_nested(body)
-            if message is not None and is_response(message):
-                self.request.wants_body, self.request.notes = False, (NESTED_NOTE,)
-            return message
-
-    def _read_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        """Parse a large message in a thread."""
-        self._let_wait_for(partial(self._parse_large, body, take))
+        if event.kind == "message" and event.data:
+            self._take_message(event.data)
 
     def _let_wait_for(self, work: Callable[[], Awaitable[None]]) -> None:
         """Receive nothing more of the response until some work is done."""
         self._is_reading = True
         if self.connection is not None:
             self.connection.pause()
-        self._sender.start(self._go_on_after(work), self.context)
+        self._sender.wire.start(self._go_on_after(work), self.context)
 
     async def _go_on_after(self, work: Callable[[], Awaitable[None]]) -> None:
         await work()
-        if not self._is_over:
-            await self._sender.received.dispatched()
         self._is_reading = False
         while self._waiting and not self._is_reading:
             self._in_order(self._waiting.popleft())
         if self.connection is not None and not self._is_reading:
             self.connection.resume()
 
-    async def _parse_large(self, body: bytes, take: Callable[[object, bytes], None]) -> None:
-        parse, limits = self.request.parse, self._sender.limits
-        if parse is parse_json:
-            parse = partial(parse_large, most_values=limits.values, most_bytes=limits.message_bytes)
-        message: object = None
+    def _take_message(self, data: bytes) -> None:
+        """Handle a message: an answer at once, one that is large or something else in a task."""
+        if len(data) >= LARGE_BYTES:
+            self._let_wait_for(partial(self.take, data))
+        elif (other := self._outcome(self._read(data), data)) is not None:
+            self._let_wait_for(partial(self._dispatch, other))
+
+    async def take(self, data: bytes) -> None:
+        """Handle a message, which may be large or of a resumed stream."""
+        received = (
+            await in_thread(self._read, data) if len(data) >= LARGE_BYTES else self._read(data)
+        )
+        if not self._is_over and (other := self._outcome(received, data)) is not None:
+            await self._dispatch(other)
+
+    async def _dispatch(self, message: Message) -> None:
+        await self._sender.wire.dispatch(message, self._sender.limits, self.context)
+
+    def _read(self, data: bytes) -> _Received:
+        """Read a message, and what it means for the request; in a thread if it is large."""
+        request, limits = self.request, self._sender.limits
+        if len(data) >= LARGE_BYTES and request.method in HANDSHAKES and is_answer(data):
+            return _Received(refusal=too_large_handshake(request.method))
         try:
-            message = await in_thread(parse, body)
+            if request.parse is not parse_json and (answer := self._parsed(data)) is not None:
+                return _Received(answer=answer)
+            message = read(data, limits)
+            is_own = message.id == request.request_id or (message.id is None and message.error)
+            if message.method is None and is_own:
+                return _Received(message, answer_of(request, message, limits))
+            return _Received(message)
         except LimitError as error:
-            if not self._is_over:
-                self._misread(str(error))
+            return _Received(refusal=str(error))
         except ValueError:
-            pass  # nothing can be made of it
-        if not self._is_over:
-            take(message, body)
+            return _Received()
+
+    def _parsed(self, data: bytes) -> dict[str, Any] | None:
+        """Return the answer as the parser of the request reads it; `None` if it is no such one."""
+        try:
+            answer: object = self.request.parse(data)
+        except ValueError:
+            return None
+        if type(answer) is not dict or not is_response(own := cast("dict[str, Any]", answer)):
+            return None
+        return own if coerced_id(own.get("id")) == self.request.request_id else None
+
+    def _outcome(self, received: _Received, data: bytes) -> Message | None:
+        """Give the request its outcome, if a message has it; return one that is no answer."""
+        message, wire = received.message, self._sender.wire
+        if received.answer is not None:
+            wire.last_received = time.monotonic()
+            self._end(partial(self.request.settle, received.answer, data))
+        elif received.refusal is not None:
+            if is_answer(data):
+                self._misread(received.refusal)
+            else:
+                logger.warning("%s: %s", wire.server, received.refusal)
+        elif message is None:
+            if self._events is None and self.resuming is None:
+                self._misread(NO_JSON_RPC)
+            else:
+                wire.note_noise(data)
+        elif message.method is not None:
+            return message
+        else:
+            self.request.has_stray = True
+        return None
 
     @property
     def _is_over(self) -> bool:
         return self.is_settled or (self.ended and self.resuming is None)
-
-    def _take_answer(self, message: object, body: bytes) -> None:
-        """Handle the message that is the whole response."""
-        other = self._settle_by(message, body)
-        if self.is_settled:
-            return
-        if other is None:
-            self._misread("it is not JSON-RPC")
-            return
-        if not isinstance(other, JSONRPCResponse | JSONRPCError):
-            self._pass_on(other)
-        self._misread(OF_ANOTHER)
-
-    def _pass_on(self, message: JSONRPCMessage) -> None:
-        """Pass a message that is not the response to the SDK."""
-        self.context.run(log_as, self._sender.wire)
-        self._sender.received.push(SessionMessage(message), self.context)
-        if self._sender.received.is_full and not self._is_reading:
-            self._let_wait_for(partial(asyncio.sleep, 0))
 
     def _take_status(self, body: bytes) -> None:
         """Handle a status that is no success."""
@@ -365,32 +363,35 @@ class HttpPost(HttpExchange):
                 self._sender.follow(self, following)
                 return
             response = refused_redirect(self.template, response)
+        received = self._read(response.content) if is_json(response) else _Received()
+        answer, message = received.answer, received.message
+        if answer is not None and "result" in answer:
+            if response.is_client_error:
+                self._outcome(received, response.content)  # it was run, so nothing is refused
+                return
+            answer = None
         request.reply = wire.reply = reply_of(response, response.text, wire)
         wire.last_received = time.monotonic()
+        request.answered = True
+        if answer is not None:
+            self._end(partial(request.settle, answer, response.content))
+            return
         error = self._status_error()
-        if is_json(response):
-            with contextlib.suppress(ValidationError):
-                parsed = jsonrpc_message_adapter.validate_json(response.content, by_name=False)
-                if isinstance(parsed, JSONRPCError):
-                    error = parsed.error
-        self._end(partial(self._refuse, error))
+        if message is not None and (detail := message.error) is not None:
+            error = RequestError(detail.code, detail.message, detail.data)
+        self._end(partial(request.fail, error))
 
-    def _refuse(self, error: ErrorData) -> None:
-        """Make the request fail: the status says something about the session it was sent in."""
-        self.request.answered = True
-        self.request.fail(MCPError(code=error.code, message=error.message, data=error.data))
-
-    def _status_error(self) -> ErrorData:
-        """Return the error that the SDK makes from a status."""
+    def _status_error(self) -> RequestError:
+        """Return the error of a request that was refused by a status alone."""
         match self._status:
             case HTTPStatus.NOT_FOUND if SESSION_HEADER in self.template.headers:
-                return ErrorData(code=INVALID_REQUEST, message="Session terminated")
+                return RequestError(types.INVALID_REQUEST, "Session terminated")
             case HTTPStatus.NOT_FOUND:
-                return ErrorData(code=METHOD_NOT_FOUND, message="Not Found")
+                return RequestError(types.METHOD_NOT_FOUND, "Not Found")
             case status if status < HTTPStatus.BAD_REQUEST:
-                return ErrorData(code=INVALID_REQUEST, message="Unexpected content type: ")
+                return RequestError(types.INVALID_REQUEST, "Unexpected content type: ")
             case _:
-                return ErrorData(code=INTERNAL_ERROR, message="Server returned an error response")
+                return RequestError(types.INTERNAL_ERROR, "Server returned an error response")
 
     def _as_response(self, body: bytes = b"") -> httpx2.Response:
         fields = [pair for pair in self._headers if pair[0] != b"content-encoding"]
@@ -420,18 +421,20 @@ class HttpPost(HttpExchange):
     def lose(self, reason: str) -> None:
         """Give up a response stream."""
         self.request.stream_ended = True
-        fault = MCPError(code=CONNECTION_CLOSED, message=reason)
-        self._end(partial(self.request.fail, fault))
-
-    def _settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
-        self._sender.wire.last_received = time.monotonic()
-        self._end(partial(self.request.settle, message, body))
+        self._end(partial(self.request.fail, RequestError(types.CONNECTION_CLOSED, reason)))
 
     def _end(self, outcome: Callable[[], None]) -> None:
-        """Give the request its outcome, after everything that its response has sent before."""
+        """Give the request its outcome."""
         self.ended = self.is_settled = True
-        sender = self._sender
-        if sender.received.waiting:
-            sender.received.run_in_order(partial(sender.conclude, self.request, outcome))
-        else:
-            sender.conclude(self.request, outcome)
+        self._sender.conclude(self.request, outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """One message of a response; without any field it is not JSON-RPC."""
+
+    message: Message | None = None
+    answer: dict[str, Any] | None = None
+    """The response, if it is that of the request."""
+    refusal: str | None = None
+    """Why it is not read: a limit."""

@@ -63,7 +63,7 @@ async def open_transport(server: ServerConfig, wire: Wire) -> AsyncGenerator[Tra
     wire.tapped = True
     streams = _streams_of(server, wire)
     if wire.tape is not None:
-        from plait.client.transports.replay import open_taped  # noqa: PLC0415  # rarely used
+        from plait.client.transports.sdk_tape import open_taped  # noqa: PLC0415  # rarely used
 
         streams = open_taped(wire.tape, wire, streams)
     with redacted_library_logs(wire):

@@ -167,11 +167,6 @@ class LineProtocol(asyncio.Protocol):
             self.on_end()
         self._wake()
 
-    def queue(self, line: bytes) -> None:
-        """Add a line to those that wait to be read."""
-        self._queue(line)
-        self._wake()
-
     def _end_endless(self) -> None:
         self.splitter.end()
         if self.on_endless is not None:

@@ -1,38 +1,35 @@
-"""The transport of a client with a tape: plays recorded answers, and records those of servers."""
+"""Sessions on a tape: plays recorded answers, and records those of servers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import anyio
-from mcp.client._transport import TransportStreams
-from mcp.shared._stream_protocols import ReadStream, WriteStream
-from mcp.shared.message import SessionMessage
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
-from mcp_types import (
-    INTERNAL_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
+from msgspec.structs import asdict
 
+from plait._support import mcp_types as types
 from plait._support.redact import Redactor
-from plait.client.protocol.exchange import current_exchange
-from plait.client.protocol.reading import RequestId, coerced_id
-from plait.client.transports.streams import (
-    BorrowedStream,
-    MergedRead,
-    frames_of,
-    start_task,
+from plait.client.config.servers import ServerConfig
+from plait.client.protocol.exchange import (
+    Exchange,
+    PendingRequest,
+    Sender,
+    as_current,
+    current_exchange,
+    parse_json,
+    parse_nested,
 )
+from plait.client.protocol.framing import frames
+from plait.client.protocol.inbound import SUBSCRIPTION_ID
+from plait.client.protocol.reading import Message, RequestId, coerced_id
 from plait.client.transports.tape import (
     HANDSHAKE,
     NOT_RECORDED,
@@ -45,297 +42,372 @@ from plait.client.transports.wire import Wire
 
 _LISTEN = "subscriptions/listen"
 _PROGRESS = "notifications/progress"
-_CANCELLED = "notifications/cancelled"
+CANCELLED = "notifications/cancelled"
 
-Live = tuple[ReadStream["SessionMessage | Exception"], WriteStream[SessionMessage]]
-
-
-@asynccontextmanager
-async def open_taped(
-    tape: Tape, wire: Wire, live: AbstractAsyncContextManager[TransportStreams]
-) -> AsyncGenerator[TransportStreams]:
-    """Play the tape, or connect to the server and record; `live` is opened only for that."""
-    if tape.records:
-        async with live as streams, _running(TapedSession(tape, wire, streams)) as taped:
-            yield taped
-        return
-    async with _running(TapedSession(tape, wire, None)) as taped:
-        yield taped
+Params = Mapping[str, Any] | None
+Push = Callable[[dict[str, Any]], Awaitable[None]]
+"""Hands a JSON-RPC message to the client, in the context of the request that it belongs to."""
 
 
-@asynccontextmanager
-async def _running(session: TapedSession) -> AsyncGenerator[TransportStreams]:
-    try:
-        yield session.read, session
-    finally:
-        await session.stop()
+class TapePlayer:
+    """Plays the server of one session."""
 
+    def __init__(
+        self,
+        tape: Tape,
+        wire: Wire,
+        push: Push,
+        *,
+        cut: Callable[[], object] = lambda: None,
+        has_server: bool = False,
+    ) -> None:
+        """Play the tape; `has_server` means that what is not on it goes to the server.
 
-class TapedSession(BorrowedStream):
-    """The sending stream of one session on a tape; `read` is the receiving one."""
-
-    def __init__(self, tape: Tape, wire: Wire, live: Live | None) -> None:
+        `cut` ends the connection, where a fault of the tape says so.
+        """
         self._tape = tape
         self._wire = wire
-        self._server = wire.server
-        self._live = None if live is None else live[1]
-        self._recording: dict[RequestId | None, tuple[Recorded, float]] = {}
-        """Requests that were sent to the server and have no response, with their time."""
-        self._asked: dict[RequestId | None, dict[str, Any]] = {}
-        """Requests of the server that the client has not answered, as steps of a recording."""
-        self._playing: dict[RequestId, asyncio.Task[None]] = {}
-        self._questions: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
+        self._push = push
+        self._cut = cut
+        self._has_server = has_server
+        self._playing: dict[RequestId | None, asyncio.Task[None]] = {}
+        """The requests that are played."""
+        self._questions: dict[RequestId | None, asyncio.Future[dict[str, Any]]] = {}
         """Recorded requests of the server that the client has not answered."""
         self._listening: RequestId | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.read = MergedRead(_Silence() if live is None else _Recorder(live[0], self))
-        self._pump = start_task(self.read.pump(), self._tasks)
 
     async def stop(self) -> None:
         """End what is played."""
-        for task in tuple(self._tasks):
+        tasks = tuple(self._playing.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def send(self, item: SessionMessage, /) -> None:
-        """Play the answer to a request, or pass the message on to the server."""
-        match item.message:
-            case JSONRPCRequest() as request:
-                if not self._play(request):
-                    await self._record_request(item, request)
-                return
-            case JSONRPCResponse() | JSONRPCError() as answer:
-                answer_id = coerced_id(answer.id)
-                if (question := self._questions.pop(answer_id or "", None)) is not None:
-                    if not question.done():
-                        question.set_result(_answer(answer))
-                    return
-                if (step := self._asked.pop(answer_id, None)) is not None:
-                    step["answer"] = redacted(_answer(answer), self._wire.redact)
-            case JSONRPCNotification(method=method, params=params):
-                played = self._playing.get((params or {}).get("requestId", ""))
-                if method == _CANCELLED and played is not None:
-                    played.cancel()
-                    return
-        if self._live is not None:
-            await self._live.send(item)
-
-    def _play(self, request: JSONRPCRequest) -> bool:
-        """Start playing the recorded answer, if there is one."""
-        tape, method = self._tape, request.method
-        if not tape.plays or (self._live is not None and method in HANDSHAKE):
+    def plays(self, request_id: RequestId | None, method: str, params: Params) -> bool:
+        """Start to play the answer to a request; return whether it is not for the server."""
+        tape, server = self._tape, self._wire.server
+        if not tape.plays or (self._has_server and method in HANDSHAKE):
             return False
-        params = comparable(request.params, self._wire.redact)
-        fault = tape.fault_for(self._server, method, params)
-        recorded = None if fault is not None else tape.find(self._server, method, params)
-        if fault is None and recorded is None and self._live is not None:
-            return False
-        if (exchange := current_exchange()) is not None:
-            exchange.written = True
-        context = contextvars.copy_context()
+        compared = comparable(params, self._wire.redact)
+        fault = tape.fault_for(server, method, compared)
+        recorded = None if fault is not None else tape.find(server, method, compared)
         if fault is not None:
-            self._fail(request, fault, context)
-        elif recorded is None:
-            text = tape.explain_miss(self._server, method, params)
-            self._respond(request, context, error=ErrorData(code=NOT_RECORDED, message=text))
+            work = self._fail(request_id, fault)
+        elif recorded is not None:
+            work = self._play(request_id, params, recorded)
+        elif self._has_server:
+            return False
         else:
-            playing = self._answered(request, recorded, context)
-            task = start_task(playing, self._tasks, context)
-            self._playing[request.id] = task
-            task.add_done_callback(lambda _: self._playing.pop(request.id, None))
+            text = tape.explain_miss(server, method, compared)
+            work = self._respond(request_id, _error(NOT_RECORDED, text))
+        self._start(request_id, work)
         return True
 
-    def _fail(self, request: JSONRPCRequest, fault: str, context: contextvars.Context) -> None:
-        if fault == "cut":
-            self._pump.cancel()
-        elif fault == "error":
-            error = ErrorData(code=INTERNAL_ERROR, message="a fault was laid over the tape")
-            self._respond(request, context, error=error)
+    def _start(self, request_id: RequestId | None, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._playing[request_id] = task
+        task.add_done_callback(lambda _: self._playing.pop(request_id, None))
 
-    async def _answered(
-        self, request: JSONRPCRequest, recorded: Recorded, context: contextvars.Context
-    ) -> None:
+    def is_playing(self, exchange: Exchange | None) -> bool:
+        """Return whether the answer to a request is being played."""
+        return exchange is not None and exchange.request_id in self._playing
+
+    def cancel(self, request_id: RequestId | None) -> bool:
+        """Stop playing the answer to a request; return whether it was played."""
+        task = self._playing.get(request_id)
+        return task is not None and task.cancel()
+
+    def answer(self, question_id: RequestId | None, answer: dict[str, Any]) -> bool:
+        """Take the client's answer to a question; return whether the question was played."""
+        question = self._questions.pop(question_id, None)
+        if question is not None and not question.done():
+            question.set_result(answer)
+        return question is not None
+
+    async def _fail(self, request_id: RequestId | None, fault: str) -> None:
+        if fault == "cut":
+            self._cut()
+        elif fault == "error":
+            failure = _error(types.INTERNAL_ERROR, "a fault was laid over the tape")
+            await self._respond(request_id, failure)
+
+    async def _play(self, request_id: RequestId | None, params: Params, recorded: Recorded) -> None:
         for number, step in enumerate(recorded.steps):
             if "notification" in step:
-                self._notify(step["notification"], request, context)
-                continue
-            different = await self._ask(step, f"tape-{request.id}-{number}", context)
-            if different is not None:
-                self._respond(
-                    request, context, error=ErrorData(code=NOT_RECORDED, message=different)
-                )
+                await self._notify(step["notification"], request_id, params)
+            elif (difference := await self._ask(step, f"tape-{request_id}-{number}")) is not None:
+                await self._respond(request_id, _error(NOT_RECORDED, difference))
                 return
         if recorded.error is not None:
-            error = ErrorData.model_validate(recorded.error)
-            self._respond(request, context, error=error)
+            await self._respond(request_id, {"error": recorded.error})
         elif recorded.answered:
-            self._respond(request, context, result=recorded.result)
+            await self._respond(request_id, {"result": recorded.result})
         else:
-            self._listening = request.id
+            self._listening = request_id
         for notification in recorded.after:
-            self._notify(notification, None, context)
+            await self._notify(notification, self._listening, None)
 
-    async def _ask(
-        self, step: Mapping[str, Any], question_id: str, context: contextvars.Context
-    ) -> str | None:
+    async def _ask(self, step: Mapping[str, Any], question_id: str) -> str | None:
         """Send a recorded request to the client; return how its answer differs, if it does."""
         question = step["request"]
-        answered = asyncio.get_running_loop().create_future()
-        self._questions[question_id] = answered
-        message = JSONRPCRequest(jsonrpc="2.0", id=question_id, **question)
-        self._push(message, context)
+        answered = self._questions[question_id] = asyncio.get_running_loop().create_future()
+        await self._push({"jsonrpc": "2.0", "id": question_id, **question})
         answer = redacted(await answered, self._wire.redact)
         if "answer" not in step or answer == step["answer"]:
             return None
         return (
-            f"{self._server}: the answer to {question['method']} differs from the recorded one "
-            f"in {self._tape.path}; record it again"
+            f"{self._wire.server}: the answer to {question['method']} differs from the recorded "
+            f"one in {self._tape.path}; record it again"
         )
 
-    def _notify(
-        self,
-        notification: Mapping[str, Any],
-        request: JSONRPCRequest | None,
-        context: contextvars.Context,
+    async def _notify(
+        self, notification: Mapping[str, Any], subscription: RequestId | None, params: Params
     ) -> None:
-        params = dict(notification.get("params") or {})
+        """Send a recorded notification, with the ids of this session."""
+        fields = dict(notification.get("params") or {})
         if notification["method"] == _PROGRESS:
-            meta: dict[str, Any] = ((request and request.params) or {}).get("_meta") or {}
+            meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
             if (token := meta.get("progressToken")) is None:
                 return
-            params["progressToken"] = token
-        if SUBSCRIPTION_ID_META_KEY in (params.get("_meta") or {}):
-            listening = self._listening if request is None else request.id
-            params["_meta"] = {**params["_meta"], SUBSCRIPTION_ID_META_KEY: listening}
-        message = JSONRPCNotification(
-            jsonrpc="2.0", method=notification["method"], params=params or None
-        )
-        self._push(message, context)
+            fields["progressToken"] = token
+        if SUBSCRIPTION_ID in (fields.get("_meta") or {}):
+            fields["_meta"] = {**fields["_meta"], SUBSCRIPTION_ID: subscription}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": notification["method"]}
+        await self._push({**message, "params": fields} if fields else message)
 
-    def _respond(
-        self,
-        request: JSONRPCRequest,
-        context: contextvars.Context,
-        *,
-        result: Any = None,
-        error: ErrorData | None = None,
-    ) -> None:
-        if error is not None:
-            self._push(JSONRPCError(jsonrpc="2.0", id=request.id, error=error), context)
-        else:
-            self._push(JSONRPCResponse(jsonrpc="2.0", id=request.id, result=result), context)
+    async def _respond(self, request_id: RequestId | None, outcome: dict[str, Any]) -> None:
+        await self._push({"jsonrpc": "2.0", "id": request_id, **outcome})
 
-    def _push(
-        self,
-        message: JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError,
-        context: contextvars.Context,
-    ) -> None:
-        self.read.push(SessionMessage(message), context)
 
-    async def _record_request(self, item: SessionMessage, request: JSONRPCRequest) -> None:
-        params = comparable(request.params, self._wire.redact)
-        recorded = Recorded(self._server, request.method, params, answered=False)
-        self._recording[request.id] = recorded, time.monotonic()
-        if self._live is not None:
-            await self._live.send(item)
+class TapeRecorder:
+    """Records the requests of one session, each with what is exchanged before its answer."""
 
-    def received(self, item: SessionMessage, context: contextvars.Context | None) -> None:
-        """Record a message of the server."""
-        match item.message:
-            case JSONRPCResponse() | JSONRPCError() as answer:
-                self._record_answer(answer)
-            case JSONRPCRequest() as question:
-                fields = redacted(_fields(question), self._wire.redact)
-                step: dict[str, Any] = {"request": fields}
-                if (recorded := self._request_of(question.params, context)) is not None:
-                    recorded.steps.append(step)
-                    self._asked[question.id] = step
-            case JSONRPCNotification() as notification:
-                self._record_notification(notification, context)
+    def __init__(self, tape: Tape, wire: Wire) -> None:
+        self._tape = tape
+        self._wire = wire
+        self._open: dict[RequestId | None, tuple[Recorded, float]] = {}
+        """Requests that were sent to the server and have no answer, with their time."""
+        self._questions: dict[RequestId | None, dict[str, Any]] = {}
+        """Requests of the server that the client has not answered, as steps of a recording."""
 
-    def _record_answer(self, answer: JSONRPCResponse | JSONRPCError) -> None:
-        recorded, began = self._recording.pop(coerced_id(answer.id), (None, 0.0))
-        if recorded is None:
+    def begin(self, request_id: RequestId | None, method: str, params: Params) -> None:
+        """Note a request of the client."""
+        compared = comparable(params, self._wire.redact)
+        recorded = Recorded(self._wire.server, method, compared, answered=False)
+        self._open[request_id] = recorded, time.monotonic()
+
+    def end(self, request_id: RequestId | None, outcome: Mapping[str, Any] | None) -> None:
+        """Record a request with its answer; without one, it is not recorded."""
+        recorded, began = self._open.pop(request_id, (None, 0.0))
+        if recorded is None or outcome is None:
             return
         recorded.answered = True
-        fields = redacted(_answer(answer), self._wire.redact)
+        fields = redacted(outcome_of(outcome), self._wire.redact)
         recorded.result, recorded.error = fields.get("result"), fields.get("error")
         recorded.seconds = round(time.monotonic() - began, 4)
         self._tape.write(recorded.to_line())
 
-    def _record_notification(
-        self, notification: JSONRPCNotification, context: contextvars.Context | None
+    def ask(
+        self,
+        question_id: RequestId | None,
+        method: str,
+        params: Params,
+        exchange: Exchange | None,
     ) -> None:
-        recorded = self._request_of(notification.params, context)
-        fields = _without_ids(redacted(_fields(notification), self._wire.redact))
+        """Note a request of the server, which came in the response to an exchange, if known."""
+        if (recorded := self._request_of(params, exchange)) is not None:
+            step = {"request": redacted(_fields(method, params), self._wire.redact)}
+            recorded.steps.append(step)
+            self._questions[question_id] = step
+
+    def answer(self, question_id: RequestId | None, answer: Mapping[str, Any]) -> None:
+        """Note the client's answer to a request of the server."""
+        if (step := self._questions.pop(question_id, None)) is not None:
+            step["answer"] = redacted(outcome_of(answer), self._wire.redact)
+
+    def notify(self, method: str, params: Params, exchange: Exchange | None) -> None:
+        """Record a notification of the server, with its request if that has no answer yet."""
+        recorded = self._request_of(params, exchange)
+        fields = _without_ids(redacted(_fields(method, params), self._wire.redact))
         if recorded is None or (recorded.method == _LISTEN and recorded.steps):
-            self._tape.write({"server": self._server, "notification": fields})
+            self._tape.write({"server": self._wire.server, "notification": fields})
             return
         recorded.steps.append({"notification": fields})
         if recorded.method == _LISTEN:
             # It stays open, so that its line would never be written.
             self._tape.write(recorded.to_line())
 
-    def _request_of(
-        self, params: Mapping[str, Any] | None, context: contextvars.Context | None
-    ) -> Recorded | None:
+    def _request_of(self, params: Params, exchange: Exchange | None) -> Recorded | None:
         """Return the request that a message of the server belongs to, as far as it is known."""
         meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
-        named = (params or {}).get("progressToken", meta.get(SUBSCRIPTION_ID_META_KEY))
+        named = (params or {}).get("progressToken", meta.get(SUBSCRIPTION_ID))
         if named is not None:
-            return self._recording.get(coerced_id(named), (None, 0.0))[0]
-        exchange = None if context is None else context.run(current_exchange)
-        if exchange is not None and exchange.request_id in self._recording:
-            return self._recording[exchange.request_id][0]
-        answering = [one for one, _ in self._recording.values() if one.method != _LISTEN]
+            return self._open.get(coerced_id(named), (None, 0.0))[0]
+        if exchange is not None and exchange.request_id in self._open:
+            return self._open[exchange.request_id][0]
+        answering = [one for one, _ in self._open.values() if one.method != _LISTEN]
         return answering[-1] if answering else None
 
 
-class _Recorder(BorrowedStream):
-    """The receiving stream of a server, each of whose messages is recorded."""
+@asynccontextmanager
+async def link_tape(
+    tape: Tape,
+    server: ServerConfig,
+    wire: Wire,
+    link: Callable[[], AbstractAsyncContextManager[None]],
+) -> AsyncGenerator[None]:
+    """Play the tape, or connect to the server by `link` and record."""
+    traffic = _TapedTraffic(tape, server, wire)
+    if not tape.records:
+        wire.use(_TapedSender(None, traffic))
+        try:
+            yield
+        finally:
+            await traffic.player.stop()
+            await wire.aclose()
+        return
+    wire.taps.insert(0, traffic)
+    try:
+        async with link():
+            try:
+                yield
+            finally:
+                await traffic.player.stop()
+    finally:
+        wire.taps.remove(traffic)
 
-    def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], session: TapedSession
-    ) -> None:
+
+class _TapedTraffic:
+    """The messages of one session, played or recorded."""
+
+    def __init__(self, tape: Tape, server: ServerConfig, wire: Wire) -> None:
+        self._limits = server.incoming
+        self._wire = wire
+        self.player = TapePlayer(tape, wire, self._receive, cut=self._cut, has_server=tape.records)
+        self.recorder = TapeRecorder(tape, wire)
+
+    async def _receive(self, message: dict[str, Any]) -> None:
+        body = json.dumps(message).encode()
+        await self._wire.receive(body, self._limits, context=contextvars.copy_context())
+
+    def _cut(self) -> None:
+        self._wire.end("the server closed the connection")
+        self._wire.close()
+
+    def over(self, sender: Sender) -> Sender:
+        """Return a sender for what the tape does not answer."""
+        return _TapedSender(sender, self)
+
+    def received(self, message: Message, context: contextvars.Context | None) -> None:
+        """Record a request or a notification of the server, unless it is played."""
+        exchange = None if context is None else context.run(current_exchange)
+        if self.player.is_playing(exchange):
+            return
+        method = message.method or ""
+        if message.id is None:
+            self.recorder.notify(method, message.params, exchange)
+        else:
+            self.recorder.ask(message.id, method, message.params, exchange)
+
+
+class _TapedSender:
+    """Leaves requests to the player, and sends the others to the server, if there is one."""
+
+    any_thread = False
+    """Answers are played by tasks in the loop of the connections."""
+    is_direct = False
+    """A direct call may run beside one whose questions and notifications would be taken for its."""
+
+    def __init__(self, inner: Sender | None, traffic: _TapedTraffic) -> None:
         self._inner = inner
-        self._session = session
+        self._player, self._recorder = traffic.player, traffic.recorder
 
-    @property
-    def last_context(self) -> contextvars.Context | None:
-        """The context the last item was sent in, where the transport keeps it."""
-        return getattr(self._inner, "last_context", None)
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Play the answer to a request, or send it and record its answer."""
+        params = cast("dict[str, Any]", parse_json(body)).get("params")
+        with as_current(request):
+            if self._player.plays(request.request_id, request.method, params):
+                request.written = True
+                return
+        if self._inner is None:
+            raise anyio.ClosedResourceError
+        self._recorder.begin(request.request_id, request.method, params)
+        request.wake = partial(self._ended, request, request.wake)
+        try:
+            self._inner.send(body, request)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._recorder.end(request.request_id, None)
+            raise
 
-    async def receive(self) -> SessionMessage | Exception:
-        return await self.__anext__()
+    async def deliver(self, body: bytes) -> None:
+        """Pass on a notification, or an answer to a question of the server."""
+        message = cast("dict[str, Any]", parse_json(body))
+        if "method" not in message:
+            answer = outcome_of(message)
+            if self._player.answer(message["id"], answer):
+                return
+            self._recorder.answer(message["id"], answer)
+        if self._inner is not None:
+            await self._inner.deliver(body)
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        item = await self._inner.__anext__()
-        if isinstance(item, SessionMessage):
-            self._session.received(item, self.last_context)
-        return item
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Stop what is played, or tell the server that the caller no longer waits."""
+        self._recorder.end(request.request_id, None)
+        if not self._player.cancel(request.request_id) and self._inner is not None:
+            self._inner.cancel(request, notification)
 
-
-class _Silence(BorrowedStream):
-    """A receiving stream without items, read until its task is cancelled."""
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self.__anext__()
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        return await asyncio.get_running_loop().create_future()
-
-
-def _answer(answer: JSONRPCResponse | JSONRPCError) -> dict[str, Any]:
-    if isinstance(answer, JSONRPCResponse):
-        return {"result": answer.result}
-    return {"error": answer.error.model_dump(by_alias=True, exclude_none=True)}
+    def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
+        try:
+            self._recorder.end(request.request_id, _response_of(request))
+        finally:
+            wake()
 
 
-def _fields(message: JSONRPCRequest | JSONRPCNotification) -> dict[str, Any]:
-    fields: dict[str, Any] = {"method": message.method}
-    if message.params:
-        fields["params"] = message.params
-    return fields
+def _response_of(request: PendingRequest) -> Mapping[str, Any] | None:
+    """Return the response to a request as the server sent it, if there is one."""
+    if request.message is None or not request.body:
+        return request.message
+    # The message of a list has rows in place of tools.
+    try:
+        return cast("dict[str, Any]", parse_json(request.body))
+    except ValueError:
+        return parse_nested(request.body)
+
+
+async def serve_stdio(tape: Tape, server: str) -> None:
+    """Play a recorded server on standard input and output until the input ends."""
+
+    async def write(message: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+    player = TapePlayer(tape, Wire(server, Redactor(), lambda: None), write)
+    async for line in anyio.wrap_file(sys.stdin.buffer):
+        for message in frames(line).messages:
+            if message.kind == "request":
+                player.plays(message.id, message.method or "", message.params)
+            elif message.method == CANCELLED:
+                player.cancel(coerced_id((message.params or {}).get("requestId")))
+            elif message.error is not None:
+                player.answer(message.id, outcome_of({"error": asdict(message.error)}))
+            elif message.kind == "response":
+                player.answer(message.id, {"result": message.decoded_result()})
+    await player.stop()
+
+
+def _error(code: int, text: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": text}}
+
+
+def outcome_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a response says, without its id and empty fields."""
+    if (error := message.get("error")) is None:
+        return {"result": message.get("result")}
+    return {"error": {key: value for key, value in error.items() if value is not None}}
+
+
+def _fields(method: str, params: Params) -> dict[str, Any]:
+    return {"method": method, "params": params} if params else {"method": method}
 
 
 def _without_ids(fields: dict[str, Any]) -> dict[str, Any]:
@@ -344,26 +416,6 @@ def _without_ids(fields: dict[str, Any]) -> dict[str, Any]:
     if fields["method"] == _PROGRESS:
         params.pop("progressToken", None)
     meta = params.get("_meta")
-    if isinstance(meta, dict) and SUBSCRIPTION_ID_META_KEY in meta:
-        meta[SUBSCRIPTION_ID_META_KEY] = None
+    if isinstance(meta, dict) and SUBSCRIPTION_ID in meta:
+        meta[SUBSCRIPTION_ID] = None
     return fields
-
-
-async def serve_stdio(tape: Tape, server: str) -> None:
-    """Play a recorded server on standard input and output until the input ends."""
-    session = TapedSession(tape, Wire(server, Redactor(), lambda: None), None)
-    lines = anyio.wrap_file(sys.stdin.buffer)
-
-    async def write() -> None:
-        async for item in session.read:
-            if isinstance(item, SessionMessage):
-                body = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                sys.stdout.buffer.write(body.encode("utf-8", "replace") + b"\n")
-                sys.stdout.buffer.flush()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(write)
-        async for line in lines:
-            for message in frames_of(line).messages:
-                await session.send(SessionMessage(message))
-        await session.stop()

@@ -5,58 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import anyio
 import httpx2
-from anyio.abc import TaskStatus
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
-from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
+from plait._support import mcp_types as types
 from plait.client.config.servers import SseServer
-from plait.client.protocol.exchange import Exchange, PendingRequest, as_current
-from plait.client.protocol.large_json import LARGE_BYTES
+from plait.client.protocol.exchange import PendingRequest, as_current
+from plait.client.protocol.peer import RequestError, too_large
+from plait.client.protocol.reading import LARGE_BYTES
 from plait.client.transports.http_client import (
+    fail_request,
     open_http_client,
     origin_of,
     reply_from,
     shown_origin,
 )
-from plait.client.transports.http_events import EventParser, ServerEvent
-from plait.client.transports.oversize import read_large, too_large
-from plait.client.transports.streams import BorrowedStream, Framed, frames_of
+from plait.client.transports.http_events import ServerEvent, events_of
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import PlaitError
 
 logger = logging.getLogger("plait.client.transports.sse")
 
-Received = SessionMessage | Exception
-
+_DELIVERY_SECONDS = 5.0
+"""How long the response to a notification is waited for."""
 _EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
-
-
-@dataclass(eq=False)
-class _SseWrite(BorrowedStream):
-    """Posts each message to the endpoint from the server's first event."""
-
-    _client: httpx2.AsyncClient
-    _endpoint: str
-    _received: MemoryObjectSendStream[Received]
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Post one message; an error status becomes the response to the request."""
-        body = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        response = await self._client.post(self._endpoint, json=body)
-        if not response.is_success and isinstance(item.message, JSONRPCRequest):
-            refusal = ErrorData(code=CONNECTION_CLOSED, message=f"HTTP {response.status_code}")
-            answer = JSONRPCError(jsonrpc="2.0", id=item.message.id, error=refusal)
-            with contextlib.suppress(anyio.ClosedResourceError):
-                self._received.send_nowait(SessionMessage(answer))
 
 
 @dataclass(eq=False)
@@ -76,25 +52,36 @@ class _SseSender:
 
     async def deliver(self, body: bytes) -> None:
         """Post a notification or an answer."""
-        with as_current(Exchange("response", None, "")):
-            await self._posted(body)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DELIVERY_SECONDS):
+                await self._post(body, PendingRequest("notification", None, ""))
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        cancelled = Exchange("notifications/cancelled", None, request.version)
+        """Tell the server that the caller no longer waits."""
+        cancelled = PendingRequest("notifications/cancelled", None, request.version)
         self._wire.start(self._post(notification, cancelled))
 
-    async def _post(self, body: bytes, exchange: Exchange) -> None:
-        if exchange.request_id is not None and exchange.request_id not in self._wire.requests:
+    async def _post(self, body: bytes, request: PendingRequest) -> None:
+        """Post a message; a refusal or a fault is the outcome of a request."""
+        is_request = request.request_id is not None
+        if is_request and request.request_id not in self._wire.requests:
             return  # its caller waits no more
-        with as_current(exchange):
-            response = await self._posted(body)
-        if not response.is_success and exchange.request_id is not None:
-            error = {"code": CONNECTION_CLOSED, "message": f"HTTP {response.status_code}"}
-            self._wire.take({"jsonrpc": "2.0", "id": exchange.request_id, "error": error})
-
-    async def _posted(self, body: bytes) -> httpx2.Response:
         headers = {"Content-Type": "application/json"}
-        return await self._client.post(self._endpoint, content=body, headers=headers)
+        try:
+            with as_current(request):
+                response = await self._client.post(self._endpoint, content=body, headers=headers)
+                if response.is_success:
+                    return
+                request.reply = self._wire.reply = await reply_from(response, self._wire)
+        except Exception as fault:  # noqa: BLE001  # boundary: headers and auth of the user
+            outcome = partial(fail_request, request, self._wire, fault)
+        else:
+            refusal = RequestError(types.CONNECTION_CLOSED, f"HTTP {response.status_code}")
+            request.answered = True
+            outcome = partial(request.fail, refusal)
+        self._wire.requests.pop(request.request_id, None)
+        outcome()
+        self._wire.check_drained()
 
 
 @asynccontextmanager
@@ -120,7 +107,7 @@ async def _receive(
 ) -> None:
     """Handle every message until the stream ends; the first event names the endpoint."""
     try:
-        async for event in _events_of(response, server.most_event_bytes):
+        async for event in events_of(response.aiter_bytes(), server.most_event_bytes):
             if event.kind == "endpoint" and not endpoint.done():
                 _name_endpoint(endpoint, server, event, wire)
             elif event.kind == "message" and event.data and not _is_taken(event.data, wire):
@@ -145,29 +132,6 @@ def _name_endpoint(
         endpoint.set_exception(error)
 
 
-@asynccontextmanager
-async def open_sse(
-    server: SseServer, wire: Wire
-) -> AsyncGenerator[tuple[MemoryObjectReceiveStream[Received], _SseWrite]]:
-    """Open the event stream, learn the endpoint, and yield the two streams."""
-    send, receive = anyio.create_memory_object_stream[Received](math.inf)
-    async with (
-        send,
-        receive,
-        open_http_client(server, wire) as client,
-        client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
-        anyio.create_task_group() as tasks,
-    ):
-        await _check_stream(response, wire)
-        read = partial(_read_events, response, server.url, send, wire)
-        endpoint: str = await tasks.start(read, server)
-        try:
-            wire.use(_SseSender(client, endpoint, wire, is_direct=server.auth is None))
-            yield receive, _SseWrite(client, endpoint, send)
-        finally:
-            tasks.cancel_scope.cancel()
-
-
 async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
     if not response.is_success:
         wire.reply = await reply_from(response, wire)
@@ -176,63 +140,6 @@ async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
     kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
     if not kind.lower().startswith("text/event-stream"):
         raise wire.connect_error(f"the server sent {kind} instead of an event stream")
-
-
-async def _read_events(
-    response: httpx2.Response,
-    url: str,
-    received: MemoryObjectSendStream[Received],
-    wire: Wire,
-    server: SseServer,
-    *,
-    task_status: TaskStatus[str],
-) -> None:
-    """Pass on every message until the stream ends; the first event names the endpoint."""
-    with received:
-        try:
-            async for event in _events_of(response, server.most_event_bytes):
-                if event.kind == "endpoint":
-                    task_status.started(_endpoint(url, event.data.decode("utf-8", "replace"), wire))
-                elif event.kind == "message" and event.data:
-                    framed = await _read_message(event.data, received, wire, server)
-                    for message in framed.messages:
-                        received.send_nowait(SessionMessage(message))
-        except httpx2.SSEError:
-            wire.end(too_large(server.most_event_bytes))
-        except httpx2.TransportError as fault:
-            logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
-        wire.end("the event stream ended")
-
-
-async def _events_of(
-    response: httpx2.Response, most_bytes: int | None
-) -> AsyncIterator[ServerEvent]:
-    parser = EventParser(most_bytes)
-    async for chunk in response.aiter_bytes():
-        for event in parser.feed(chunk):
-            yield event
-    for event in parser.end():
-        yield event
-
-
-async def _read_message(
-    data: bytes, received: MemoryObjectSendStream[Received], wire: Wire, server: SseServer
-) -> Framed:
-    """Take a response to a request of our own, or return the messages for the SDK."""
-
-    def may_take() -> bool:
-        # A response overtakes no message before it, such as progress of its call.
-        return bool(received.statistics().tasks_waiting_receive)
-
-    if len(data) >= LARGE_BYTES:
-        framed = await read_large(wire, data, server.incoming, may_take=may_take)
-    elif may_take() and wire.take_line(data):
-        return Framed(())
-    else:
-        framed = frames_of(data)
-    if framed.noise:
-        wire.note_noise(data)
-    return framed
 
 
 def _endpoint(url: str, endpoint: str, wire: Wire) -> str:

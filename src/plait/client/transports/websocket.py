@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import httpx2
-from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
@@ -20,13 +17,11 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
-from plait.client.protocol.exchange import PendingRequest, current_exchange
+from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.http_reply import HttpReply
-from plait.client.protocol.large_json import LARGE_BYTES
-from plait.client.protocol.peer import closed
+from plait.client.protocol.peer import closed, too_large
+from plait.client.protocol.reading import LARGE_BYTES
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
-from plait.client.transports.oversize import lose_misread, read_large, too_large
-from plait.client.transports.streams import BorrowedStream, frames_of
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import ConfigError
 
@@ -67,23 +62,6 @@ def _takes_frames(socket: ClientConnection) -> bool:
 
 
 @dataclass(eq=False)
-class _SocketWrite(BorrowedStream):
-    """Sends each message as one frame."""
-
-    _socket: ClientConnection
-
-    async def send(self, item: SessionMessage, /) -> None:
-        exchange = current_exchange()
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        if exchange is not None:
-            exchange.written = _takes_frames(self._socket)
-        try:
-            await self._socket.send(text)
-        except ConnectionClosed as closed:
-            raise anyio.BrokenResourceError from closed
-
-
-@dataclass(eq=False)
 class _SocketSender:
     """Sends requests of our own, each in a task that waits while the socket is busy."""
 
@@ -118,36 +96,6 @@ class _SocketSender:
                 request.fail(closed())
 
 
-@dataclass(eq=False)
-class _SocketRead(BorrowedStream):
-    _socket: ClientConnection
-    _wire: Wire
-    _limits: IncomingLimits
-    _messages: deque[JSONRPCMessage] = field(default_factory=deque[JSONRPCMessage])
-
-    async def __anext__(self) -> SessionMessage:
-        while not self._messages:
-            try:
-                frame = await self._socket.recv(decode=False)
-            except ConnectionClosed as closed:
-                if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
-                    self._wire.end(too_large(self._limits.message_bytes))
-                raise StopAsyncIteration from None
-            if len(frame) >= LARGE_BYTES:
-                framed = await read_large(self._wire, frame, self._limits)
-            elif self._wire.take_line(frame):
-                continue
-            else:
-                framed = frames_of(frame)
-            if framed.noise:
-                self._wire.note_noise(frame)
-                if not framed.messages:
-                    self._messages.extend(lose_misread(self._wire, frame))
-            del frame  # it may be large, and the next may be long in coming
-            self._messages.extend(framed.messages)
-        return SessionMessage(self._messages.popleft())
-
-
 @asynccontextmanager
 async def link_websocket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[None]:
     """Connect, and receive what the server sends during the block, or raise `ConnectError`."""
@@ -169,15 +117,6 @@ async def _receive(socket: ClientConnection, wire: Wire, limits: IncomingLimits)
         if len(frame) >= LARGE_BYTES or not wire.take_line(frame):
             await wire.receive(frame, limits)
         del frame  # it may be large, and the next may be long in coming
-
-
-@asynccontextmanager
-async def open_websocket(
-    server: WebSocketServer, wire: Wire
-) -> AsyncGenerator[tuple[_SocketRead, _SocketWrite]]:
-    """Connect and yield the two streams, or raise `ConnectError`."""
-    async with _connected(server, wire) as socket:
-        yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ class Wire(Peer):
         self.sdk_requests: dict[RequestId, int] = {}
         """Requests of the server that the SDK has not answered, and how many bytes they have."""
         self.tape: Tape | None = None
-        """Where the traffic is recorded or played; then the SDK makes all requests."""
+        """Where the traffic is recorded or played."""
         self.tapped = False
         """Whether exchanges are recorded; those over a session of the user are not."""
         self.started_process: StartedProcess | None = None

@@ -1,4 +1,4 @@
-"""Logs each message of a wire; a session that begins while that is off has none of this code."""
+"""Logs each message of a wire; a session that begins while that is off does without."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 from anyio.abc import AsyncResource
 from pydantic_core import to_json
-from typing_extensions import override
 
 from plait._support.logs import UNCUT, WIRE
 from plait._support.sizes import size_label
-from plait.client.config.budgets import IncomingLimits
 from plait.client.protocol.exchange import PendingRequest, Sender, parse_json
 from plait.client.protocol.reading import Message, RequestId, coerced_id
 from plait.client.transports.wire import Wire
@@ -45,27 +43,33 @@ def make_wire(server: str, redact: Redactor, on_end: Callable[[], None]) -> Wire
 
     The level of another logger is not enough: messages hold arguments and results.
     """
-    is_chosen = logging.NOTSET < logger.level <= logging.DEBUG
-    return (LoggedWire if is_chosen else Wire)(server, redact, on_end)
+    wire = Wire(server, redact, on_end)
+    if logging.NOTSET < logger.level <= logging.DEBUG:
+        wire.taps.append(WireLog(wire))
+    return wire
 
 
-class LoggedWire(Wire):
-    """A wire whose messages are logged."""
+def log_of(wire: Wire) -> WireLog | None:
+    """Return what logs the messages of a wire, if they are logged."""
+    return next((tap for tap in wire.taps if isinstance(tap, WireLog)), None)
 
-    def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
-        super().__init__(server, redact, on_end)
+
+class WireLog:
+    """Logs the messages of a wire."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
         self._asked_at: dict[RequestId | None, tuple[str, float]] = {}
         """Requests of the server without an answer, and when they came."""
 
-    @override
-    async def dispatch(
-        self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
-    ) -> None:
-        if message.method is not None:
-            self._log_received(message.method, message)
-        await super().dispatch(message, limits, context)
+    def over(self, sender: Sender) -> Sender:
+        """Return a sender that logs what it sends."""
+        return _LoggedSender(sender, self)
 
-    def _log_received(self, method: str, message: Message) -> None:
+    def received(self, message: Message, context: contextvars.Context | None) -> None:
+        """Log a request or a notification of the server."""
+        del context
+        method = message.method or ""
         if message.id is not None:
             self._asked_at[message.id] = (method, time.monotonic())
         elif method == "notifications/cancelled":
@@ -84,10 +88,6 @@ class LoggedWire(Wire):
             seconds = None if began is None else time.monotonic() - began
         self.log(_OUT, method, body, request_id=request_id, seconds=seconds)
 
-    def use(self, sender: Sender) -> None:
-        """Send requests of our own with this sender, and log them."""
-        self.sender = _LoggedSender(sender, self)
-
     def log(
         self,
         direction: str,
@@ -101,7 +101,7 @@ class LoggedWire(Wire):
         whole = logger.isEnabledFor(UNCUT)
         # Redacted before it is cut: half of a secret would not be found.
         text = (message if whole else message[:_SEARCHED]).decode("utf-8", "replace")
-        text = self.redact(text)
+        text = self.wire.redact(text)
         if not whole and len(text) > _SHOWN:
             text = f"{text[:_SHOWN]}…"
         facts = [_milliseconds(seconds), size_label(len(message))]
@@ -118,8 +118,8 @@ class LoggedWire(Wire):
         self, direction: str, method: str, facts: str, text: str, request_id: object
     ) -> None:
         number = "" if request_id is None else f" #{request_id}"
-        name = self.redact.excerpt(method, _LONGEST_METHOD)
-        logger.debug("%s %s%s %s %s %s", direction, self.server, number, name, facts, text)
+        name = self.wire.redact.excerpt(method, _LONGEST_METHOD)
+        logger.debug("%s %s%s %s %s %s", direction, self.wire.server, number, name, facts, text)
 
 
 def _milliseconds(seconds: float | None) -> str:
@@ -135,10 +135,10 @@ def _encoded(message: object) -> bytes:
 class _LoggedSender:
     """Logs the requests that another sender writes, and their responses."""
 
-    def __init__(self, inner: Sender, wire: LoggedWire) -> None:
+    def __init__(self, inner: Sender, log: WireLog) -> None:
         self.inner = inner
         self.any_thread = inner.any_thread
-        self._wire = wire
+        self._log = log
         self._began: dict[RequestId | None, float] = {}
 
     @property
@@ -149,28 +149,28 @@ class _LoggedSender:
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Write a request."""
         began = self._began[request.request_id] = time.monotonic()
-        self._wire.log(_OUT, request.method, body, request_id=request.request_id)
+        self._log.log(_OUT, request.method, body, request_id=request.request_id)
         wake, request.wake = request.wake, partial(self._ended, request, request.wake)
         try:
             self.inner.send(body, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.wake = wake
             why = "was not sent: the connection is closed"
-            self._wire.log_end(_OUT, request.method, request.request_id, began, why)
+            self._log.log_end(_OUT, request.method, request.request_id, began, why)
             raise
 
     async def deliver(self, body: bytes) -> None:
         """Write a notification or an answer."""
-        self._wire.log_delivered(body)
+        self._log.log_delivered(body)
         await self.inner.deliver(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
         began = self._began.pop(request.request_id, time.monotonic())
         if request.method == _SUBSCRIPTION:
-            self._wire.log(_OUT, "notifications/cancelled", notification)
+            self._log.log(_OUT, "notifications/cancelled", notification)
         else:
-            self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
+            self._log.log_end(_OUT, request.method, request.request_id, began, "cancelled")
         self.inner.cancel(request, notification)
 
     def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
@@ -178,13 +178,13 @@ class _LoggedSender:
         if began is None or (request.message is None and request.method == _SUBSCRIPTION):
             pass  # it was cancelled, or its session was closed
         elif request.message is None:
-            why = self._wire.redact.excerpt(f"no answer: {request.fault!r}")
-            self._wire.log_end(_IN, request.method, request.request_id, began, why)
+            why = self._log.wire.redact.excerpt(f"no answer: {request.fault!r}")
+            self._log.log_end(_IN, request.method, request.request_id, began, why)
         else:
             body = request.body or _encoded(request.message)
             seconds = time.monotonic() - began
             number = request.request_id
-            self._wire.log(_IN, request.method, body, request_id=number, seconds=seconds)
+            self._log.log(_IN, request.method, body, request_id=number, seconds=seconds)
         wake()
 
 
@@ -200,14 +200,15 @@ def logged_streams(
     read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage], wire: Wire
 ) -> tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]:
     """Return the streams of a session, logged if the messages of the wire are."""
-    if not isinstance(wire, LoggedWire):
+    log = log_of(wire)
+    if log is None:
         return read, write
     seen = _Seen()
-    return _LoggedRead(read, wire, seen), _LoggedWrite(write, wire, seen)
+    return _LoggedRead(read, log, seen), _LoggedWrite(write, log, seen)
 
 
 def _log_message(
-    wire: LoggedWire,
+    log: WireLog,
     direction: str,
     message: Any,
     begun: dict[RequestId | None, tuple[str, float]],
@@ -227,18 +228,18 @@ def _log_message(
         cancelled = coerced_id(params.get("requestId"))
         ended = begun.pop(cancelled, None)
         if ended is not None and ended[0] != _SUBSCRIPTION:
-            wire.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
+            log.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
     body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    wire.log(direction, method, body, request_id=request_id, seconds=seconds)
+    log.log(direction, method, body, request_id=request_id, seconds=seconds)
 
 
 class _LoggedRead(AsyncResource):
     """A receiving stream whose messages are logged."""
 
     def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], wire: LoggedWire, seen: _Seen
+        self, inner: ReadStream[SessionMessage | Exception], log: WireLog, seen: _Seen
     ) -> None:
-        self._inner, self._wire, self._seen = inner, wire, seen
+        self._inner, self._log, self._seen = inner, log, seen
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -255,11 +256,11 @@ class _LoggedRead(AsyncResource):
     async def __anext__(self) -> SessionMessage | Exception:
         item = await self._inner.__anext__()
         message = getattr(item, "message", None)
-        ours = coerced_id(getattr(message, "id", None)) in self._wire.requests
+        ours = coerced_id(getattr(message, "id", None)) in self._log.wire.requests
         # Our own requests are logged where they end.
         if message is not None and (hasattr(message, "method") or not ours):
             seen = self._seen
-            _log_message(self._wire, _IN, message, begun=seen.received, answered=seen.sent)
+            _log_message(self._log, _IN, message, begun=seen.received, answered=seen.sent)
         return item
 
     async def aclose(self) -> None:
@@ -269,13 +270,13 @@ class _LoggedRead(AsyncResource):
 class _LoggedWrite(AsyncResource):
     """A sending stream whose messages are logged."""
 
-    def __init__(self, inner: WriteStream[SessionMessage], wire: LoggedWire, seen: _Seen) -> None:
-        self._inner, self._wire, self._seen = inner, wire, seen
+    def __init__(self, inner: WriteStream[SessionMessage], log: WireLog, seen: _Seen) -> None:
+        self._inner, self._log, self._seen = inner, log, seen
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message."""
         seen = self._seen
-        _log_message(self._wire, _OUT, item.message, begun=seen.sent, answered=seen.received)
+        _log_message(self._log, _OUT, item.message, begun=seen.sent, answered=seen.received)
         await self._inner.send(item)
 
     async def aclose(self) -> None:

@@ -6,20 +6,17 @@ import asyncio
 import gzip
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
-from mcp import MCPError
-from mcp.shared.message import SessionMessage
 
 from plait._support.redact import Redactor
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
 from plait.client.protocol.exchange import PendingRequest
-from plait.client.transports.http_client import HttpSession, fail_request, is_plain
+from plait.client.protocol.peer import RequestError
+from plait.client.transports.http_client import fail_request, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
 from plait.client.transports.http_sender import HttpSender
-from plait.client.transports.streams import MergedRead
 from plait.client.transports.wire import Wire
 
 
@@ -44,7 +41,7 @@ def test_a_fault_says_whether_the_server_may_have_read_the_request(
     assert request.failure is fault
     assert request.written == written
     assert not request.answered
-    assert isinstance(request.fault, MCPError)
+    assert isinstance(request.fault, RequestError)
     assert request.fault.message == f"{type(fault).__name__}: {fault}"
 
 
@@ -71,7 +68,29 @@ def test_a_request_that_was_not_written_stays_so() -> None:
 def test_only_the_plain_case_needs_no_generic_client(options: dict[str, Any], plain: bool) -> None:
     fields: dict[str, Any] = {"url": "http://server.test/mcp", **options}
 
-    assert is_plain(HttpServer(**fields), httpx2.AsyncClient()) == plain
+    assert is_plain(HttpServer(**fields)) == plain
+
+
+@pytest.mark.parametrize(
+    ("proxy", "plain"),
+    [
+        ({"HTTP_PROXY": "http://proxy.test:3128"}, False),
+        ({"all_proxy": "http://proxy.test:3128"}, False),
+        ({"HTTPS_PROXY": "http://proxy.test:3128"}, True),
+        ({"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "other.test,server.test"}, True),
+        ({"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "other.test"}, False),
+    ],
+)
+def test_a_proxy_needs_the_generic_client(
+    proxy: dict[str, str], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in proxy.items():
+        monkeypatch.setenv(name, value)
+
+    assert is_plain(HttpServer(url="http://server.test:8000/mcp")) == plain
 
 
 def test_a_program_that_replaces_the_transport_of_httpx2_still_sees_requests(
@@ -82,7 +101,7 @@ def test_a_program_that_replaces_the_transport_of_httpx2_still_sees_requests(
 
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", traced)
 
-    assert not is_plain(HttpServer(url="http://server.test/mcp"), httpx2.AsyncClient())
+    assert not is_plain(HttpServer(url="http://server.test/mcp"))
 
 
 class Pool(HttpPool):
@@ -104,14 +123,11 @@ async def _sent(
     limits = IncomingLimits(message_bytes=most_bytes)
     server = HttpServer(url="http://server.test/mcp", limits=limits)
     wire, pool = wire or Wire("shop", Redactor(), lambda: None), Pool()
-    send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with httpx2.AsyncClient() as client:
-        sender = HttpSender(server, wire, client, HttpSession(), pool, MergedRead(receive))
+        sender = HttpSender(server, wire, client, pool)
         request = PendingRequest("tools/call", 1, "2026-07-28", headers=headers)
         wire.requests[1] = request
         sender.send(b"{}", request)
-    send.close()
-    receive.close()
     return request, pool.submitted
 
 
@@ -140,7 +156,7 @@ async def test_a_response_has_a_limit(
         assert request.fault is None
         post.on_data(chunk)
 
-    assert isinstance(request.fault, MCPError)
+    assert isinstance(request.fault, RequestError)
     assert "message_bytes" in request.fault.message
     assert request.written
     assert post.ended
