@@ -29,12 +29,11 @@ from plait.client.protocol.handshake import supported_versions
 from plait.client.protocol.peer import Peer, RequestError, closed
 from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.protocol.requests import HANDSHAKE_VERSION, read_aside, result_of
-from plait.client.transports.sdk_messages import message_from_plain, message_from_sdk
+from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
 
 if TYPE_CHECKING:
     from mcp import Client
 
-_IS_SDK_1 = not hasattr(mcp, "Client")
 _OF_SDK_2 = frozenset({"cache", "log_level"})
 """Arguments that a session of SDK 1.x does not have."""
 
@@ -49,7 +48,7 @@ async def enter_stock(
     arguments: Mapping[str, Any],
 ) -> ClientSession:
     """Open a stock session on the stack, and make the handshake."""
-    if not _IS_SDK_1:
+    if not IS_SDK_1:
         client = mcp.Client(transport, mode=mode, **arguments)
         await enter_client(stack, client)
         return client.session

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from importlib.util import find_spec
 from typing import Any
 
 import anyio
@@ -20,11 +19,8 @@ from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.config.servers import InProcessServer
 from plait.client.protocol.exchange import PendingRequest, parse_json
 from plait.client.protocol.reading import Message
-from plait.client.transports.sdk_messages import message_from_json, message_from_sdk
+from plait.client.transports.sdk_messages import IS_SDK_1, message_from_json, message_from_sdk
 from plait.client.transports.wire import Wire
-
-_IS_SDK_1 = find_spec("mcp.server.runner") is None
-"""SDK 1.x knows only the handshake era."""
 
 
 @asynccontextmanager
@@ -69,7 +65,7 @@ async def _serve(server: Any, inbox: _Inbox, wire: Wire) -> None:
     try:
         opening = await inbox.first()
         if _is_modern(opening):
-            if not _IS_SDK_1:
+            if not IS_SDK_1:
                 from plait.client.transports.in_process_modern import serve_modern  # noqa: PLC0415
 
                 await serve_modern(server, inbox.hand_over, wire)

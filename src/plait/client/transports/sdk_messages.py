@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import mcp
 from mcp import types
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 
+IS_SDK_1 = not hasattr(mcp, "Client")
+"""Whether the SDK is of version 1, which knows only the handshake era."""
 _messages: TypeAdapter[Any] = TypeAdapter(types.JSONRPCMessage)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp import Client
+import mcp_types as types
 
 from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
+from plait.client.connections.opening import enter_session
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
-from plait.langchain.client.sessions import AnySession, SessionCaller, opened_session, server_from
+from plait.langchain.client.sessions import SessionCaller, opened_session, server_from
+from plait.langchain.client.user_session import AnySession, info_of, own_type
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
@@ -22,7 +24,6 @@ from plait.langchain.tools.tool import MCPTool
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    import mcp_types as types
     from langchain_core.tools import BaseTool
 
     from plait.client.catalog.schemas import Profile
@@ -110,7 +111,7 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNNAMED
-    named = sanitize_tool(Tool.from_mcp(name, tool))[0]
+    named = sanitize_tool(Tool.from_mcp(name, own_type(types.Tool, tool)))[0]
     caller: Caller
     if session is None:
         caller = _toolbox(connection, name, callbacks, {}).calls
@@ -141,19 +142,16 @@ async def load_mcp_server_info(
     Raises:
         ValueError: There is neither a session nor a connection.
     """
-    if isinstance(session, Client):
-        return ServerInfo.of(session)
     if session is not None:
-        if session.server_capabilities is None:
-            return ServerInfo.from_handshake(await session.initialize())
-        return ServerInfo.of(session)
+        return await info_of(session)
     if connection is None:
         raise ValueError(_NEITHER)
     name = server_name or _UNNAMED
     context = CallbackContext(server_name=name)
     mcp_callbacks = None if callbacks is None else callbacks.to_mcp_format(context=context)
     server = server_from(connection)
-    async with opened_session(name, server, mcp_callbacks=mcp_callbacks) as opened:
+    opening = opened_session(name, server, mcp_callbacks=mcp_callbacks, enter=enter_session)
+    async with opening as opened:
         return ServerInfo.of(opened)
 
 

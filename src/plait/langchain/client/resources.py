@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import mcp_types as types
 from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
 from mcp import ClientSession
+from mcp import types as sdk_types
 
 from plait._support.threads import convert_aside
 from plait.client.calls.outcome import json_text
 from plait.client.connections.operations import all_pages
+from plait.langchain.client.user_session import own_type
 from plait.langchain.tools.blocks import standard_block
 
 if TYPE_CHECKING:
@@ -51,8 +53,8 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
 
 async def get_mcp_resource(session: ResourceSource | ClientSession, uri: str) -> list[Blob]:
     """Read a resource; each part of its contents becomes a blob."""
-    result = await session.read_resource(uri)
-    return await blobs_from(uri, result.contents)
+    read: Any = await session.read_resource(cast("Any", uri))
+    return await blobs_from(uri, own_type(types.ReadResourceResult, read).contents)
 
 
 async def blobs_from(uri: str, contents: list[ResourceContents]) -> list[Blob]:
@@ -83,9 +85,11 @@ async def load_mcp_resources(
 
 async def _listed_uris(session: ResourceSource | ClientSession) -> list[str]:
     async def fetch(cursor: str | None) -> types.ListResourcesResult:
-        if isinstance(session, ClientSession):
-            return await session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
-        return await session.list_resources(cursor=cursor)
+        if not isinstance(session, ClientSession):
+            return await session.list_resources(cursor=cursor)
+        params = sdk_types.PaginatedRequestParams(cursor=cursor)
+        page = await session.list_resources(params=params)
+        return own_type(types.ListResourcesResult, page)
 
     return [resource.uri for page in await all_pages(fetch) for resource in page.resources]
 
@@ -122,5 +126,5 @@ async def load_mcp_prompt(
             key: value if isinstance(value, str) else json_text(value)
             for key, value in arguments.items()
         }
-    result = await session.get_prompt(name, texts)
+    result = own_type(types.GetPromptResult, await session.get_prompt(name, texts))
     return await convert_aside(convert_mcp_prompt_message_to_langchain_message, result.messages)

@@ -6,15 +6,13 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import mcp_types as types
-from mcp import Client
-from mcp.client import ClientSession
+from mcp import ClientSession
 
 from plait._support.gather import resolve
 from plait._support.redact import Redactor
@@ -36,10 +34,10 @@ from plait.client.connections.opening import enter_stock_session, stock_transpor
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
-from plait.client.protocol.repair import repair_result
 from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
+from plait.langchain.client.user_session import AnySession, own_type, user_session
 from plait.langchain.tools.callbacks import MCPCallbacks
 from plait.langchain.tools.caller import Caller, checked_arguments
 
@@ -48,8 +46,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.langchain")
 
-AnySession = Client | ClientSession
-"""A session of the MCP SDK: its high-level client, or the session in it."""
+SessionT = TypeVar("SessionT")
+
+Enter: TypeAlias = Callable[
+    [AsyncExitStack, ServerConfig, Wire, ServerMemory, SessionOptions], Awaitable[SessionT]
+]
+"""Opens a session on a stack."""
 
 
 @asynccontextmanager
@@ -78,8 +80,12 @@ async def create_session(
 
 @asynccontextmanager
 async def opened_session(
-    name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
-) -> AsyncGenerator[ClientSession]:
+    name: str,
+    server: ServerConfig,
+    *,
+    mcp_callbacks: MCPCallbacks | None = None,
+    enter: Enter[SessionT] = enter_stock_session,
+) -> AsyncGenerator[SessionT]:
     """Open and initialize a session with a server; it is closed when the block ends."""
     callbacks = mcp_callbacks or MCPCallbacks()
     options = SessionOptions(
@@ -92,7 +98,7 @@ async def opened_session(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):
-                session = await enter_stock_session(stack, server, wire, ServerMemory(), options)
+                session = await enter(stack, server, wire, ServerMemory(), options)
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
         yield session
@@ -103,50 +109,6 @@ def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "serve
     return read_config({"servers": {name: connection}}).servers[name]
 
 
-class _BareSession:
-    """Offers the part of the SDK's client that lists and calls tools, over any session."""
-
-    def __init__(self, session: AnySession) -> None:
-        self._session: Any = session
-        self.notes: list[str] = []
-
-    def overrides(self, method: str) -> bool:
-        """Return whether a method is not that of the SDK, but a mock or of a subclass."""
-        function = getattr(getattr(self._session, method), "__func__", None)
-        return function not in {getattr(Client, method), getattr(ClientSession, method)}
-
-    @property
-    def session(self) -> ClientSession:
-        """The session, with results repaired before the SDK validates them."""
-        opened = getattr(self._session, "session", self._session)  # of a client, or one itself
-        repaired = copy(opened)
-        repaired._dispatcher = self  # noqa: SLF001  # the SDK has no hook for results
-        self._dispatcher = getattr(opened, "_dispatcher", None)
-        return repaired
-
-    async def send_raw_request(self, method: str, *args: Any) -> Any:
-        version = self.protocol_version or types.LATEST_PROTOCOL_VERSION
-        result = await cast("Any", self._dispatcher).send_raw_request(method, *args)
-        repaired = repair_result(method, result, version)
-        self.notes += repaired.notes if method == "tools/list" else ()
-        return repaired.result
-
-    @property
-    def protocol_version(self) -> str | None:
-        return getattr(self._session, "protocol_version", None)
-
-    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
-        params = types.PaginatedRequestParams(cursor=cursor)
-        if not self.overrides("list_tools"):
-            return await self.session.list_tools(params=params if cursor else None)
-        is_session = isinstance(self._session, ClientSession)
-        more = {"params": params} if is_session else {"cursor": cursor}
-        page = await self._session.list_tools(**more if cursor else {})
-        # A mock has any attribute.
-        after = found if isinstance(found := getattr(page, "next_cursor", None), str) else None
-        return types.ListToolsResult(tools=page.tools, next_cursor=after)
-
-
 class SessionCaller(Caller):
     """Calls tools over a session that the user manages, without reconnects and retries."""
 
@@ -154,8 +116,8 @@ class SessionCaller(Caller):
         self, session: AnySession, name: str, *, timeout_seconds: float | None = None
     ) -> None:
         self._session = session
-        self._bare = _BareSession(session)
-        self._client = cast("Client", self._bare)
+        self._bare = user_session(session)
+        self._client = cast("Any", self._bare)
         self._timeout_seconds = timeout_seconds
         self.schemas: dict[str, Mapping[str, Any]] = {}
         """What arguments are checked by before they are sent, by the tool."""
@@ -182,7 +144,8 @@ class SessionCaller(Caller):
             return await call_tool(self._client, call.tool, call.arguments, on_progress=on_progress)
         progress = None if call.on_progress is None else on_progress  # tests with mocks expect None
         method = self._session.call_tool
-        return await method(call.tool, dict(call.arguments), progress_callback=progress)
+        result = await method(call.tool, dict(call.arguments), progress_callback=progress)
+        return own_type(types.CallToolResult, result)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call; without a result, raise a `PlaitError`."""
@@ -229,7 +192,8 @@ class SessionCaller(Caller):
         del server, access
         with watched_exchanges() as exchanges:
             try:
-                return await self._session.read_resource(uri)
+                read = await self._session.read_resource(cast("Any", uri))
+                return own_type(types.ReadResourceResult, read)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
                 cause = leaf_of(error, exchanges)
                 failure = request_failure(error, exchanges, self._wire, method="resources/read")

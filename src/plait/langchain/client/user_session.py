@@ -1,0 +1,144 @@
+"""A session that the user manages, of MCP SDK 1.x or 2.x, as what lists and calls tools."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+import mcp
+import mcp_types as types
+from mcp import types as sdk_types
+from mcp.client.session import ClientSession
+from pydantic import BaseModel, RootModel, TypeAdapter
+
+from plait.client.connections.status import ServerInfo
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.repair import repair_result
+from plait.client.transports.sdk_messages import IS_SDK_1
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+
+AnySession: TypeAlias = "Client | ClientSession"
+"""A session of the MCP SDK: the high-level client of SDK 2.x, or the session in it."""
+
+_STOCK: tuple[type, ...] = (ClientSession,) if IS_SDK_1 else (ClientSession, mcp.Client)
+
+
+def own_type(kind: type[ModelT], value: Any) -> ModelT:
+    """Return a value of SDK 1.x as the type of this package; others, and mocks, stay."""
+    if isinstance(value, BaseModel) and not isinstance(value, kind):
+        dumped = value.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return kind.model_validate(dumped)
+    return value
+
+
+async def info_of(session: AnySession) -> ServerInfo:
+    """Return what a server has declared; a session that is not initialized is initialized."""
+    opened: Any = session
+    declared = opened.get_server_capabilities() if IS_SDK_1 else opened.server_capabilities
+    if declared is None:
+        result = own_type(types.InitializeResult, await opened.initialize())
+        return ServerInfo.from_handshake(result)
+    if IS_SDK_1:  # it keeps nothing else of the handshake
+        return ServerInfo(capabilities=own_type(types.ServerCapabilities, declared))
+    return ServerInfo.of(opened)
+
+
+def user_session(session: AnySession) -> UserSession:
+    """Return the part of the SDK's client that lists and calls tools, over any session."""
+    return OldUserSession(session) if IS_SDK_1 else UserSession(session)
+
+
+class UserSession:
+    """A session of SDK 2.x whose results are repaired before the SDK validates them."""
+
+    def __init__(self, session: AnySession) -> None:
+        self._session: Any = session
+        self.notes: list[str] = []
+        """What was repaired in lists of tools."""
+
+    def overrides(self, method: str) -> bool:
+        """Return whether a method is not that of the SDK, but a mock or of a subclass."""
+        function = getattr(getattr(self._session, method), "__func__", None)
+        return function not in {getattr(stock, method) for stock in _STOCK}
+
+    @property
+    def session(self) -> Any:
+        """The session, with the dispatcher of this object."""
+        opened = getattr(self._session, "session", self._session)  # of a client, or one itself
+        repaired = copy(opened)
+        repaired._dispatcher = self  # noqa: SLF001  # the SDK has no hook for results
+        self._dispatcher = getattr(opened, "_dispatcher", None)
+        return repaired
+
+    async def send_raw_request(self, method: str, *args: Any) -> Any:
+        """Send a request as the dispatcher of the session."""
+        result = await cast("Any", self._dispatcher).send_raw_request(method, *args)
+        return self._repaired(method, result)
+
+    def _repaired(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+        version = self.protocol_version or types.LATEST_PROTOCOL_VERSION
+        repaired = repair_result(method, result, version)
+        self.notes += repaired.notes if method == "tools/list" else ()
+        return repaired.result
+
+    @property
+    def protocol_version(self) -> str | None:
+        """What the session has agreed on with the server, if it says so."""
+        return getattr(self._session, "protocol_version", None)
+
+    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
+        """List one page of the tools."""
+        if not self.overrides("list_tools"):
+            return await self._list_tools(types.PaginatedRequestParams(cursor=cursor))
+        is_session = isinstance(self._session, ClientSession)
+        params = sdk_types.PaginatedRequestParams(cursor=cursor)
+        more = {"params": params} if is_session else {"cursor": cursor}
+        page = await self._session.list_tools(**more if cursor else {})
+        after = getattr(page, "nextCursor" if IS_SDK_1 else "next_cursor", None)
+        return types.ListToolsResult(
+            tools=[own_type(types.Tool, tool) for tool in page.tools],
+            next_cursor=after if isinstance(after, str) else None,  # a mock has any attribute
+        )
+
+    async def _list_tools(self, params: types.PaginatedRequestParams) -> types.ListToolsResult:
+        return await self.session.list_tools(params=params if params.cursor else None)
+
+
+class OldUserSession(UserSession):
+    """A session of SDK 1.x, whose results become types of this package once they are repaired."""
+
+    @property
+    def session(self) -> OldUserSession:
+        """The object itself, which sends requests."""
+        return self
+
+    async def send_request(
+        self,
+        request: types.Request[Any, Any],
+        result_type: TypeAdapter[Any],
+        *,
+        progress_callback: OnProgress | None = None,
+    ) -> Any:
+        """Send a request and return its result, or raise `RequestError`."""
+        data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        known: Any = TypeAdapter(sdk_types.ClientRequest).validate_python(data)
+        try:
+            answer = await self._session.send_request(
+                known, RootModel[dict[str, Any]], progress_callback=progress_callback
+            )
+        except Exception as error:
+            if isinstance(detail := getattr(error, "error", None), sdk_types.ErrorData):
+                raise RequestError(detail.code, detail.message, detail.data) from None
+            raise
+        raw = self._repaired(data["method"], answer.root)
+        return result_type.validate_python(raw, by_name=False)
+
+    async def _list_tools(self, params: types.PaginatedRequestParams) -> types.ListToolsResult:
+        request = types.ListToolsRequest(params=params)
+        return await self.send_request(request, TypeAdapter(types.ListToolsResult))
