@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +42,13 @@ def legacy_stdio_config(state_dir: Path) -> dict[str, object]:
     """Return the `mcp.json` entry of a stdio server of MCP SDK 1.x."""
     flags = ["--transport", "stdio", "--state-dir", str(state_dir)]
     return {"command": _legacy_python(), "args": [_legacy_program(), *flags]}
+
+
+def sdk_1_command() -> list[str]:
+    """Return the command of a program that uses plait beside MCP SDK 1.x."""
+    # Of two packages with one name, that of its own environment is found first.
+    packages = Path(sysconfig.get_path("purelib"))
+    return [_legacy_python(), str(SERVERS / "sdk_1_program.py"), str(ROOT / "src"), str(packages)]
 
 
 def everything_server(transport: Literal["http", "sse"] = "http") -> ServerProcess:
