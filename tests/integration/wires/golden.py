@@ -33,7 +33,6 @@ FOLDER = Path(__file__).with_name("golden")
 LEAN_IS_RIGHT = {
     "nested": "What was cut from an answer is said in a note; and no answer is lost for its depth.",
     "a stream that cannot be resumed": "405 refuses a stream: the session goes on.",
-    "call of look: unknown notification, blank, failed": "A session lists its tools once.",
     "call of count: answer": "The notes are those of this answer, not of a list made meanwhile.",
 }
 """Why plait's own wire is right where the SDK's does something else, by last step or name."""
