@@ -16,10 +16,9 @@ from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import FirstAttempt, RunIdentity, ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
-from plait.client.connections import operations
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.client.connections.pool import unknown_server
-from plait.client.connections.session import OPENING, SDK
+from plait.client.connections.session import OPENING
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
@@ -153,8 +152,7 @@ class CallPipeline:
         first = await self._direct_attempt(call)
         if first is None:
             completed = await self.apply_overrides(call, context=call)
-            if completed is call and not is_imported(SDK):
-                # Its tool is listed now; what is not direct has to import the SDK.
+            if completed is call:  # its tool is listed now
                 first = await self._direct_attempt(call)
         if first is not None:
             from plait.client.calls.direct import result_of_direct  # noqa: PLC0415  # many modules
@@ -247,7 +245,7 @@ class CallPipeline:
         return await self._lifecycle.run(
             lambda runtime: runtime.request(
                 server,
-                lambda client: operations.read_resource(client, uri),
+                lambda client: client.read_resource(uri),
                 "resources/read",
                 access=access,
             )

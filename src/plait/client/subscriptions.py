@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Self
 from plait._support import mcp_types as types
 from plait.client.connections.change_listener import cancelled_when
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.operations import AnyClient, is_lost_stream, is_modern
+from plait.client.connections.operations import is_modern
 from plait.client.protocol.session import McpSession
+from plait.client.protocol.subscriptions import SubscriptionLostError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Subscriptions:
             logger.debug("%s: still subscribed: %s", resource.server, error)
 
 
-async def _listen(client: AnyClient, resource: _Resource) -> None:
+async def _listen(client: McpSession, resource: _Resource) -> None:
     """Stay subscribed for one session with a modern server."""
     try:
         async with client.listen(resource_subscriptions=[resource.uri]) as events:
@@ -227,28 +227,16 @@ async def _listen(client: AnyClient, resource: _Resource) -> None:
                 text = f"{resource.server}: does not announce changes of {resource.uri}"
                 raise ProtocolError(text, server=resource.server, retryable=False)
             resource.accepted()
-            async for event in events:
-                uri = event if isinstance(event, str) else getattr(event, "uri", None)
-                if uri is not None:
-                    resource.notify(uri)
-    except Exception as error:
-        if not is_lost_stream(error) or not resource.settled.is_set():
+            async for uri in events:
+                resource.notify(uri)
+    except SubscriptionLostError:
+        if not resource.settled.is_set():
             raise
         logger.debug("%s: the subscription stream was lost", resource.server)
 
 
-async def _set_subscribed(client: AnyClient, uri: str, *, subscribed: bool) -> None:
-    if isinstance(client, McpSession):
-        await (client.subscribe_resource if subscribed else client.unsubscribe_resource)(uri)
-        return
-    from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MCPDeprecationWarning)
-        if subscribed:
-            await client.session.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
-        else:
-            await client.session.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+async def _set_subscribed(client: McpSession, uri: str, *, subscribed: bool) -> None:
+    await (client.subscribe_resource if subscribed else client.unsubscribe_resource)(uri)
 
 
 Follow = Callable[[Subscription], Awaitable[None]]

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from plait.client.config.policy import PolicyDecision
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.operations import AnyClient
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -369,7 +369,7 @@ class Toolbox(ConnectionOwner):
         """Return a prompt with its arguments filled in."""
         filled = None if arguments is None else dict(arguments)
         return await self._request(
-            server, lambda c: operations.get_prompt(c, name, filled), "prompts/get"
+            server, lambda client: client.get_prompt(name, filled), "prompts/get"
         )
 
     async def complete(
@@ -462,7 +462,7 @@ class Toolbox(ConnectionOwner):
     async def _list(
         self,
         servers: Sequence[str],
-        operation: Callable[[AnyClient], Awaitable[list[T]]],
+        operation: Callable[[McpSession], Awaitable[list[T]]],
         method: str,
     ) -> list[Listed[T]]:
         """List items of these servers, or of all; a server that was not named may fail."""
@@ -473,7 +473,7 @@ class Toolbox(ConnectionOwner):
         )
 
     async def _request(
-        self, server: str, operation: Callable[[AnyClient], Awaitable[T]], method: str
+        self, server: str, operation: Callable[[McpSession], Awaitable[T]], method: str
     ) -> T:
         self.check_names([server])
         return await self.lifecycle.run(lambda runtime: runtime.request(server, operation, method))

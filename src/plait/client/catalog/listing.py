@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.connection import ServerConnection
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.operations import AnyClient
+    from plait.client.protocol.session import McpSession
 
 OWN_TTL_SECONDS = 300.0
 """The TTL of a list if the server declares none and does not announce changes."""
@@ -132,7 +132,7 @@ class ToolLister:
         deadline = Deadline(seconds, setting="list_timeout", patience=patience)
         generation = 0
 
-        async def list_some(client: AnyClient) -> ToolList:
+        async def list_some(client: McpSession) -> ToolList:
             nonlocal generation
             generation = connection.keeper.generation
             return await list_tools(client, most=connection.server.incoming.tools)

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from plait.client.connections.operations import is_lost_stream, is_modern
+from plait.client.connections.operations import is_modern
 from plait.client.connections.session import Session
+from plait.client.protocol.subscriptions import SubscriptionLostError
 
 if TYPE_CHECKING:
     from mcp_types import ServerCapabilities
@@ -118,9 +119,9 @@ class ChangeListener:
                     async for _ in events:
                         pass
                 endings += 1
-            except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
+            except Exception as error:  # noqa: BLE001  # boundary: transports may raise anything
                 logger.debug("%s: the stream of changes has ended: %r", server, error)
-                if is_lost_stream(error):
+                if isinstance(error, SubscriptionLostError):
                     endings += 1
                 elif subscribed.is_set():
                     failures += 1  # perhaps the network: it was subscribed before

@@ -26,7 +26,7 @@ from plait.client.config.servers import (
     connect_seconds_of,
 )
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
-from plait.client.connections.operations import AnyClient, ping
+from plait.client.connections.operations import ping
 from plait.client.protocol.exchange import (
     Exchanges,
     PendingRequest,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from plait.client.connections.session import Session
     from plait.client.connections.session_keeper import SessionKeeper
     from plait.client.connections.status import ServerStatus
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -132,7 +133,7 @@ class ServerConnection:
 
     async def request(
         self,
-        operation: Callable[[AnyClient], Awaitable[T]],
+        operation: Callable[[McpSession], Awaitable[T]],
         deadline: Deadline,
         *,
         method: str,
@@ -187,7 +188,7 @@ class ServerConnection:
 
     async def read(
         self,
-        operation: Callable[[AnyClient], Awaitable[T]],
+        operation: Callable[[McpSession], Awaitable[T]],
         deadline: Deadline,
         *,
         method: str,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
@@ -24,7 +24,6 @@ from plait.client.connections.error_mapping import (
     with_cause,
 )
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.session import SDK
 from plait.client.connections.session_options import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.handshake import negotiate
@@ -33,9 +32,9 @@ from plait.client.transports.wire import Wire
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp import Client, ClientSession
+    from mcp import ClientSession
 
-SessionT = TypeVar("SessionT", bound="Client | McpSession | ClientSession")
+SessionT = TypeVar("SessionT", bound="McpSession | ClientSession")
 
 Enter: TypeAlias = Callable[
     [AsyncExitStack, ServerConfig, Wire, str, SessionOptions], Awaitable[SessionT]
@@ -67,17 +66,12 @@ async def enter_session(
     wire: Wire,
     memory: ServerMemory,
     options: SessionOptions,
-) -> Client | McpSession:
-    """Open a session on the stack, without the SDK where a transport needs none."""
-    client = await _open(stack, server, wire, memory, options, _enter_any)
+) -> McpSession:
+    """Open a session on the stack, in the caller's task, or raise why not."""
+    client = await _open(stack, server, wire, memory, options, _enter_own)
     if options.log_level is not None and not is_modern(client):
         await set_log_level(client, options.log_level)
     return client
-
-
-def has_own_session(server: ServerConfig, wire: Wire) -> bool:
-    """Return whether a session is opened without the SDK."""
-    return True
 
 
 async def _open(
@@ -130,7 +124,7 @@ async def _enter(
     options: SessionOptions,
     enter: Enter[SessionT],
 ) -> SessionT:
-    # Some older servers ignore unknown requests, and the SDK waits 10 s for their answer.
+    # Some older servers ignore unknown requests, whose answer is waited for then.
     prefers = options.prefers_handshake(server.client_options)
     unknown = "legacy" if memory.ignored_probe or prefers else "auto"
     era = server.protocol if server.protocol != "auto" else memory.era or unknown
@@ -171,30 +165,24 @@ async def _enter_as(
     raise with_cause(failure, leaf, wire)
 
 
-async def _enter_any(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
-) -> Client | McpSession:
-    if has_own_session(server, wire):
-        return await _enter_own(stack, server, wire, mode, options)
-    await import_in_thread(SDK)
-    from plait.client.connections.sdk_client import enter_new  # noqa: PLC0415  # slow to import
-
-    return await enter_new(stack, server, wire, mode, options)
-
-
 async def _enter_own(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
 ) -> McpSession:
-    wire.tapped = True
     session = McpSession(wire, options.callbacks(server.client_options))
-    link = partial(_link_of, server, wire)
-    if wire.tape is not None:
-        from plait.client.transports.replay import link_tape  # noqa: PLC0415  # rarely used
-
-        link = partial(link_tape, wire.tape, server, wire, link)
-    await stack.enter_async_context(link())
+    await stack.enter_async_context(link_to(server, wire))
     await negotiate(session, mode)
     return session
+
+
+def link_to(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
+    """Return what sends and receives the messages of a session, or plays them from a tape."""
+    wire.tapped = True
+    link = partial(_link_of, server, wire)
+    if wire.tape is None:
+        return link()
+    from plait.client.transports.replay import link_tape  # noqa: PLC0415  # rarely used
+
+    return link_tape(wire.tape, server, wire, link)
 
 
 def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
@@ -221,7 +209,7 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
 
             return link_in_process(server, wire)
         case _:
-            raise NotImplementedError(server.transport)
+            assert_never(server)
 
 
 async def _enter_stock(
@@ -236,14 +224,7 @@ async def _enter_stock(
 
 async def stock_transport(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
     """Return what opens the streams of a stock session of the SDK."""
-    wire.tapped = True
-    if not has_own_session(server, wire):
-        # Streamable HTTP and tapes have no link of their own yet.
-        await import_in_thread("plait.client.transports.open")
-        from plait.client.transports.open import open_transport  # noqa: PLC0415  # slow
-
-        return open_transport(server, wire)
     await import_in_thread(STOCK)
     from plait.client.connections.stock_session import stock_streams  # noqa: PLC0415  # slow
 
-    return stock_streams(_link_of(server, wire), wire)
+    return stock_streams(link_to(server, wire), wire)

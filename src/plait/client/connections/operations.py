@@ -1,52 +1,38 @@
-"""The requests of a client, each as a function of an open SDK client."""
+"""What a client asks of an open session, with all that belongs to it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from weakref import WeakSet
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
-from plait.client.protocol.exchange import PendingRequest, collect, received_bytes
+from plait.client.protocol.exchange import OnProgress, PendingRequest, collect, received_bytes
 from plait.client.protocol.inbound import RequestContext
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.requests import (
     is_request_error,
-    large_result,
     read_aside,
-    read_parts,
     result_of,
 )
 from plait.client.protocol.session import MODERN_FIELDS, McpSession
-from plait.client.protocol.subscriptions import SubscriptionLostError
 from plait.client.protocol.tool_rows import RawRow, Row, collected_rows
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
-
-if TYPE_CHECKING:
-    from mcp import Client
-    from mcp.client import ClientSession
-    from mcp.shared.dispatcher import ProgressFnT
 
 logger = logging.getLogger("plait.client.connections")
 
 PageT = TypeVar("PageT", bound="types.PaginatedResult")
 T = TypeVar("T")
 
-AnyClient: TypeAlias = "McpSession | Client"
-"""An open session: of our own, or of the SDK where a transport needs that."""
-
-AnySession: TypeAlias = "McpSession | ClientSession"
+AnyClient = AnySession = McpSession
 
 _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
@@ -68,14 +54,10 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
-def is_modern(client: AnyClient | ClientSession) -> bool:
+def is_modern(client: Any) -> bool:
     """Return whether the session is of the modern era: no handshake and no state."""
     # A stock session of SDK 1.x does not say its version.
     return getattr(client, "protocol_version", None) in types.version.MODERN_PROTOCOL_VERSIONS
-
-
-_listed: WeakSet[AnySession] = WeakSet()
-"""Sessions that have listed tools, so that the SDK knows which arguments to mirror in headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +69,12 @@ class InputAnswers:
 
 
 async def call_tool(
-    client: AnyClient,
+    client: McpSession,
     name: str,
     arguments: Mapping[str, Any],
     *,
     mirrored: bool = False,
-    on_progress: ProgressFnT | None = None,
+    on_progress: OnProgress | None = None,
     meta: types.RequestParamsMeta | None = None,
     answers: InputAnswers | None = None,
     hand_back: bool = False,
@@ -107,7 +89,7 @@ async def call_tool(
     `answers` are those to the input requests of an earlier call; `first` is already made. With
     `hand_back`, a request for input from the user raises `InputNeededError`.
     """
-    if mirrored and is_modern(client) and client.session not in _listed:
+    if mirrored and is_modern(client) and not client.has_listed:
         await list_tools(client)
     params = types.CallToolRequestParams(
         name=name,
@@ -167,24 +149,15 @@ def is_refused(request: PendingRequest) -> bool:
 
 
 async def _send(
-    client: AnyClient, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
+    client: McpSession, params: types.CallToolRequestParams, on_progress: OnProgress | None
 ) -> _CallResult:
     request = types.CallToolRequest(params=params)
-    with large_result("tools/call", "content", _read) as large:
-        result = await client.session.send_request(
-            request, _call_result(), progress_callback=on_progress
-        )
-    return result if large.value is None else large.value
+    return await client.session.send_request(request, _call_result(), progress_callback=on_progress)
 
 
 async def _result_of(request: PendingRequest) -> _CallResult:
     collect(request)
-    try:
-        return await read_aside(request, _read)
-    except RequestError as error:
-        from plait.client.transports.lean import mcp_error  # noqa: PLC0415  # imports the SDK
-
-        raise mcp_error(error) from None
+    return await read_aside(request, _read)
 
 
 def _read(request: PendingRequest) -> _CallResult:
@@ -194,7 +167,7 @@ def _read(request: PendingRequest) -> _CallResult:
     return _call_result().validate_python(result, by_name=False)
 
 
-async def _visited_urls(client: AnyClient, refused: RequestError) -> bool:
+async def _visited_urls(client: McpSession, refused: RequestError) -> bool:
     """Handle a URL elicitation error: return whether the user visited all its URLs."""
     # https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
     if refused.code != types.URL_ELICITATION_REQUIRED:
@@ -212,7 +185,7 @@ async def _visited_urls(client: AnyClient, refused: RequestError) -> bool:
 
 
 async def _answers(
-    client: AnyClient, result: types.InputRequiredResult, *, hand_back: bool
+    client: McpSession, result: types.InputRequiredResult, *, hand_back: bool
 ) -> types.InputResponses:
     """Answer a modern server's input requests with the callbacks for legacy servers."""
     requests = result.input_requests or {}
@@ -225,18 +198,12 @@ async def _answers(
 
 
 async def answer_request(
-    client: AnyClient, key: str, request: types.InputRequest
+    client: McpSession, key: str, request: types.InputRequest
 ) -> types.InputResponse:
     """Answer an input request with the callback for its kind, or raise `InputRefusedError`."""
     meta = request.params.meta if request.params else None
-    if isinstance(client, McpSession):
-        context = RequestContext(session=client, request_id=key, meta=meta)
-        answer = await client.dispatch_input_request(context, request)
-    else:
-        from mcp.client import ClientRequestContext  # noqa: PLC0415  # slow to import
-
-        own = ClientRequestContext(session=client.session, request_id=key, meta=meta)
-        answer = await client.session.dispatch_input_request(own, request)
+    context = RequestContext(session=client.session, request_id=key, meta=meta)
+    answer = await client.session.dispatch_input_request(context, request)
     if isinstance(answer, types.ErrorData):
         # An error cannot be sent as an answer, so the call ends here.
         raise InputRefusedError(answer.message, code=answer.code)
@@ -287,7 +254,7 @@ class ToolList:
     """Whether the server has more tools."""
 
 
-async def list_tools(client: AnyClient, most: int = DEFAULT_LIMITS.tools) -> ToolList:
+async def list_tools(client: McpSession, most: int = DEFAULT_LIMITS.tools) -> ToolList:
     """List the tools of every page, up to a number."""
     with collected_rows(most) as collected:
 
@@ -297,7 +264,6 @@ async def list_tools(client: AnyClient, most: int = DEFAULT_LIMITS.tools) -> Too
             return page
 
         pages = await all_pages(fetch, lambda: collected.is_full)
-    _listed.add(client.session)
     listed = ToolList(
         tuple(collected.rows[:most]),
         clean=collected.clean,
@@ -316,41 +282,28 @@ async def list_tools(client: AnyClient, most: int = DEFAULT_LIMITS.tools) -> Too
     )
 
 
-async def list_resources(client: AnyClient) -> list[types.Resource]:
+async def list_resources(client: McpSession) -> list[types.Resource]:
     """List the resources of every page."""
-    return await _all_items(client.list_resources, "resources/list", "resources")
+    return await _all_items(client.list_resources, "resources")
 
 
-async def list_resource_templates(client: AnyClient) -> list[types.ResourceTemplate]:
+async def list_resource_templates(client: McpSession) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
-    fetch = client.list_resource_templates
-    return await _all_items(fetch, "resources/templates/list", "resourceTemplates")
+    return await _all_items(client.list_resource_templates, "resource_templates")
 
 
-async def list_prompts(client: AnyClient) -> list[types.Prompt]:
+async def list_prompts(client: McpSession) -> list[types.Prompt]:
     """List the prompts of every page."""
-    return await _all_items(client.list_prompts, "prompts/list", "prompts")
+    return await _all_items(client.list_prompts, "prompts")
 
 
-async def read_resource(client: AnyClient, uri: str) -> types.ReadResourceResult:
-    """Read a resource."""
-    return await _read_aside(lambda: client.read_resource(uri), "resources/read", "contents")
-
-
-async def get_prompt(
-    client: AnyClient, name: str, arguments: dict[str, str] | None
-) -> types.GetPromptResult:
-    """Return a prompt with its arguments filled in."""
-    return await _read_aside(lambda: client.get_prompt(name, arguments), "prompts/get", "messages")
-
-
-async def _all_items(fetch: Callable[..., Awaitable[PageT]], method: str, field: str) -> list[Any]:
+async def _all_items(fetch: Callable[..., Awaitable[PageT]], field: str) -> list[Any]:
     """List the items of every page, up to 100,000 items."""
     items: list[Any] = []
 
     async def collect_page(cursor: str | None) -> PageT:
-        page = await _read_aside(lambda: fetch(cursor=cursor), method, field)
-        items.extend(_items_of(page, field))
+        page = await fetch(cursor=cursor)
+        items.extend(getattr(page, field))
         return page
 
     await all_pages(collect_page, lambda: len(items) >= _MOST_ITEMS)
@@ -359,26 +312,7 @@ async def _all_items(fetch: Callable[..., Awaitable[PageT]], method: str, field:
     return items[:_MOST_ITEMS]
 
 
-async def _read_aside(send: Callable[[], Awaitable[T]], method: str, field: str) -> T:
-    """Send a request with the SDK, and validate its result in a thread if it is large.
-
-    `field` is the list in the result. The SDK would validate it in the event loop, twice.
-    """
-    with large_result(method, field, partial(_read_large, field)) as large:
-        result = await send()
-    return result if large.value is None else large.value
-
-
-def _read_large(field: str, request: PendingRequest) -> Any:
-    is_modern_era = request.version in types.version.MODERN_PROTOCOL_VERSIONS
-    return read_parts(field, frozenset() if is_modern_era else MODERN_FIELDS)(request)
-
-
-def _items_of(result: object, field: str) -> list[Any]:
-    return getattr(result, "resource_templates" if field == "resourceTemplates" else field)
-
-
-async def ping(client: AnyClient) -> float:
+async def ping(client: McpSession) -> float:
     """Measure one cheap round trip, in seconds."""
     began = time.perf_counter()
     if is_modern(client):
@@ -389,21 +323,7 @@ async def ping(client: AnyClient) -> float:
     return time.perf_counter() - began
 
 
-async def set_log_level(client: AnyClient, level: types.LoggingLevel) -> None:
+async def set_log_level(client: McpSession, level: types.LoggingLevel) -> None:
     """Set the log level of a handshake-era server that declares logging."""
-    if client.server_capabilities.logging is None:
-        return
-    if isinstance(client, McpSession):
+    if client.server_capabilities.logging is not None:
         await client.set_logging_level(level)
-    else:
-        from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MCPDeprecationWarning)
-            await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]
-
-
-def is_lost_stream(error: BaseException) -> bool:
-    """Return whether a stream of changes ended without the server having ended it."""
-    sdk = sys.modules.get("mcp.client.subscriptions")
-    return isinstance(error, (SubscriptionLostError, *([sdk.SubscriptionLost] if sdk else [])))

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.operations import AnySession
     from plait.client.connections.session import Session
     from plait.client.connections.session_options import SessionOptions
+    from plait.client.protocol.session import McpSession
     from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.connections")
@@ -100,7 +100,7 @@ class ConnectionPool:
         self._private.move_to_end(key)
         return private
 
-    def sessions_of(self, client: AnySession) -> list[Session]:
+    def sessions_of(self, client: McpSession) -> list[Session]:
         """Return the sessions that the SDK's session belongs to: one, or none."""
         everything = (*self.connections.values(), *self._private.values())
         return [

@@ -19,10 +19,7 @@ from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.traces.spans import is_traced, record_session
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait._support.redact import Redactor
-    from plait.client.connections.operations import AnySession
     from plait.client.connections.session_options import ServerMemory, SessionOptions
     from plait.client.protocol.session import McpSession
 
@@ -30,8 +27,6 @@ logger = logging.getLogger("plait.client.connections")
 
 OPENING = "plait.client.connections.opening"
 """The module that opens sessions, with all that it imports."""
-SDK = "plait.client.connections.sdk_client"
-"""The module that imports the MCP SDK, which is slow."""
 
 
 class Session:
@@ -51,7 +46,7 @@ class Session:
         self._server = server
         self._memory = memory
         self._options = options
-        self._client: Client | McpSession | None = None
+        self._client: McpSession | None = None
         self._failure: PlaitError | None = None
         self._opening: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
@@ -76,13 +71,13 @@ class Session:
         self.connect_seconds: float | None = None
 
     @property
-    def client(self) -> Client | McpSession:
+    def client(self) -> McpSession:
         """The open client."""
         if self._client is None:
             raise ClientClosedError(f"{self.wire.server}: the session is closed")
         return self._client
 
-    def is_of(self, session: AnySession) -> bool:
+    def is_of(self, session: McpSession) -> bool:
         """Return whether the SDK's session belongs to this one."""
         return self._client is not None and self._client.session is session
 
@@ -97,7 +92,7 @@ class Session:
                 server=self.wire.server,
             )
 
-    def __enter__(self) -> Client | McpSession:
+    def __enter__(self) -> McpSession:
         client = self.client
         self._borrowed += 1
         self._free.clear()
@@ -199,13 +194,8 @@ class Session:
                 module = self._server.transport.replace("-", "_")
                 module = module if self._needs_server else "replay"
                 await import_in_thread(f"plait.client.transports.{module}")
-                from plait.client.connections.opening import (  # noqa: PLC0415
-                    enter_session,
-                    has_own_session,
-                )
+                from plait.client.connections.opening import enter_session  # noqa: PLC0415
 
-                if not has_own_session(self._server, self.wire):
-                    await import_in_thread(SDK)
                 self._limit_opening(limit)
 
                 self._client = await enter_session(

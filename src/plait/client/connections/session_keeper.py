@@ -40,9 +40,9 @@ from plait.errors import (
 if TYPE_CHECKING:
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
-    from plait.client.connections.operations import AnySession
     from plait.client.connections.pool import TaskSet
     from plait.client.connections.session_turns import SessionTurns
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -294,7 +294,7 @@ class SessionKeeper:
         """The name of the transport that is in use."""
         return self._memory.transport(self.server)
 
-    def reserve(self, client: AnySession, holder: object) -> None:
+    def reserve(self, client: McpSession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
         for session in self.sessions:
             if session.is_of(client):

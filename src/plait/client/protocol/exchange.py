@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from pydantic_core import from_json
 
 from plait._support.garbage import collection_paused
-from plait.client.protocol.nesting import shallow
-from plait.client.protocol.reading import RequestId
+from plait.client.protocol.reading import RequestId, cut_nesting
 
 if TYPE_CHECKING:
     from plait.client.protocol.http_reply import HttpReply
@@ -42,7 +41,7 @@ def parse_json(body: bytes) -> Any:
 
 def parse_nested(body: bytes) -> dict[str, Any] | None:
     """Parse an object that is nested too deeply, without its deepest parts; `None` if it is not."""
-    cut = shallow(body)
+    cut = cut_nesting(body)
     if cut is body:
         return None
     try:

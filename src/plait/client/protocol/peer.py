@@ -323,7 +323,7 @@ class Peer:
                 asked.task.cancel()
         if self.handler is not None:
             run = partial(self.handler.notified, method, params)
-            (context or contextvars.copy_context()).run(run)
+            (contextvars.copy_context() if context is None else context).run(run)
 
     def _asked(self, message: Message, context: contextvars.Context | None) -> None:
         request_id = message.id
@@ -362,7 +362,8 @@ class Peer:
         self, work: Coroutine[Any, Any, None], context: contextvars.Context | None = None
     ) -> asyncio.Task[None]:
         """Start a task that ends with the session."""
-        task = asyncio.get_running_loop().create_task(work, context=context and context.copy())
+        own = None if context is None else context.copy()  # an empty context is false
+        task = asyncio.get_running_loop().create_task(work, context=own)
         self._hold(task)
         return task
 

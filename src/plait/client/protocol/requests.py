@@ -1,20 +1,13 @@
-"""Requests of our own: how they are written, sent and read, without the MCP SDK.
-
-The SDK is slow to import; a session that needs nothing of it does without.
-"""
+"""Requests: how they are written, sent and read."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import anyio
 from pydantic_core import to_json
@@ -25,7 +18,6 @@ from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.protocol.exchange import (
     PendingRequest,
-    RequestTemplate,
     collect,
     parse_json,
     wake,
@@ -66,23 +58,11 @@ _SLICE = 200
 T = TypeVar("T")
 
 
-def is_lean() -> bool:
-    """Return whether requests take the lean wire, where a transport has one."""
-    return os.environ.get("PLAIT_WIRE", "lean") != "sdk"
-
-
 def is_request_error(error: BaseException) -> TypeGuard[RequestError]:
     """Return whether an exception is a `RequestError`, or the SDK's error with the same fields."""
     # Unless the SDK is imported, there are no exceptions of it.
     kind = getattr(sys.modules.get("mcp"), "MCPError", RequestError)
     return isinstance(error, RequestError | kind)
-
-
-def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
-    """Return what a request after the handshake has in common with all later ones."""
-    meta: dict[str, Any] = params.get("_meta") or {}
-    version = meta.get(types.PROTOCOL_VERSION_META_KEY) or HANDSHAKE_VERSION
-    return RequestTemplate(version, meta, (headers or {}).get(PROTOCOL_VERSION_HEADER))
 
 
 def list_request(method: str, request_id: RequestId, version: str) -> PendingRequest:
@@ -135,71 +115,12 @@ async def exchanged(
         raise error
 
 
-async def exchange(
-    wire: Peer,
-    request: PendingRequest,
-    params: Mapping[str, Any],
-    *,
-    timeout_seconds: float | None = None,
-    cancel: bool = True,
-) -> dict[str, Any]:
-    """Send a request and return its result, or raise `RequestError`."""
-    body = encoded(request, params)
-    await exchanged(wire, request, body, timeout_seconds=timeout_seconds, cancel=cancel)
-    large = _large_result.get()
-    if large is not None and large.takes(request):
-        large.value = await in_thread(large.read, request)
-        wire.note_repairs(request)
-        # Which is quick to validate.
-        return {large.field: [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-    result = await read_aside(request, list_of)
-    wire.note_repairs(request)
-    return rows_taken(request, result)
-
-
 def rows_taken(request: PendingRequest, result: dict[str, Any]) -> dict[str, Any]:
     """Return a page of tools without those that are collected as rows."""
     if not request.wants_body or (rows := current_rows()) is None:
         return result
     body, request.body, request.message = request.body, None, None  # they are large
     return rows.take(result, body, mirror=request.may_mirror)
-
-
-@dataclass
-class LargeResult(Generic[T]):
-    """A result that is too large to be validated in the event loop, as the SDK does."""
-
-    method: str
-    field: str
-    """The list that the result must have."""
-    read: Callable[[PendingRequest], T]
-    """Validates the result of an ended request, in a thread."""
-    value: T | None = None
-    """The result, if it was large; then the SDK gets an empty one."""
-
-    def takes(self, request: PendingRequest) -> bool:
-        """Return whether to read the result of an ended request in a thread."""
-        if request.method != self.method or not _is_large(request):
-            return False
-        # The SDK answers what a server asks for in place of a prompt or a resource.
-        result: dict[str, Any] = (request.message or {}).get("result") or {}
-        return self.method == "tools/call" or not is_unfinished(result, request.version)
-
-
-_large_result: ContextVar[LargeResult[Any] | None] = ContextVar("plait_large", default=None)
-
-
-@contextmanager
-def large_result(
-    method: str, field: str, read: Callable[[PendingRequest], T]
-) -> Generator[LargeResult[T]]:
-    """Read the result of a request that is made in the block in a thread, if it is large."""
-    large = LargeResult(method, field, read)
-    token = _large_result.set(large)
-    try:
-        yield large
-    finally:
-        _large_result.reset(token)
 
 
 async def read_aside(request: PendingRequest, read: Callable[[PendingRequest], T]) -> T:

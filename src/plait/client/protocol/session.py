@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -63,6 +64,8 @@ class McpSession:
         self.server_info: types.Implementation | None = None
         self.server_capabilities = types.ServerCapabilities()
         self.instructions: str | None = None
+        self.has_listed = False
+        """Whether its tools were listed, so that it is known which arguments become headers."""
         self._mirrored: dict[str, dict[Path, str]] = {}
         """The arguments of listed tools that are sent as HTTP headers too."""
         self.inbound = Inbound(self, callbacks)
@@ -175,8 +178,15 @@ class McpSession:
             on_progress=progress_callback,
             timeout_seconds=request_read_timeout_seconds,
         )
-        raw = await read_aside(ended, result_of)
+        result = await read_aside(ended, partial(self._read_as, result_type))
         self.peer.note_repairs(ended)
+        return result
+
+    def _read_as(
+        self, result_type: type[ResultT] | TypeAdapter[ResultT], ended: PendingRequest
+    ) -> ResultT:
+        """Read a result as a type; in a thread if it is large."""
+        raw = result_of(ended)
         if is_unfinished(raw, ended.version):
             check_result(ended.method, ended.version, raw)
         raw = self._of_its_era(raw)
@@ -229,6 +239,7 @@ class McpSession:
         raw = await read_aside(ended, list_of)
         self.peer.note_repairs(ended)
         page = rows_taken(ended, self._of_its_era(raw))
+        self.has_listed = True
         if self.is_modern and ended.may_mirror:
             for tool in page["tools"]:
                 self._mirrored[tool["name"]] = mirrored_arguments(tool["inputSchema"])

@@ -20,7 +20,7 @@ from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.protocol.headers import mirrored_arguments
-from plait.client.protocol.large_json import LARGE_BYTES, parse_large
+from plait.client.protocol.reading import LARGE_BYTES, decode
 
 Row = dict[str, Any]
 """A tool as its server lists it."""
@@ -83,9 +83,7 @@ def _row_from(raw: Raw) -> bytes:
 
 
 def _parse(body: bytes) -> Any:
-    if len(body) < LARGE_BYTES:
-        return from_json(body)
-    return parse_large(body, DEFAULT_LIMITS.values, len(body))
+    return from_json(body) if len(body) < LARGE_BYTES else decode(body)
 
 
 _names = Decoder(_Named)

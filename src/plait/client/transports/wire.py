@@ -1,7 +1,6 @@
-"""Records one session's wire: its exchanges, its process, and how it ended.
+"""The peer of one session, with what its transport knows: its process, and how it ended.
 
-The MCP SDK reports a lost connection, a 401 and a full disk with the same error. The details that
-it drops are recorded here, and error mapping uses them.
+Error mapping explains failures by these facts.
 """
 
 from __future__ import annotations
@@ -16,14 +15,10 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from plait._support.sanitize import sanitize_for_terminal
-from plait.client.protocol.exchange import Exchange
 from plait.client.protocol.peer import Peer
-from plait.client.protocol.reading import RequestId
 from plait.errors import ConnectError
 
 if TYPE_CHECKING:
-    from mcp_types import JSONRPCMessage
-
     from plait._support.redact import Redactor
     from plait.client.protocol.http_reply import HttpReply
     from plait.client.transports.process import StartedProcess
@@ -47,7 +42,6 @@ class Wire(Peer):
         self.redact = redact
         self._redact = redact
         self._hidden: deque[str] = deque(maxlen=_HIDDEN)
-        self.pending: dict[RequestId, Exchange] = {}
         self.read_stderr: Callable[[], Sequence[bytes]] = tuple
         """Returns the last lines that the server wrote to its standard error."""
         self.read_session_id: Callable[[], str | None] = lambda: None
@@ -55,8 +49,6 @@ class Wire(Peer):
         self.noise_lines = 0
         self.first_noise = ""
         """A sentence that quotes what came first that is not MCP, with advice."""
-        self.sdk_requests: dict[RequestId, int] = {}
-        """Requests of the server that the SDK has not answered, and how many bytes they have."""
         self.tape: Tape | None = None
         """Where the traffic is recorded or played."""
         self.tapped = False
@@ -70,10 +62,8 @@ class Wire(Peer):
         """The last HTTP error response, of any request."""
         self.before_end: Callable[[], Awaitable[None]] | None = None
         """Called once the stream has ended, to find out why."""
-        self.pass_on: Callable[[JSONRPCMessage], Awaitable[None]] | None = None
-        """Handles a large message in place of the SDK's parser; `None` if that reads all."""
         self.on_notification: Callable[[str, object], None] | None = None
-        """Gets method and params of notifications that the SDK does not dispatch."""
+        """Gets method and params of what must be known before the calls that follow."""
         self.on_notifications_lost: Callable[[], None] | None = None
         self._on_end = on_end
 

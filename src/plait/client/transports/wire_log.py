@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-from anyio.abc import AsyncResource
 from pydantic_core import to_json
 
 from plait._support.logs import UNCUT, WIRE
@@ -20,9 +19,6 @@ from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
     import contextvars
-
-    from mcp.shared._stream_protocols import ReadStream, WriteStream
-    from mcp.shared.message import SessionMessage
 
     from plait._support.redact import Redactor
 
@@ -186,98 +182,3 @@ class _LoggedSender:
             number = request.request_id
             self._log.log(_IN, request.method, body, request_id=number, seconds=seconds)
         wake()
-
-
-class _Seen:
-    """The requests of both sides that have no response yet."""
-
-    def __init__(self) -> None:
-        self.sent: dict[RequestId | None, tuple[str, float]] = {}
-        self.received: dict[RequestId | None, tuple[str, float]] = {}
-
-
-def logged_streams(
-    read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage], wire: Wire
-) -> tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]:
-    """Return the streams of a session, logged if the messages of the wire are."""
-    log = log_of(wire)
-    if log is None:
-        return read, write
-    seen = _Seen()
-    return _LoggedRead(read, log, seen), _LoggedWrite(write, log, seen)
-
-
-def _log_message(
-    log: WireLog,
-    direction: str,
-    message: Any,
-    begun: dict[RequestId | None, tuple[str, float]],
-    answered: dict[RequestId | None, tuple[str, float]],
-) -> None:
-    """Log a request or notification of one side, or its response to a request of the other."""
-    request_id = coerced_id(getattr(message, "id", None))
-    method: str | None = getattr(message, "method", None)
-    seconds = None
-    if method is None:
-        method, began = answered.pop(request_id, ("response", None))
-        seconds = None if began is None else time.monotonic() - began
-    elif request_id is not None:
-        begun[request_id] = (method, time.monotonic())
-    elif method == "notifications/cancelled":
-        params: dict[str, Any] = message.params or {}
-        cancelled = coerced_id(params.get("requestId"))
-        ended = begun.pop(cancelled, None)
-        if ended is not None and ended[0] != _SUBSCRIPTION:
-            log.log_end(direction, ended[0], cancelled, ended[1], "cancelled")
-    body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    log.log(direction, method, body, request_id=request_id, seconds=seconds)
-
-
-class _LoggedRead(AsyncResource):
-    """A receiving stream whose messages are logged."""
-
-    def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], log: WireLog, seen: _Seen
-    ) -> None:
-        self._inner, self._log, self._seen = inner, log, seen
-
-    @property
-    def last_context(self) -> contextvars.Context | None:
-        """The context the last item was sent in, where the transport keeps it."""
-        return getattr(self._inner, "last_context", None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        """Return the next item."""
-        return await self.__anext__()
-
-    def __aiter__(self) -> _LoggedRead:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        item = await self._inner.__anext__()
-        message = getattr(item, "message", None)
-        ours = coerced_id(getattr(message, "id", None)) in self._log.wire.requests
-        # Our own requests are logged where they end.
-        if message is not None and (hasattr(message, "method") or not ours):
-            seen = self._seen
-            _log_message(self._log, _IN, message, begun=seen.received, answered=seen.sent)
-        return item
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _LoggedWrite(AsyncResource):
-    """A sending stream whose messages are logged."""
-
-    def __init__(self, inner: WriteStream[SessionMessage], log: WireLog, seen: _Seen) -> None:
-        self._inner, self._log, self._seen = inner, log, seen
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send one message."""
-        seen = self._seen
-        _log_message(self._log, _OUT, item.message, begun=seen.sent, answered=seen.received)
-        await self._inner.send(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
