@@ -45,8 +45,6 @@ from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
-
     from plait.client.calls.approval import OnApproval
     from plait.client.calls.outcome import ToolResult
     from plait.client.catalog.catalog import DiscoveredTools
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import AnyClient
+    from plait.client.protocol.inbound import OnElicitation
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -273,7 +272,7 @@ class Toolbox(ConnectionOwner):
         *,
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
-        on_elicitation: ElicitationFnT | None = None,
+        on_elicitation: OnElicitation | None = None,
         on_approval: OnApproval | None = None,
         run: Run | None = None,
         reader: str = READ_MORE,
