@@ -178,12 +178,7 @@ async def _send(
 
 async def _result_of(request: PendingRequest) -> _CallResult:
     collect(request)
-    try:
-        return await read_aside(request, _read)
-    except RequestError as error:
-        from plait.client.transports.lean import mcp_error  # noqa: PLC0415  # imports the SDK
-
-        raise mcp_error(error) from None
+    return await read_aside(request, _read)
 
 
 def _read(request: PendingRequest) -> _CallResult:
