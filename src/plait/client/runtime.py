@@ -34,13 +34,11 @@ from plait.client.subscriptions import Subscriptions
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT, IncomingMessage
-
     from plait.client.catalog.lock.guard import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.session import Session
+    from plait.client.protocol.inbound import IncomingMessage, OnElicitation
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
@@ -168,7 +166,7 @@ class Runtime:
         bridge: LoopBridge,
         *,
         identity: SessionOptions,
-        on_elicitation: Callable[[str], ElicitationFnT] | None = None,
+        on_elicitation: Callable[[str], OnElicitation] | None = None,
         callbacks: ServerCallbacks | None = None,
         catalog_options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
@@ -364,8 +362,8 @@ class Runtime:
 
     async def _answer_elicitation(
         self,
-        default: ElicitationFnT,
-        context: ClientRequestContext,
+        default: OnElicitation,
+        context: Any,
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
         """Route an elicitation to the call it belongs to, or to `default`."""
