@@ -14,7 +14,7 @@ from mcp.types import CONNECTION_CLOSED, ElicitRequestParams, ElicitResult, Text
 
 from plait import MultiServerMCPClient, create_session, load_mcp_tools
 from plait.testing import ServerProcess, eventually, running
-from plait.testing.faults.options import Settings
+from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
 from tests.nursery import fault_server, stdio_config
@@ -36,7 +36,7 @@ def servers() -> Generator[dict[str, ServerProcess]]:
 
 def connection_of(kind: str, servers: dict[str, ServerProcess]) -> dict[str, Any]:
     if kind == "in-process":
-        return {"server": build_server(Run(Settings()))}
+        return {"server": build_server(Run(parse([])))}
     if kind == "stdio":
         return stdio_config()
     return {"transport": kind, "url": servers[kind].url}

@@ -13,7 +13,7 @@ from mcp import MCPError
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context
 
-from plait import ConnectError, MultiServerMCPClient, PlaitError, Toolbox
+from plait import ConfigError, ConnectError, MultiServerMCPClient, PlaitError, Toolbox
 from plait.testing import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -193,3 +193,9 @@ async def test_a_server_that_is_used_here_can_still_be_served_over_http() -> Non
     assert first.routes
     async with server.session_manager.run(), Toolbox({"here": server}) as box:
         assert (await box.call("here", "echo", {"text": "both"})).text == "both"
+
+
+async def test_an_object_that_is_no_server_of_the_sdk_is_named() -> None:
+    async with Toolbox({"here": {"server": object()}}) as box:
+        with pytest.raises(ConfigError, match=r"builtins\.object is no server of the MCP SDK"):
+            await box.tools()

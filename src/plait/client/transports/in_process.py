@@ -21,12 +21,13 @@ from plait.client.protocol.exchange import PendingRequest, parse_json
 from plait.client.protocol.reading import Message
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_json, message_from_sdk
 from plait.client.transports.wire import Wire
+from plait.errors import ConfigError
 
 
 @asynccontextmanager
 async def link_in_process(server: InProcessServer, wire: Wire) -> AsyncGenerator[None]:
     """Run the server during the block, which raises what the server fails with."""
-    runner, inbox = _stream_server(server.server), _Inbox()
+    runner, inbox = _stream_server(server.server, wire), _Inbox()
     wire.use(_InProcessSender(inbox))
     serving = asyncio.get_running_loop().create_task(_serve(runner, inbox, wire))
     try:
@@ -45,13 +46,17 @@ async def link_in_process(server: InProcessServer, wire: Wire) -> AsyncGenerator
             raise error
 
 
-def _stream_server(server: Any) -> Any:
+def _stream_server(server: Any, wire: Wire) -> Any:
     """Return what runs a server over streams: the `Server` itself, or that of an `MCPServer`.
 
     `MCPServer`, and `FastMCP` of SDK 1.x, name it in public only as the app of their HTTP sessions.
     """
     if hasattr(server, "create_initialization_options"):
         return server
+    if not hasattr(server, "streamable_http_app"):
+        kind = f"{type(server).__module__}.{type(server).__name__}"
+        text = f"{wire.server}: {kind} is no server of the MCP SDK"
+        raise ConfigError(f"{text}; start it as a process, or give its URL", server=wire.server)
     try:
         manager = server.session_manager
     except RuntimeError:  # it is not served over HTTP yet
