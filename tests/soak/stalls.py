@@ -104,7 +104,7 @@ async def _read_file(client: MultiServerMCPClient) -> None:
 
 _BY_SESSION = "20,000 prompts, to a session of the SDK"
 WAITING = frozenset({_BY_SESSION})
-"""What stalls in the SDK's own session, and must until plait has one of its own."""
+"""What stalls in a stock session of the SDK, which validates in the event loop."""
 _REQUESTS: dict[str, Callable[[MultiServerMCPClient], Awaitable[object]]] = {
     "nothing to a client that is dropped": _drop_client,
     "nothing, and 500 servers are read from a file": _read_file,
@@ -333,7 +333,7 @@ def _served(transport: str, name: str) -> Generator[dict[str, Any]]:
             case "sse":
                 yield {"url": server.url, "transport": "sse", **common}
             case "httpx2":
-                # A function for headers needs httpx2, and the parser of the SDK.
+                # A function for headers needs httpx2.
                 yield {"url": server.url, "headers": lambda: {"X-Own": "1"}, **common}
             case _:
                 yield {"url": server.url, **common}

@@ -33,19 +33,16 @@ _SENT_MEGABYTES = 150
 _MOST_GROWTH = _LIMIT + 64_000_000
 
 LIMITS = {"message_bytes": _LIMIT}
-WIRES = pytest.mark.parametrize("wire", ["lean", "sdk"])
 
 
 def _stdio_box() -> Toolbox:
     return Toolbox({"s": entry(_SERVER)}, limits=LIMITS)
 
 
-@WIRES
 @pytest.mark.parametrize("late_id", [False, True])
 async def test_a_line_over_the_limit_fails_its_call_and_nothing_else(
-    wire: str, late_id: bool, monkeypatch: pytest.MonkeyPatch
+    late_id: bool,
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     async with _stdio_box() as box:
         await box.call("s", "good")
         pid = box.status()["s"].pid
@@ -56,11 +53,7 @@ async def test_a_line_over_the_limit_fails_its_call_and_nothing_else(
         assert box.status()["s"].pid == pid
 
 
-@WIRES
-async def test_a_line_of_too_many_values_is_not_parsed_and_fails_only_its_call(
-    wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
+async def test_a_line_of_too_many_values_is_not_parsed_and_fails_only_its_call() -> None:
     async with _stdio_box() as box:
         await box.call("s", "good")
         pid = box.status()["s"].pid
@@ -91,11 +84,7 @@ async def test_a_line_under_the_limit_arrives_whole() -> None:
         assert len((await box.call("s", "line", {"megabytes": 20})).text) == 20_000_000
 
 
-@WIRES
-async def test_output_without_a_newline_ends_the_session_and_is_not_kept(
-    wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
+async def test_output_without_a_newline_ends_the_session_and_is_not_kept() -> None:
     async with _stdio_box() as box:
         await box.call("s", "good")
         endless = {"megabytes": _SENT_MEGABYTES}
@@ -184,18 +173,16 @@ ATTACKS: list[tuple[Callable[[Reply], Awaitable[None]], type[PlaitError]]] = [
 ]
 
 
-@pytest.mark.parametrize("wire", ["lean", "lean with httpx2", "sdk"])
+@pytest.mark.parametrize("posted_by", ["pool", "httpx2"])
 @pytest.mark.parametrize(("attack", "error"), ATTACKS)
 async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails(
-    wire: str,
+    posted_by: str,
     attack: Callable[[Reply], Awaitable[None]],
     error: type[PlaitError],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    monkeypatch.setenv("PLAIT_WIRE", wire.partition(" ")[0])
-    options: dict[str, Any] = {"headers": dict} if wire == "lean with httpx2" else {}
+    options: dict[str, Any] = {"headers": dict} if posted_by == "httpx2" else {}
     attacks = [attack]
 
     async def answer(reply: Reply) -> None:
@@ -217,7 +204,6 @@ async def test_an_http_answer_over_the_limit_is_not_kept_and_only_its_call_fails
         assert (await box.call("s", "work")).text == "done"
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize(("era", "protocol"), [("modern", "2026-07-28"), ("legacy", "legacy")])
 async def test_the_answer_of_a_handshake_has_a_small_limit(era: str, protocol: str) -> None:
     async def answer(reply: Reply) -> None:
@@ -232,7 +218,6 @@ async def test_the_answer_of_a_handshake_has_a_small_limit(era: str, protocol: s
     assert growth.worst_bytes < 64_000_000 + 3 * 20_000_000  # the server is in this process
 
 
-@pytest.mark.usefixtures("lean_wire")
 async def test_a_large_notification_is_passed_on_beside_the_loop() -> None:
     params = b'"params":{"level":"info","data":"' + b"\\n" * 10_000_000 + b'"}'
     message = b'{"jsonrpc":"2.0","method":"notifications/message",%b}' % params

@@ -90,7 +90,6 @@ def _odd(number: int) -> Json:
     return _tool(f"tool {number}", schema, description="a\u200bb", icons=[{"src": "x"}])
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize(("name", "lines"), [("chatter", 10_000), ("noise", 20_000)])
 async def test_many_small_lines_are_read_in_slices(name: str, lines: int) -> None:
     async with Toolbox({"s": entry(_FLOOD)}) as box:
@@ -128,13 +127,11 @@ async def test_of_fifty_thousand_tools_the_first_are_listed_in_slices(
     assert stalls.worst_seconds < _MOST_SECONDS
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("name", ["50,000 tools", "text of escapes", "allowed objects"])
 async def test_what_httpx2_receives_is_parsed_beside_the_loop(name: str) -> None:
     assert await measure("httpx2", name)
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize(
     ("transport", "name"),
     [
@@ -157,13 +154,11 @@ async def test_prompts_resources_and_floods_are_read_beside_the_loop(
 
 
 @pytest.mark.xfail(strict=True, reason="the SDK's session validates in the event loop")
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("name", sorted(WAITING))
 async def test_what_the_session_of_the_sdk_reads_is_read_beside_the_loop(name: str) -> None:
     assert await measure("stdio", name)
 
 
-@pytest.mark.usefixtures("lean_wire")
 async def test_a_tool_with_an_endless_schema_is_left_out_with_a_note(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

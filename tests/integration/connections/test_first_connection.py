@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,8 +32,8 @@ from pathlib import Path
 
 servers = json.loads(sys.argv[1])
 markers = [Path(name) for name in sys.argv[2:]]
-before_sdk = []
-# Functions to call before the SDK is imported.
+before_import = []
+# Functions to call before the module that opens sessions is imported.
 
 
 def wait_for(condition):
@@ -46,13 +45,13 @@ def wait_for(condition):
 
 class Hook:
     def find_spec(self, name, path=None, target=None):
-        if name != "mcp":
+        if name != "plait.client.connections.opening":
             return None
         spec = PathFinder.find_spec(name, path)
         run = spec.loader.exec_module
 
         def exec_module(module):
-            for function in before_sdk:
+            for function in before_import:
                 function()
             run(module)
 
@@ -62,14 +61,11 @@ class Hook:
 
 sys.meta_path.insert(0, Hook())
 """
-"""Reads the arguments of a program, and notices when it imports the SDK."""
+"""Reads the arguments of a program, and notices when it imports what opens sessions."""
 
 
-def _run(program: str, *servers: str, folder: Path, era: Era = "legacy", wire: str = "sdk") -> str:
-    """Run a program with the configuration of servers, and the files that they write.
-
-    By default it imports the SDK for its first session.
-    """
+def _run(program: str, *servers: str, folder: Path, era: Era = "legacy") -> str:
+    """Run a program with the configuration of servers, and the files that they write."""
     raw = raw_stdio_config("no-content", era=era)
     script = cast("list[str]", raw["args"])
     markers = {name: str(folder / name) for name in servers}
@@ -86,24 +82,22 @@ def _run(program: str, *servers: str, folder: Path, era: Era = "legacy", wire: s
         text=True,
         check=False,
         timeout=140,
-        env={**os.environ, "PLAIT_WIRE": wire},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def test_processes_are_started_before_the_sdk_is_imported(tmp_path: Path) -> None:
+def test_processes_are_started_before_what_opens_sessions_is_imported(tmp_path: Path) -> None:
     program = """
 from plait import MultiServerMCPClient
 
-before_sdk.append(lambda: wait_for(lambda: all(marker.exists() for marker in markers)))
+before_import.append(lambda: wait_for(lambda: all(marker.exists() for marker in markers)))
 
 
 async def main():
     async with MultiServerMCPClient(servers, tool_name_prefix=True) as client:
-        assert "mcp" not in sys.modules
+        assert "plait.client.connections.opening" not in sys.modules
         print(sorted(tool.name for tool in await client.get_tools()))
-    assert "mcp" in sys.modules
 
 
 asyncio.run(main())
@@ -137,7 +131,7 @@ async def main():
 
 asyncio.run(main())
 """
-    printed = _run(program, "one", "two", folder=tmp_path, era=era, wire="lean")
+    printed = _run(program, "one", "two", folder=tmp_path, era=era)
 
     assert printed.split() == ["good"] * 4
 
@@ -157,7 +151,7 @@ async def main():
 
 asyncio.run(main())
 """
-    printed = _run(program, "one", folder=tmp_path, era="modern", wire="lean")
+    printed = _run(program, "one", folder=tmp_path, era="modern")
 
     assert printed.split() == ["good"] * 2
 
@@ -170,21 +164,21 @@ for server in servers.values():
     server["connect_timeout"] = 20
 box = Toolbox(servers)
 states = []
-before_sdk.append(lambda: wait_for(markers[0].exists))
-before_sdk.append(lambda: states.append(box.status()["one"].state))
+before_import.append(lambda: wait_for(markers[0].exists))
+before_import.append(lambda: states.append(box.status()["one"].state))
 print(box.call_blocking("one", "good").text, *states)
 box.close()
 """
     assert _run(program, "one", folder=tmp_path) == "good connecting"
 
 
-def test_a_client_closed_while_the_sdk_is_imported_leaves_no_process(tmp_path: Path) -> None:
+def test_a_client_closed_while_modules_are_imported_leaves_no_process(tmp_path: Path) -> None:
     program = """
 import psutil
 from plait import ClientClosedError, ConnectError, Toolbox
 
 closed = threading.Event()
-before_sdk.append(lambda: closed.wait(60))
+before_import.append(lambda: closed.wait(60))
 
 
 async def main():

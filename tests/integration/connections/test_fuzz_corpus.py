@@ -11,7 +11,6 @@ from tests.fuzz.cases import bench, corpus
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-@pytest.mark.usefixtures("lean_wire")  # The SDK logs each message that it does not understand.
 async def test_what_fuzzing_has_found_breaks_nothing_any_more() -> None:
     cases = corpus()
     problems: list[tuple[str, list[str]]] = []

@@ -36,7 +36,6 @@ async def test_fixed_headers_and_headers_from_a_function_reach_the_server(
     assert (await headers_seen({"url": url, "headers": tenant}))["x-tenant"] == "acme"
 
 
-@pytest.mark.usefixtures("lean_wire")
 async def test_a_function_for_headers_that_raises_fails_its_request_as_not_sent(
     fault_server: StartFaultServer,
 ) -> None:

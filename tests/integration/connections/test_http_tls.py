@@ -84,11 +84,9 @@ def context_with(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 async def test_a_private_authority_is_trusted_by_the_environment(
-    wire: str, trusted: Authority, monkeypatch: pytest.MonkeyPatch
+    trusted: Authority,
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     context = context_with(trusted.issue("localhost"))
     names: list[str | None] = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
@@ -101,7 +99,7 @@ async def test_a_private_authority_is_trusted_by_the_environment(
         encoding = server.calls()[-1].headers["accept-encoding"]
 
     assert set(names) == {"localhost"}
-    assert (encoding == "identity") == (wire == "lean")
+    assert encoding == "identity"
     assert len({seen.connection for seen in server.calls()}) == 1
 
 
@@ -116,16 +114,10 @@ async def test_an_unknown_authority_is_refused(trusted: Authority, tmp_path: Pat
         assert server.seen == []
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize("impostor", ["another authority", "another host"])
 async def test_every_connection_is_verified_and_not_only_the_first(
-    wire: str,
-    impostor: str,
-    trusted: Authority,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    impostor: str, trusted: Authority, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     context = context_with(trusted.issue("127.0.0.1"))
     if impostor == "another host":
         other = trusted.issue("evil.test")

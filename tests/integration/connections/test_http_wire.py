@@ -37,23 +37,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 Json = dict[str, Any]
 ERAS = ["modern", "legacy"]
-LEAN = ["lean", "lean with httpx2"]
 RETRY_ONCE = {"reconnect": {"max_attempts": 1}}
-
-
-@pytest.fixture(autouse=True)
-def _one_wire(lean_wire: None) -> None:
-    """Take the lean wire, where a test does not take both."""
 
 
 _options: Json = {}
 
 
-@pytest.fixture(params=[*LEAN, "sdk"])
-def wire(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Take one wire after the other; on the lean one, requests are posted in two ways."""
-    monkeypatch.setenv("PLAIT_WIRE", request.param.partition(" ")[0])
-    if request.param == "lean with httpx2":
+@pytest.fixture(params=["pool", "httpx2"])
+def posted_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Post requests through the pool of plain connections, then through httpx2."""
+    if request.param == "httpx2":
         monkeypatch.setitem(_options, "http_client_factory", httpx2.AsyncClient)
     return request.param
 
@@ -79,8 +72,7 @@ def as_events(reply: Reply, text: str = "done") -> None:
 FORMS = {"json": as_json, "events": as_events}
 
 
-@pytest.mark.parametrize("wire", LEAN, indirect=True)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("form", FORMS)
 async def test_calls_one_after_the_other_share_a_connection(era: str, form: str) -> None:
@@ -95,7 +87,7 @@ async def test_calls_one_after_the_other_share_a_connection(era: str, form: str)
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_the_headers_of_the_session_the_tool_and_the_configuration_are_sent(era: str) -> None:
     async def answer(reply: Reply) -> None:
         as_json(reply)
@@ -269,8 +261,8 @@ FAULTS: dict[str, tuple[Any, type[PlaitError], int | None]] = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.usefixtures("wire")
-async def test_a_fault_has_the_same_error_on_both_wires(era: str, fault: str) -> None:
+@pytest.mark.usefixtures("posted_by")
+async def test_a_fault_has_the_same_error_however_requests_are_posted(era: str, fault: str) -> None:
     answer, kind, status = FAULTS[fault]
     if era == "legacy" and fault == "404":
         pytest.skip("a session is lost then, and opened again")
@@ -290,7 +282,7 @@ async def test_a_fault_has_the_same_error_on_both_wires(era: str, fault: str) ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_redirect_within_the_origin_keeps_the_request(status: int) -> None:
     async def answer(reply: Reply) -> None:
         if reply.seen.path == "/mcp":
@@ -309,7 +301,7 @@ async def test_a_redirect_within_the_origin_keeps_the_request(status: int) -> No
     }
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_session_that_the_server_forgot_is_opened_again() -> None:
     async def answer(reply: Reply) -> None:
         if len(server.calls()) == 1:
@@ -322,7 +314,7 @@ async def test_a_session_that_the_server_forgot_is_opened_again() -> None:
         assert [seen.method for seen in server.seen].count("initialize") == 2
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_forgotten_session_is_replaced_once_for_all_calls() -> None:
     known = SESSION
 
@@ -342,7 +334,7 @@ async def test_a_forgotten_session_is_replaced_once_for_all_calls() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_server_that_is_gone_did_not_get_the_request(era: str) -> None:
     async def answer(reply: Reply) -> None:
         as_json(reply)
@@ -392,7 +384,7 @@ async def test_what_the_server_sends_unasked_spoils_no_later_call() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_64_calls_at_once_get_their_own_answers(form: str) -> None:
     together = asyncio.Event()
 
@@ -428,8 +420,7 @@ async def test_more_calls_than_connections_wait_for_one() -> None:
         assert 50 < most <= 100
 
 
-@pytest.mark.parametrize("wire", LEAN, indirect=True)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 @pytest.mark.parametrize("form", FORMS)
 async def test_20_megabytes_arrive_whole_in_both_directions(form: str) -> None:
     async def answer(reply: Reply) -> None:
@@ -449,7 +440,7 @@ async def test_20_megabytes_arrive_whole_in_both_directions(form: str) -> None:
     ],
     ids=["one member", "three members", "a line end behind it"],
 )
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_an_encoded_answer_is_decoded(compress: Callable[[bytes], bytes]) -> None:
     async with scripted_http(_as_gzip(compress)) as server, box_for(server) as box:
         assert await work(box) == "done"
@@ -503,7 +494,7 @@ async def test_a_large_answer_is_recorded(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["handshake", "call"])
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_the_cookies_of_a_sticky_session_are_kept(when: str) -> None:
     async def answer(reply: Reply) -> None:
         cookie = {"Set-Cookie": "node=7"} if when == "call" else {}
@@ -519,7 +510,7 @@ async def test_the_cookies_of_a_sticky_session_are_kept(when: str) -> None:
     assert "gzip" in server.calls()[-1].headers["accept-encoding"]
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_cancelled_call_closes_its_response_in_the_modern_era() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 
@@ -541,7 +532,7 @@ async def test_a_cancelled_call_closes_its_response_in_the_modern_era() -> None:
         assert "notifications/cancelled" not in [seen.method for seen in server.seen]
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_cancelled_call_is_announced_in_the_handshake_era() -> None:
     started = asyncio.Event()
     finish = asyncio.Event()
@@ -570,7 +561,7 @@ async def test_a_cancelled_call_is_announced_in_the_handshake_era() -> None:
         assert await work(box) == "done"
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_silent_server_times_out_as_configured() -> None:
     async def answer(reply: Reply) -> None:
         await reply.hung_up.wait()
@@ -582,7 +573,7 @@ async def test_a_silent_server_times_out_as_configured() -> None:
 
 
 @pytest.mark.parametrize("size", [1000, None])
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_an_event_may_have_the_configured_size(size: int | None) -> None:
     async def answer(reply: Reply) -> None:
         as_events(reply, "x" * 2000)
@@ -596,7 +587,7 @@ async def test_an_event_may_have_the_configured_size(size: int | None) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_events_that_cannot_be_read_do_not_discard_the_answer_behind_them(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -618,7 +609,7 @@ async def test_events_that_cannot_be_read_do_not_discard_the_answer_behind_them(
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_read_whose_answer_cannot_be_read_is_repeated(era: str) -> None:
     calls = 0
 
@@ -640,7 +631,7 @@ async def test_a_read_whose_answer_cannot_be_read_is_repeated(era: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_no_caller_gets_the_answer_to_the_question_of_another(era: str, form: str) -> None:
     asked: dict[str, Reply] = {}
     both_asked = asyncio.Event()
@@ -669,7 +660,7 @@ async def test_no_caller_gets_the_answer_to_the_question_of_another(era: str, fo
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_the_answer_behind_one_to_another_question_is_found(era: str) -> None:
     async def answer(reply: Reply) -> None:
         reply.start_events()
@@ -681,7 +672,7 @@ async def test_the_answer_behind_one_to_another_question_is_found(era: str) -> N
         assert await work(box) == "done"
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_an_error_without_an_id_in_a_stream_answers_its_request() -> None:
     async def answer(reply: Reply) -> None:
         reply.start_events()
@@ -693,7 +684,7 @@ async def test_an_error_without_an_id_in_a_stream_answers_its_request() -> None:
             await work(box)
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_progress_before_a_response_is_reported_in_order() -> None:
     async def answer(reply: Reply) -> None:
         token = reply.seen.message["params"]["_meta"]["progressToken"]
@@ -719,7 +710,7 @@ async def test_progress_before_a_response_is_reported_in_order() -> None:
         assert steps == [[0, 1, 2]] * 8
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_question_on_the_stream_of_a_call_is_answered_by_that_call() -> None:
     answers: dict[str, asyncio.Future[Json]] = {}
 
@@ -768,7 +759,7 @@ async def test_a_question_on_the_stream_of_a_call_is_answered_by_that_call() -> 
             assert await asyncio.gather(*map(call, names)) == names
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_stream_cut_after_an_event_with_an_id_is_resumed() -> None:
     lost: list[Json] = []
 
@@ -801,8 +792,7 @@ async def test_a_stream_cut_after_an_event_with_an_id_is_resumed() -> None:
     assert len(server.calls()) == 2
 
 
-@pytest.mark.parametrize("wire", LEAN, indirect=True)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_stream_is_resumed_after_an_event_whose_id_is_not_ascii() -> None:
     lost: list[Json] = []
 
@@ -851,8 +841,7 @@ async def test_headers_that_cannot_be_made_for_a_resumption_lose_the_answer() ->
             await work(box, timeout_seconds=5)
 
 
-@pytest.mark.parametrize("wire", LEAN, indirect=True)
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_large_answer_in_a_resumed_stream_arrives() -> None:
     lost: list[Json] = []
 
@@ -876,7 +865,7 @@ async def test_a_large_answer_in_a_resumed_stream_arrives() -> None:
             assert len(await work(box, timeout_seconds=5)) == 2_000_000
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_an_answer_to_another_question_in_a_resumed_stream_is_not_taken() -> None:
     async def answer(reply: Reply) -> None:
         reply.start_events()
@@ -898,7 +887,7 @@ async def test_an_answer_to_another_question_in_a_resumed_stream_is_not_taken() 
                 await work(box, timeout_seconds=5)
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_session_id_that_cannot_be_sent_is_named_in_the_error() -> None:
     async def answer(reply: Reply) -> None:
         as_json(reply)
@@ -910,7 +899,7 @@ async def test_a_session_id_that_cannot_be_sent_is_named_in_the_error() -> None:
                 await work(box)
 
 
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_cookie_that_is_not_ascii_is_sent_back_or_left_out() -> None:
     async def answer(reply: Reply) -> None:
         reply.json(reply.response(), {"Set-Cookie": "node=\u00e9"})
@@ -920,7 +909,7 @@ async def test_a_cookie_that_is_not_ascii_is_sent_back_or_left_out() -> None:
 
 
 @pytest.mark.parametrize("event_id", [None, "e1"])
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_a_stream_that_cannot_be_resumed_loses_the_answer(event_id: str | None) -> None:
     async def answer(reply: Reply) -> None:
         if len(server.calls()) > 1:
@@ -962,7 +951,7 @@ async def test_requests_wait_for_the_stream_of_notifications_but_not_for_long(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-@pytest.mark.usefixtures("wire")
+@pytest.mark.usefixtures("posted_by")
 async def test_both_kinds_of_addresses_work(host: str) -> None:
     async def answer(reply: Reply) -> None:
         as_json(reply)

@@ -11,7 +11,7 @@ from plait import Toolbox
 from plait.langchain import MultiServerMCPClient
 from tests.servers.scripted_http import Reply, scripted_http
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60), pytest.mark.usefixtures("lean_wire")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 Json = dict[str, Any]
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

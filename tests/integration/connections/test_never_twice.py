@@ -68,11 +68,7 @@ async def _cutting_server(ledger: list[str]) -> AsyncGenerator[str]:
         yield f"ws://127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
-async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_left(
-    wire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
+async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_left() -> None:
     ledger: list[str] = []
     async with (
         _cutting_server(ledger) as url,

@@ -97,12 +97,10 @@ async def test_a_link_of_impossible_size_is_a_note_on_that_result(
     assert any("size" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize("levels", [300, 5000])
 async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
-    servers: dict[str, dict[str, Any]], levels: int, wire: str, monkeypatch: pytest.MonkeyPatch
+    servers: dict[str, dict[str, Any]], levels: int
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     async with Toolbox(servers) as box:
         first = json.loads((await box.call("odd", "pid")).text)
         deep = await box.call("odd", "deep", {"levels": levels})
@@ -110,11 +108,9 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
 
     assert json.loads(deep.text)["pid"] == first["pid"] == last["pid"]
     assert "nested too deeply" in json.dumps(deep.structured_content)
-    if wire == "lean":
-        assert any("nested" in note for note in deep.notes)
+    assert any("nested" in note for note in deep.notes)
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -128,9 +124,8 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
     ],
 )
 async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing_else(
-    servers: dict[str, dict[str, Any]], outcome: str, wire: str, monkeypatch: pytest.MonkeyPatch
+    servers: dict[str, dict[str, Any]], outcome: str
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     async with Toolbox(servers) as box:
         first = json.loads((await box.call("odd", "pid")).text)
         with pytest.raises(OutcomeUnknownError, match="it is not JSON-RPC"):
@@ -140,7 +135,6 @@ async def test_an_answer_that_does_not_follow_json_rpc_ends_its_call_and_nothing
     assert first["pid"] == last["pid"]
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -158,10 +152,7 @@ async def test_a_notification_with_impossible_values_costs_no_call_and_no_sessio
     servers: dict[str, dict[str, Any]],
     method: str,
     params: str,
-    wire: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     text = f'{{"jsonrpc": "2.0", "method": "notifications/{method}", "params": {{{params}}}}}'
     async with Toolbox(servers) as box:
         first = json.loads((await box.call("odd", "pid")).text)
@@ -213,7 +204,6 @@ async def test_such_an_answer_on_a_websocket_ends_its_call_too() -> None:
                 await box.call("odd", "misread", timeout_seconds=50)
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("form", ["json", "events"])
 async def test_a_deep_answer_over_http_is_cut(form: str) -> None:
     async def answer(reply: Reply) -> None:

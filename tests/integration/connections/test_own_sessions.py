@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 
 from plait import Toolbox
 from plait.client.connections.session import Session
-from plait.client.protocol.session import McpSession
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -162,24 +162,33 @@ async def test_a_request_that_ends_the_server_is_repeated_on_a_new_session(tmp_p
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_both_ways_send_the_same_handshake(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asks: bool
+async def test_a_handshake_has_versions_names_and_what_callbacks_can_answer(
+    tmp_path: Path, *, asks: bool
 ) -> None:
     async def answer(*_: object) -> Any:
         raise AssertionError("the server does not ask")
 
-    def answer_of(_server: str) -> Any:
-        return answer
+    options: dict[str, Any] = {"on_elicitation": lambda _: answer} if asks else {}
+    async with Toolbox(_config(tmp_path), **options) as box:
+        await box.tools()
 
-    sent: list[list[dict[str, Any]]] = []
-    for wire in ("lean", "sdk"):
-        monkeypatch.setenv("PLAIT_WIRE", wire)
-        folder = tmp_path / wire
-        folder.mkdir()
-        options: dict[str, Any] = {"on_elicitation": answer_of} if asks else {}
-        async with Toolbox(_config(folder), **options) as box:
-            await box.tools()
-            assert isinstance(_session(box).client, McpSession) == (wire == "lean")
-        sent.append(_received(folder))
-
-    assert sent[0] == sent[1]
+    this = {"name": "plait", "version": version("plait")}
+    probe = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": this,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    capabilities = {"elicitation": {"form": {}, "url": {}}} if asks else {}
+    handshake = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities,
+        "clientInfo": this,
+    }
+    expected = [] if asks else [("server/discover", {"_meta": probe})]
+    expected += [("initialize", handshake), ("notifications/initialized", None)]
+    received = _received(tmp_path)
+    assert [(one["method"], one.get("params")) for one in received] == [
+        *expected,
+        ("tools/list", None),
+    ]
+    assert {one["jsonrpc"] for one in received} == {"2.0"}

@@ -20,7 +20,6 @@ USER: ContextVar[str] = ContextVar("user", default="nobody")
 async def test_requests_for_another_loop_keep_the_context_of_their_caller(
     fault_server: StartFaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
     sent: list[tuple[str, bool, bool]] = []
     send = HttpSender.send
 

@@ -36,12 +36,6 @@ def call(name: str, **arguments: object) -> dict[str, object]:
     return {"type": "tool_call", "id": "1", "name": name, "args": arguments}
 
 
-@pytest.fixture(autouse=True)
-def _lean_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the lean wire has direct calls."""
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
-
-
 @pytest.fixture
 def long_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tools whose calls took the long way."""
@@ -430,16 +424,6 @@ async def test_a_full_pipe_delays_a_direct_call_but_loses_nothing() -> None:
         )
 
         assert [len(answer) for answer in answers] == [3_000_000] * 3 + [5]
-
-
-async def test_with_the_wire_of_the_sdk_no_call_is_direct(
-    monkeypatch: pytest.MonkeyPatch, long_way: list[str]
-) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", "sdk")
-    async with opened("echo") as (_, tools):
-        assert await tools["echo"].ainvoke({"text": "x"}) == "x"
-
-        assert long_way == ["echo", "echo"]
 
 
 async def test_a_changed_filter_and_a_removed_server_hold_for_direct_calls() -> None:

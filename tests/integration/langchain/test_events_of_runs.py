@@ -117,7 +117,6 @@ CALLS: dict[str, Work] = {
 async def test_all_events_are_those_of_langchain(
     monkeypatch: pytest.MonkeyPatch, handled: bool
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
     server: Any = stdio_config()
     outcomes: dict[bool, dict[str, object]] = {}
     async with MultiServerMCPClient({"server": server}, handle_tool_errors=handled) as client:
@@ -146,11 +145,7 @@ async def test_all_events_are_those_of_langchain(
         assert len(events[1]) == len(events[2]) == 2
 
 
-async def test_a_handler_that_refuses_the_start_keeps_the_tool_from_running(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
-
+async def test_a_handler_that_refuses_the_start_keeps_the_tool_from_running() -> None:
     class Refusing(BaseCallbackHandler):
         raise_error = True
 
@@ -170,7 +165,6 @@ async def test_a_handler_that_refuses_the_start_keeps_the_tool_from_running(
 async def test_an_observed_call_that_cannot_be_direct_is_made_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
     taken: list[object] = []
     plain = ToolExecutor.run
 

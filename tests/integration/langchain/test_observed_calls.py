@@ -42,7 +42,6 @@ class Log:
 @pytest.fixture
 def direct_sends(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each request of a tool call was sent directly."""
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
     sent: list[bool] = []
     send = StdioSender.send
 

@@ -58,7 +58,6 @@ async def test_waiting_for_a_person_is_a_span_of_its_own(recorded: Recorded) -> 
     assert waited.parent == whole.get_span_context()
 
 
-@pytest.mark.usefixtures("lean_wire")
 async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
     recorded: Recorded, tmp_path: Path
 ) -> None:
@@ -150,7 +149,6 @@ def meta(ctx: Context) -> str:
 """
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("over", ["in-process", "stdio", "streamable-http"])
 async def test_servers_get_the_context_of_the_span(
     over: str, recorded: Recorded, tmp_path: Path

@@ -1,4 +1,4 @@
-"""The log of messages: every transport, on both wires, without secrets, and nothing when off."""
+"""The log of messages: every transport, without secrets, and nothing when off."""
 
 from __future__ import annotations
 
@@ -40,12 +40,10 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
     return [match.groupdict() for match in found if match is not None]
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize("target", [*ONE_EACH, "websocket modern"])
 async def test_each_message_is_shown_once_with_what_is_known_of_it(
-    target: str, wire: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    target: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     caplog.set_level(logging.DEBUG, WIRE)
     with TARGETS[target]() as server:
         async with Toolbox({"server": server.config}) as box:
@@ -86,12 +84,10 @@ async def test_what_a_tape_plays_is_shown_too(
     assert "2025-11-25" in calls[1]
 
 
-@pytest.mark.parametrize("wire", ["lean", "sdk"])
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 async def test_a_server_in_this_process_shows_its_messages_too(
-    era: str, wire: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("PLAIT_WIRE", wire)
     caplog.set_level(logging.DEBUG, WIRE)
     server = MCPServer("here")
 

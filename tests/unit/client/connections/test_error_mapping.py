@@ -1,8 +1,7 @@
-"""Failures of the SDK, of HTTP and of processes become errors of ours, each of the right kind."""
+"""Failures of requests, of HTTP and of processes become errors, each of the right kind."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ import anyio
 import httpx2
 import pytest
 from mcp import MCPError
-from mcp.shared.message import SessionMessage
-from mcp_types import CallToolResult, ErrorData, JSONRPCError
+from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from plait._support.redact import Redactor
@@ -26,9 +24,10 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
-from plait.client.protocol.exchange import Exchange, Exchanges
+from plait.client.protocol.exchange import Exchange, Exchanges, PendingRequest
 from plait.client.protocol.http_reply import HttpReply
-from plait.client.transports.open import TappedRead
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.requests import error_of
 from plait.client.transports.wire import Wire
 from plait.errors import (
     AuthRequiredError,
@@ -129,14 +128,14 @@ class Case:
     session_lost: bool = False
 
 
-def _mcp(code: int, message: str = "no", data: object = None) -> MCPError:
-    return MCPError(code, message, data)
+def _answered(code: int, message: str = "no", data: object = None) -> RequestError:
+    return RequestError(code, message, data)
 
 
 CASES = [
     Case(
         "a refused connection",
-        lambda: _failed(_mcp(CLOSED), _exchange(failure=httpx2.ConnectError("refused"))),
+        lambda: _failed(_answered(CLOSED), _exchange(failure=httpx2.ConnectError("refused"))),
         SendError,
         "always",
         True,
@@ -144,7 +143,9 @@ CASES = [
     ),
     Case(
         "a reset connection",
-        lambda: _failed(_mcp(CLOSED), _exchange(failure=httpx2.ReadError("reset"), written=True)),
+        lambda: _failed(
+            _answered(CLOSED), _exchange(failure=httpx2.ReadError("reset"), written=True)
+        ),
         OutcomeUnknownError,
         "if_idempotent",
         False,
@@ -152,7 +153,7 @@ CASES = [
     ),
     Case(
         "the process died before it read the request",
-        lambda: _failed(_mcp(CLOSED), _exchange(), wire=_wire(exit_code=-9, end="gone")),
+        lambda: _failed(_answered(CLOSED), _exchange(), wire=_wire(exit_code=-9, end="gone")),
         ConnectionLostError,
         "always",
         True,
@@ -161,7 +162,7 @@ CASES = [
     Case(
         "the process died with the request",
         lambda: _failed(
-            _mcp(CLOSED), _exchange(written=True), wire=_wire(exit_code=-9, end="gone")
+            _answered(CLOSED), _exchange(written=True), wire=_wire(exit_code=-9, end="gone")
         ),
         OutcomeUnknownError,
         "if_idempotent",
@@ -170,7 +171,7 @@ CASES = [
     ),
     Case(
         "the session was closed before anything was sent",
-        lambda: _failed(_mcp(CLOSED), wire=_wire(end="gone")),
+        lambda: _failed(_answered(CLOSED), wire=_wire(end="gone")),
         ConnectionLostError,
         "always",
         True,
@@ -178,7 +179,7 @@ CASES = [
     ),
     Case(
         "an object in this process that answers with that code",
-        lambda: _failed(_mcp(CLOSED), wire=_wire(tapped=False)),
+        lambda: _failed(_answered(CLOSED), wire=_wire(tapped=False)),
         ProtocolError,
         "never",
         True,
@@ -186,7 +187,7 @@ CASES = [
     ),
     Case(
         "an object in this process that ended during a call",
-        lambda: _failed(_mcp(CLOSED), wire=_wire(tapped=False, end="gone")),
+        lambda: _failed(_answered(CLOSED), wire=_wire(tapped=False, end="gone")),
         OutcomeUnknownError,
         "if_idempotent",
         False,
@@ -195,7 +196,7 @@ CASES = [
     Case(
         "an event stream that was cut",
         lambda: _failed(
-            _mcp(CLOSED, "SSE stream ended without a response"),
+            _answered(CLOSED, "SSE stream ended without a response"),
             _exchange(written=True, stream_ended=True),
         ),
         OutcomeUnknownError,
@@ -220,14 +221,14 @@ CASES = [
     ),
     Case(
         "the SDK's own timeout",
-        lambda: _failed(_mcp(-32001, "Timed out"), _exchange(written=True)),
+        lambda: _failed(_answered(-32001, "Timed out"), _exchange(written=True)),
         ListTimeoutError,
         "if_idempotent",
         True,
     ),
     Case(
         "401",
-        lambda: _failed(_mcp(-32603), _exchange(written=True, reply=_reply(401))),
+        lambda: _failed(_answered(-32603), _exchange(written=True, reply=_reply(401))),
         AuthRequiredError,
         "never",
         False,
@@ -237,7 +238,7 @@ CASES = [
     Case(
         "401 with a JSON-RPC body",
         lambda: _failed(
-            _mcp(-32001), _exchange(written=True, reply=_reply(401, error_code=-32001))
+            _answered(-32001), _exchange(written=True, reply=_reply(401, error_code=-32001))
         ),
         AuthRequiredError,
         "never",
@@ -247,7 +248,7 @@ CASES = [
     ),
     Case(
         "403",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(403))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(403))),
         ForbiddenError,
         "never",
         False,
@@ -256,7 +257,7 @@ CASES = [
     ),
     Case(
         "429",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(429, retry_after="3"))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(429, retry_after="3"))),
         RateLimitedError,
         "always",
         True,
@@ -265,7 +266,7 @@ CASES = [
     ),
     Case(
         "500",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(500))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(500))),
         ServerError,
         "if_idempotent",
         True,
@@ -274,7 +275,7 @@ CASES = [
     ),
     Case(
         "503 without a pause",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(503))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(503))),
         ServerError,
         "if_idempotent",
         True,
@@ -283,7 +284,7 @@ CASES = [
     ),
     Case(
         "503 with a pause",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(503, retry_after="1"))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(503, retry_after="1"))),
         ServerError,
         "always",
         True,
@@ -292,7 +293,7 @@ CASES = [
     ),
     Case(
         "another status",
-        lambda: _failed(_mcp(-32603), _exchange(reply=_reply(418))),
+        lambda: _failed(_answered(-32603), _exchange(reply=_reply(418))),
         HttpError,
         "never",
         False,
@@ -301,7 +302,7 @@ CASES = [
     ),
     Case(
         "404 without a session",
-        lambda: _failed(_mcp(-32601), _exchange(reply=_reply(404))),
+        lambda: _failed(_answered(-32601), _exchange(reply=_reply(404))),
         EndpointNotFoundError,
         "never",
         True,
@@ -312,7 +313,7 @@ CASES = [
         Case(
             f"{status} for a session nobody knows, body {code}",
             lambda status=status, code=code: _failed(
-                _mcp(code or -32600),
+                _answered(code or -32600),
                 _exchange(reply=_reply(status, had_session=True, error_code=code)),
             ),
             ConnectionLostError,
@@ -328,7 +329,7 @@ CASES = [
     Case(
         "404 with a session and another error",
         lambda: _failed(
-            _mcp(-32601), _exchange(reply=_reply(404, had_session=True, error_code=-32601))
+            _answered(-32601), _exchange(reply=_reply(404, had_session=True, error_code=-32601))
         ),
         ProtocolError,
         "never",
@@ -338,7 +339,7 @@ CASES = [
     ),
     Case(
         "400 with a JSON-RPC error",
-        lambda: _failed(_mcp(-32602), _exchange(reply=_reply(400, error_code=-32602))),
+        lambda: _failed(_answered(-32602), _exchange(reply=_reply(400, error_code=-32602))),
         ProtocolError,
         "never",
         True,
@@ -348,7 +349,7 @@ CASES = [
     *(
         Case(
             f"error {code}",
-            lambda code=code: _failed(_mcp(code), _exchange(written=True, answered=True)),
+            lambda code=code: _failed(_answered(code), _exchange(written=True, answered=True)),
             ProtocolError,
             "never",
             retryable,
@@ -371,7 +372,9 @@ CASES = [
     ),
     Case(
         "a resource that is not there",
-        lambda: _failed(_mcp(-32002), _exchange(answered=True), method="resources/read", tool=None),
+        lambda: _failed(
+            _answered(-32002), _exchange(answered=True), method="resources/read", tool=None
+        ),
         ResourceNotFoundError,
         "never",
         False,
@@ -379,7 +382,9 @@ CASES = [
     ),
     Case(
         "a resource that is not there, said in the older way",
-        lambda: _failed(_mcp(-32602), _exchange(answered=True), method="resources/read", tool=None),
+        lambda: _failed(
+            _answered(-32602), _exchange(answered=True), method="resources/read", tool=None
+        ),
         ResourceNotFoundError,
         "never",
         False,
@@ -427,14 +432,14 @@ def test_an_error_of_ours_passes_untouched() -> None:
 def test_only_the_last_exchange_counts() -> None:
     first = _exchange(written=True, reply=_reply(500))
 
-    failure = _failed(_mcp(CLOSED), first, _exchange(), wire=_wire(end="gone"))
+    failure = _failed(_answered(CLOSED), first, _exchange(), wire=_wire(end="gone"))
 
     assert type(failure.error) is ConnectionLostError
 
 
 def test_an_answered_request_is_answered_though_the_server_died_right_after() -> None:
     answered = _exchange(written=True, answered=True)
-    error = _mcp(CLOSED, "the database is down")
+    error = _answered(CLOSED, "the database is down")
 
     failure = _failed(error, answered, wire=_wire(exit_code=1, end="gone"))
 
@@ -442,47 +447,67 @@ def test_an_answered_request_is_answered_though_the_server_died_right_after() ->
     assert "the database is down" in str(failure.error)
 
 
-def _settled_with_error(*, stream_ended: bool) -> Failure:
-    """Let an error answer arrive after or before the end of its stream."""
-    exchange = _exchange(written=True, stream_ended=stream_ended)
+def _pending(wire: Wire) -> PendingRequest:
+    request = PendingRequest("tools/call", 1, "2025-11-25", written=True)
+    wire.requests[1] = request
+    return request
+
+
+def test_an_answer_that_cannot_be_read_is_lost_and_the_session_stays() -> None:
     wire = _wire()
-    wire.pending[1] = exchange
-    said = ErrorData(code=CLOSED, message=f"overloaded\nkey {CANARY}")
+    request = _pending(wire)
+    wire.lose([1], f"it is not JSON-RPC {CANARY}")
+    assert request.fault is not None
 
-    async def settle() -> None:
-        send, receive = anyio.create_memory_object_stream[SessionMessage | Exception](1)
-        async with send, TappedRead(receive, wire) as read:
-            await send.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=1, error=said)))
-            await read.receive()
+    failure = _failed(request.fault, request, wire=wire)
 
-    asyncio.run(settle())
-    exchange.stream_ended = True
-
-    return _failed(MCPError.from_error_data(said), exchange, wire=wire)
+    assert type(failure.error) is OutcomeUnknownError
+    assert "it is not JSON-RPC ***" in str(failure.error)
+    assert failure.session_lost is None
 
 
-def test_an_error_that_came_after_the_stream_ended_is_not_the_servers() -> None:
-    assert type(_settled_with_error(stream_ended=True).error) is OutcomeUnknownError
+def test_an_error_with_the_code_of_a_closed_connection_is_the_servers_own() -> None:
+    wire = _wire()
+    request = _pending(wire)
+    assert wire.take_line(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"full"}}')
+    request.stream_ended = True
+    wire.end("gone")
+    error = error_of(request)
+    assert error is not None
+
+    failure = _failed(error, request, wire=wire)
+
+    assert type(failure.error) is ProtocolError
+    assert "full" in str(failure.error)
 
 
-def test_an_error_that_came_before_the_stream_ended_is_the_servers_own() -> None:
-    assert type(_settled_with_error(stream_ended=False).error) is ProtocolError
+def test_an_error_of_a_session_of_the_sdk_is_explained_like_our_own() -> None:
+    exchange = _exchange(written=True, answered=True)
+    ours = _failed(RequestError(-32602, "no such tool"), exchange)
+    theirs = _failed(MCPError(-32602, "no such tool"), exchange)
+
+    assert (type(theirs.error), str(theirs.error)) == (type(ours.error), str(ours.error))
+    assert theirs.error.code == -32602
 
 
 def test_the_servers_words_are_folded_and_cleaned_in_every_error() -> None:
     words = f"two\nlines and {CANARY} " + "x" * 500
     cases = [
-        _failed(_mcp(CLOSED, words), _exchange(written=True)),
-        _failed(_mcp(CLOSED, words), _exchange(written=True, stream_ended=True, answered=True)),
-        _failed(_mcp(-32603, words), _exchange(written=True, answered=True)),
-        _failed(_mcp(-32002, words), method="resources/read"),
-        _failed(_mcp(-32603), _exchange(reply=_reply(500, body=words))),
-        _failed(_mcp(-32603), _exchange(reply=_reply(401, body=words, challenge=words))),
-        _failed(_mcp(CLOSED), _exchange(failure=httpx2.ReadError(words), written=True)),
-        _failed(ValueError(words), _exchange(written=True)),
-        _failed(_mcp(CLOSED), _exchange(), wire=_wire(stderr=(words,), exit_code=1, end="x")),
+        _failed(_answered(CLOSED, words), _exchange(written=True)),
         _failed(
-            _mcp(CLOSED), _exchange(written=True), wire=_wire(stderr=(words,), exit_code=1, end="x")
+            _answered(CLOSED, words), _exchange(written=True, stream_ended=True, answered=True)
+        ),
+        _failed(_answered(-32603, words), _exchange(written=True, answered=True)),
+        _failed(_answered(-32002, words), method="resources/read"),
+        _failed(_answered(-32603), _exchange(reply=_reply(500, body=words))),
+        _failed(_answered(-32603), _exchange(reply=_reply(401, body=words, challenge=words))),
+        _failed(_answered(CLOSED), _exchange(failure=httpx2.ReadError(words), written=True)),
+        _failed(ValueError(words), _exchange(written=True)),
+        _failed(_answered(CLOSED), _exchange(), wire=_wire(stderr=(words,), exit_code=1, end="x")),
+        _failed(
+            _answered(CLOSED),
+            _exchange(written=True),
+            wire=_wire(stderr=(words,), exit_code=1, end="x"),
         ),
     ]
 
@@ -506,9 +531,9 @@ def test_the_servers_words_are_folded_and_cleaned_in_every_error() -> None:
 )
 def test_secrets_nobody_told_us_of_are_hidden_too(secret: str) -> None:
     failures = [
-        _failed(_mcp(-32603, secret), _exchange(answered=True)),
-        _failed(_mcp(-32603), _exchange(reply=_reply(500, body=secret))),
-        _failed(_mcp(CLOSED), _exchange(written=True), wire=_wire(stderr=(secret,), end="x")),
+        _failed(_answered(-32603, secret), _exchange(answered=True)),
+        _failed(_answered(-32603), _exchange(reply=_reply(500, body=secret))),
+        _failed(_answered(CLOSED), _exchange(written=True), wire=_wire(stderr=(secret,), end="x")),
     ]
 
     for failure in failures:
@@ -519,7 +544,7 @@ def test_secrets_nobody_told_us_of_are_hidden_too(secret: str) -> None:
 def test_the_last_words_of_a_dead_server_are_told_once() -> None:
     wire = _wire(stderr=("Cannot open database",), exit_code=3, end="gone")
 
-    error = _failed(_mcp(CLOSED), _exchange(written=True), wire=wire).error
+    error = _failed(_answered(CLOSED), _exchange(written=True), wire=wire).error
 
     assert str(error).count("Cannot open database") == 1
     assert "exited (3)" in str(error)
@@ -528,19 +553,19 @@ def test_the_last_words_of_a_dead_server_are_told_once() -> None:
 def test_a_signal_is_named() -> None:
     wire = _wire(exit_code=-9, end="gone")
 
-    error = _failed(_mcp(CLOSED), _exchange(written=True), wire=wire).error
+    error = _failed(_answered(CLOSED), _exchange(written=True), wire=wire).error
 
     assert "was killed by signal 9" in str(error)
 
 
 def test_an_error_without_a_text_says_so() -> None:
-    error = _failed(_mcp(-32603, ""), _exchange(answered=True)).error
+    error = _failed(_answered(-32603, ""), _exchange(answered=True)).error
 
     assert str(error).endswith("error -32603: an error without a text")
 
 
 def test_a_resource_error_during_a_call_names_the_tool() -> None:
-    error = _failed(_mcp(-32002), _exchange(answered=True), tool="pay").error
+    error = _failed(_answered(-32002), _exchange(answered=True), tool="pay").error
 
     assert error.tool == "pay"
 
@@ -608,7 +633,7 @@ def test_a_status_during_the_handshake_has_its_error(
 ) -> None:
     wire = _wire(reply=_reply(status, body="<html>go\naway</html>"))
 
-    error = connect_failure(_group(_mcp(-32603)), _exchanges(_exchange()), wire)
+    error = connect_failure(_group(_answered(-32603)), _exchanges(_exchange()), wire)
 
     assert type(error) is kind
     assert (error.status, error.retry, error.server) == (status, retry, "shop")
@@ -620,19 +645,24 @@ def test_a_status_during_the_handshake_has_its_error(
     ("cause", "exchanges", "wire", "said"),
     [
         (
-            _mcp(CLOSED),
+            _answered(CLOSED),
             [_exchange(failure=httpx2.ConnectError("refused"))],
             _wire(),
             ["cannot connect", "refused", "ConnectError"],
         ),
         (
-            _mcp(CLOSED),
+            _answered(CLOSED),
             [],
             _wire(exit_code=2, stderr=("no such module",)),
             ["exited (2)", "no such module"],
         ),
-        (_mcp(CLOSED), [], _wire(end="the server closed the connection"), ["closed", "handshake"]),
-        (_mcp(-32603, "bad"), [], _wire(), ["handshake", "-32603", "bad"]),
+        (
+            _answered(CLOSED),
+            [],
+            _wire(end="the server closed the connection"),
+            ["closed", "handshake"],
+        ),
+        (_answered(-32603, "bad"), [], _wire(), ["handshake", "-32603", "bad"]),
         (OSError(111, "Connection refused"), [], _wire(), ["cannot connect", "refused"]),
         (ssl.SSLError("certificate verify failed"), [], _wire(), ["certificate verify failed"]),
         (RuntimeError(), [], _wire(), ["RuntimeError"]),
@@ -652,7 +682,9 @@ def test_why_no_session_could_be_opened(
 
 
 def test_a_server_that_speaks_other_versions_says_which() -> None:
-    cause = _mcp(-32022, "unsupported", {"supported": ["2025-06-18"], "requested": "2026-07-28"})
+    cause = _answered(
+        -32022, "unsupported", {"supported": ["2025-06-18"], "requested": "2026-07-28"}
+    )
 
     error = connect_failure(cause, _exchanges(), _wire())
 
@@ -663,7 +695,7 @@ def test_a_server_that_speaks_other_versions_says_which() -> None:
 def test_the_versions_a_server_names_are_folded_and_cleaned_too() -> None:
     data = {"supported": [f"a\nb {CANARY}", "x" * 5000], "requested": "2026-07-28"}
 
-    text = str(connect_failure(_mcp(-32022, "no", data), _exchanges(), _wire()))
+    text = str(connect_failure(_answered(-32022, "no", data), _exchanges(), _wire()))
 
     assert "\n" not in text
     assert CANARY not in text
@@ -682,7 +714,7 @@ def test_a_handshake_that_takes_too_long_tells_the_last_words() -> None:
     assert isinstance(error, TimeoutError)
 
 
-def test_a_handshake_that_takes_too_long_names_what_the_server_sent_in_place_of_mcp() -> None:
+def test_a_handshake_that_takes_too_long_names_what_the_server_sent_in_place_of_answered() -> None:
     wire = _wire(stderr=("ready",))
     wire.note_noise(b"\x1b[31mListening\xe2\x80\x8b on\n3000" + b"!" * 200, "; use stderr")
     wire.note_noise(b"second", "; use stderr")
@@ -704,6 +736,6 @@ def test_a_handshake_that_never_began_has_no_last_words() -> None:
 
 
 def test_a_forgotten_session_gives_its_reason() -> None:
-    failure = _failed(_mcp(-32600), _exchange(reply=_reply(404, had_session=True)))
+    failure = _failed(_answered(-32600), _exchange(reply=_reply(404, had_session=True)))
 
     assert failure.session_lost == FORGOTTEN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from math import inf
 from typing import Any
 
 import pytest
@@ -208,21 +209,76 @@ def test_text_frames_are_searched_too() -> None:
     assert _responses(b"noise " + MESSAGE) == ([RESPONSE], True)
 
 
+ODD: dict[bytes, tuple[Any, Any] | None] = {
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":[Infinity,-Infinity,1e999,-0.0]}}': (
+        1,
+        {"a": [inf, -inf, inf, -0.0]},
+    ),
+    b'{"jsonrpc":"2.0","id":1,"result":{"n":%b}}' % (b"9" * 4300): (1, {"n": 10**4300 - 1}),
+    b'{"jsonrpc":"2.0","id":1,"result":{"n":%b}}' % (b"9" * 4301): None,
+    b'{"jsonrpc":"2.0","id":%b,"result":{}}' % (b"9" * 30): (10**30 - 1, {}),
+    b'{"jsonrpc":"2.0","id":"%b","result":{}}' % (b"9" * 30): ("9" * 30, {}),
+    b'{"jsonrpc":"2.0","id":"0012","result":{}}': (12, {}),
+    b'{"jsonrpc":"2.0","id":"","result":{}}': ("", {}),
+    b'{"jsonrpc":"2.0","id":-1,"result":{}}': (-1, {}),
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ude00\\ud83d","\\uD83D\\uDE00":1}}': (
+        1,
+        {"a": "??", "\N{GRINNING FACE}": 1},
+    ),
+    b'{"jsonrpc":"2.0","id":1,"result":{"\xed\xa0\x80":"a"}}': (1, {"\ufffd" * 3: "a"}),
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":"\n"}}': None,
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\x"}}': None,
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2},"id":2}': (2, {"a": 2}),
+    b'{"jsonrpc":"1.0","id":1,"result":{},"jsonrpc":"2.0"}': (1, {}),
+    b'{"jsonrpc":"2.0","id":1,"result":{},"jsonrpc":"1.0"}': None,
+    b'{"jsonrpc":"2.0","id":1,"result":{},"result":3}': None,
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":1},}': None,
+    b'{"jsonrpc":"2.0","id":1,"result":{"a":01}}': None,
+}
+"""Lines that readers of JSON disagree on, with id and result, if there are any."""
+
+
+@pytest.mark.parametrize("line", ODD, ids=range(len(ODD)))
+def test_odd_messages_are_read_alike_with_and_without_a_banner(line: bytes) -> None:
+    expected = ODD[line]
+
+    if expected is None:
+        assert _responses(line) == ([], True)
+        assert misread_id(line) == 1
+    else:
+        assert _responses(line) == ([expected], False)
+        assert _responses(b"banner " + line) == ([expected], True)
+        assert _responses(line + b"\r\n") == ([expected], False)
+
+
+def test_of_a_batch_at_most_a_thousand_messages_are_read() -> None:
+    line = b"[%b]" % b",".join([b'{"jsonrpc":"2.0","method":"a"}'] * 1001)
+
+    assert len(frames(line).messages) == 1000
+
+
 fragments = st.one_of(
     st.binary(max_size=30),
     st.text(max_size=20).map(str.encode),
     st.sampled_from([MESSAGE, MESSAGE[:20], MESSAGE[20:], b"{", b"[{", b"}", b"\0", b"[", b","]),
+    st.sampled_from([*ODD]),
 )
 
 
 @settings(deadline=None)
-@given(st.lists(fragments, max_size=6).map(b"".join), st.sampled_from(["strict", "replace"]))
-@example(b'{"a":' * 100_000, "replace")
-@example(b"\xff", "strict")
-def test_no_bytes_make_it_raise(line: bytes, errors: str) -> None:
-    framed = frames(line, errors=errors)
+@given(
+    st.lists(fragments, max_size=6).map(b"".join),
+    st.sampled_from(["utf-8", "latin-1", "utf-16", "cp1252"]),
+    st.sampled_from(["strict", "replace"]),
+)
+@example(b'{"a":' * 100_000, "utf-8", "replace")
+@example(b"\xff", "utf-8", "strict")
+def test_no_bytes_make_it_raise(line: bytes, encoding: str, errors: str) -> None:
+    framed = frames(line, encoding=encoding, errors=errors)
 
-    assert framed.noise or framed.messages or not line.strip(b"\xef\xbb\xbf \t\r\n\v\f\0")
+    if encoding == "utf-8":
+        bare = line.strip(b"\xef\xbb\xbf \t\r\n\v\f\0")
+        assert framed.noise or framed.messages or not bare
 
 
 @settings(deadline=None)

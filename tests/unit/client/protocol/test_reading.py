@@ -8,17 +8,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
+from msgspec.structs import astuple
 from pydantic_core import from_json
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.protocol import reading
+from plait.client.protocol.exchange import is_response, parse_json
 from plait.client.protocol.reading import (
     LARGE_BYTES,
     NESTED_NOTE,
     ErrorDetail,
     LimitError,
+    coerced_id,
     cut_nesting,
     decode,
     read,
@@ -187,6 +196,16 @@ def test_large_containers_in_each_other_take_time_in_proportion(
 
 
 @pytest.mark.usefixtures("in_parts")
+@pytest.mark.timeout(10)
+def test_blanks_of_any_length_are_skipped_and_a_long_number_is_refused() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}'
+
+    assert read(body % (b" " * _SIZE + b"1")).decoded_result() == {"a": 1}
+    with pytest.raises(ValueError, match="number out of range"):
+        read(body % (b"1" * _SIZE)).decoded_result()
+
+
+@pytest.mark.usefixtures("in_parts")
 def test_not_a_number_is_decoded_in_a_large_message_too() -> None:
     body = _LIST + b"NaN," * 10 + b'1e999,"%b"]}}}' % (b"x" * _SIZE)
 
@@ -282,6 +301,97 @@ def test_the_content_of_a_message_is_not_in_its_representation() -> None:
     request = read(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"token":"secret"}}')
 
     assert repr(request) == "Message(request, id=1, method='a')"
+
+
+IDS = st.sampled_from([1, "1", "a", "", 0, -1, 1.0, 1.5, True, None, [], {}, 10**20, "9" * 25])
+OTHERS = st.sampled_from([None, 1, "a", [], {}, {"a": 1}, {"a": {"b": [None, "ü"]}}, True])
+ERRORS = st.one_of(
+    OTHERS,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "code": st.sampled_from([1, -32000, "5", "-5", "x", 5.0, 5.5, None, True]),
+            "message": st.sampled_from(["a", "", None, 1]),
+            "data": OTHERS,
+            "more": OTHERS,
+        },
+    ),
+)
+OBJECTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": st.sampled_from(["2.0", "2.0", "2.0", "2.0", "1.0", 2.0, None]),
+        "id": IDS,
+        "method": st.sampled_from(["a", "ping", "", None, 1, {}]),
+        "params": OTHERS,
+        "result": OTHERS,
+        "error": ERRORS,
+        "more": OTHERS,
+    },
+)
+
+
+def _facts(body: bytes) -> object:
+    """Return what `read` makes of a message."""
+    try:
+        message = read(body)
+    except ValueError:
+        return "refused"
+    match message.kind:
+        case "response":
+            return message.kind, message.id, message.decoded_result()
+        case "error":
+            assert message.error is not None
+            return message.kind, message.id, astuple(message.error)
+        case _:
+            return message.kind, message.id, message.method, message.params
+
+
+def _facts_of_models(body: bytes) -> object:
+    """Return what the models of the MCP SDK make of it."""
+    try:
+        message = jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValueError:
+        return "refused"
+    match message:
+        case JSONRPCRequest():
+            return "request", message.id, message.method, message.params
+        case JSONRPCNotification():
+            return "notification", None, message.method, message.params
+        case JSONRPCError(error=error):
+            return "error", coerced_id(message.id), (error.code, error.message, error.data)
+        case _:
+            return "response", coerced_id(message.id), message.result
+
+
+@settings(deadline=None, max_examples=400)
+@given(OBJECTS.filter(lambda one: one.get("result", ...) is not None), st.booleans())
+@example({"jsonrpc": "2.0", "id": 1, "method": "a", "result": {}}, False)
+@example({"jsonrpc": "2.0", "id": 1, "method": "a", "error": {"code": 1, "message": "a"}}, True)
+@example({"jsonrpc": "2.0", "id": True, "method": "a"}, False)
+@example({"jsonrpc": "2.0", "id": None, "error": {"code": "5", "message": "a"}}, True)
+def test_objects_are_messages_as_for_the_models_of_the_sdk(
+    value: dict[str, Any], is_long: bool
+) -> None:
+    body = json.dumps(value | ({"padding": "x" * 5000} if is_long else {})).encode()
+
+    assert _facts(body) == _facts_of_models(body)
+
+
+@settings(deadline=None, max_examples=300)
+@given(OBJECTS)
+def test_what_is_taken_for_an_answer_at_once_is_read_as_one(value: dict[str, Any]) -> None:
+    body = json.dumps(value).encode()
+    parsed = parse_json(body)
+    if not is_response(parsed) or coerced_id(parsed.get("id")) is None or value["id"] is True:
+        return
+
+    message = read(body)
+
+    assert message.id == coerced_id(parsed["id"])
+    assert message.kind in {"response", "error"}
+    if message.kind == "response":
+        assert message.decoded_result() == parsed["result"]
 
 
 def _nested(levels: int, inner: Any = 1) -> Any:

@@ -1,57 +1,71 @@
-"""The HTTP client under the transports: what it notes, and which faults a session survives."""
+"""Sessions over an HTTP client: what is noted of requests, and which faults a session survives."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
+from typing_extensions import override
 
 from plait._support.redact import Redactor
 from plait.client.config.servers import HttpServer
-from plait.client.protocol.exchange import Exchange, sending
+from plait.client.protocol.exchange import PendingRequest, RequestTemplate, wake
 from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.peer import RequestError
+from plait.client.transports import http_sender, http_streams
+from plait.client.transports.http import link_http
 from plait.client.transports.http_client import open_http_client
+from plait.client.transports.http_sender import HttpSender
+from plait.client.transports.http_streams import listen
 from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
 URL = "http://server.test/mcp"
+VERSION = "2025-11-25"
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 Answer = Callable[[httpx2.Request], httpx2.Response | Awaitable[httpx2.Response]]
-
-
-def _exchange(number: int | None = 1) -> Exchange:
-    return Exchange("tools/call", number, "2025-11-25")
 
 
 def _wire() -> Wire:
     return Wire("shop", Redactor(), lambda: None)
 
 
-@asynccontextmanager
-async def _client(
-    answer: Answer, wire: Wire | None = None, **options: Any
-) -> AsyncGenerator[httpx2.AsyncClient]:
+def _factory(answer: Answer) -> Callable[..., httpx2.AsyncClient]:
     transport: Any = httpx2.MockTransport(answer)  # pyright: ignore[reportArgumentType]
-
-    def factory(**given: Any) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(transport=transport, **given)
-
-    server = HttpServer(url=URL, http_client_factory=factory, **options)
-    async with open_http_client(server, wire or _wire()) as client:
-        yield client
+    return partial(httpx2.AsyncClient, transport=transport)
 
 
-async def _post(client: httpx2.AsyncClient, **options: Any) -> httpx2.Response:
-    """Post as the SDK does, which reads the answer as a stream."""
-    async with client.stream("POST", URL, json={}, **options) as response:
-        await response.aread()
-        return response
+def _linked(answer: Answer, wire: Wire, **options: Any) -> AbstractAsyncContextManager[None]:
+    """Link a wire to a server which answers with a function."""
+    return link_http(HttpServer(url=URL, http_client_factory=_factory(answer), **options), wire)
+
+
+async def _post(wire: Wire, method: str = "tools/call", number: int = 1) -> PendingRequest:
+    """Send a request, and wait for its outcome."""
+    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    request = PendingRequest(method, number, VERSION, wake=partial(wake, woken))
+    wire.requests[number] = request
+    assert wire.sender is not None
+    wire.sender.send(json.dumps({"method": method, "id": number}).encode(), request)
+    await woken
+    return request
+
+
+async def _outcome(answer: Answer, wire: Wire | None = None) -> PendingRequest:
+    """Return a request that a server answers with a function."""
+    wire = wire or _wire()
+    async with _linked(answer, wire):
+        return await _post(wire)
 
 
 def _raising(fault: Exception) -> Answer:
@@ -66,93 +80,90 @@ def _answering(response: httpx2.Response) -> Answer:
     return lambda _: response
 
 
-class _Broken(httpx2.AsyncByteStream):
-    """A body that breaks off after its first piece."""
+class _Pieces(httpx2.AsyncByteStream):
+    """A body of some pieces, and how it ends."""
+
+    def __init__(self, *pieces: bytes, fault: Exception | None = None) -> None:
+        self._pieces = pieces
+        self._fault = fault
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b'{"jsonrpc":'
-        raise httpx2.ReadError("connection reset by peer")
+        for piece in self._pieces:
+            yield piece
+        if self._fault is not None:
+            raise self._fault
 
 
-async def test_a_success_is_passed_on_and_counts_as_written() -> None:
-    exchange, wire = _exchange(), _wire()
-    answer = {"jsonrpc": "2.0", "id": exchange.request_id, "result": {"ok": 1}}
-    async with _client(_answering(httpx2.Response(200, json=answer)), wire) as client:
-        with sending(exchange):
-            response = await _post(client)
+BROKEN = httpx2.ReadError("connection reset by peer")
+REFUSED = httpx2.ConnectError("connection refused")
+QUIET = httpx2.ReadTimeout("nothing for a while")
 
-    assert response.json() == answer
-    assert exchange.written
-    assert exchange.reply is None
-    assert exchange.failure is None
-    assert wire.reply is None
+
+async def test_a_success_answers_its_request_and_counts_as_written() -> None:
+    wire = _wire()
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"ok": 1}}
+
+    request = await _outcome(_answering(httpx2.Response(200, json=answer)), wire)
+
+    assert request.message == answer
+    assert (request.written, request.answered) == (True, True)
+    assert (request.reply, request.failure, wire.reply) == (None, None, None)
+    assert wire.requests == {}
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503])
 async def test_an_answer_that_is_no_success_is_kept(status: int) -> None:
-    exchange, wire = _exchange(), _wire()
+    wire = _wire()
     headers = {"retry-after": "7", "www-authenticate": 'Bearer realm="x"'}
     refusal = httpx2.Response(status, headers=headers, text="go away")
 
-    async with _client(_answering(refusal), wire) as client:
-        with sending(exchange):
-            response = await _post(client, headers={"mcp-session-id": "s"})
+    request = await _outcome(_answering(refusal), wire)
 
-    assert response.status_code == status
-    assert exchange.reply == HttpReply(
-        status, "7", 'Bearer realm="x"', "go away", error_code=None, had_session=True
+    assert request.reply == HttpReply(
+        status, "7", 'Bearer realm="x"', "go away", error_code=None, had_session=False
     )
-    assert wire.reply is exchange.reply
+    assert wire.reply is request.reply
+    assert request.failure is None
+    assert isinstance(request.fault, RequestError)
 
 
 @pytest.mark.parametrize(
     ("body", "code"),
     [
         ({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "?"}}, -32001),
+        ({"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "?"}}, -32001),
         ({"error": {"code": "x"}}, None),
         ({"error": "invalid_token"}, None),
         ([], None),
         (None, None),
     ],
 )
-async def test_a_json_rpc_error_in_the_body_is_recognised(body: object, code: int | None) -> None:
-    exchange = _exchange()
-    async with _client(_answering(httpx2.Response(404, json=body))) as client:
-        with sending(exchange):
-            await _post(client)
+async def test_a_json_rpc_error_in_the_body_is_recognized(body: object, code: int | None) -> None:
+    request = await _outcome(_answering(httpx2.Response(404, json=body)))
 
-    assert exchange.reply is not None
-    assert exchange.reply.error_code == code
-    assert not exchange.reply.had_session
+    assert request.reply is not None
+    assert request.reply.error_code == code
+    outcome = request.message or {"error": {"code": getattr(request.fault, "code", None)}}
+    assert (outcome["error"]["code"] == -32001) == (code is not None)
 
 
-async def _code_in(body: bytes) -> int | None:
-    exchange = _exchange()
-    refusal = httpx2.Response(500, headers={"content-type": "application/json"}, content=body)
-    async with _client(_answering(refusal)) as client:
-        with sending(exchange):
-            await _post(client)
-    assert exchange.reply is not None
-    return exchange.reply.error_code
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff\xfe", b"[" * 100_000], ids=["empty", "cut", "no text", "deep"]
+)
 async def test_a_body_that_is_no_json_is_no_reason_to_fail(body: bytes) -> None:
-    assert await _code_in(body) is None
+    headers = {"content-type": "application/json"}
 
+    request = await _outcome(_answering(httpx2.Response(500, headers=headers, content=body)))
 
-async def test_a_body_too_deep_to_be_read_is_no_reason_to_fail() -> None:
-    assert await _code_in(b"[" * 100_000) is None
+    assert request.reply is not None
+    assert (request.reply.status, request.reply.error_code) == (500, None)
 
 
 async def test_only_the_beginning_of_a_long_body_is_kept() -> None:
-    exchange = _exchange()
-    async with _client(_answering(httpx2.Response(502, text="x" * 1_000_000))) as client:
-        with sending(exchange):
-            await _post(client)
+    request = await _outcome(_answering(httpx2.Response(502, text="x" * 1_000_000)))
 
-    assert exchange.reply is not None
-    assert len(exchange.reply.body) == 4000
+    assert request.reply is not None
+    assert len(request.reply.body) == 4000
 
 
 @pytest.mark.parametrize(
@@ -169,14 +180,15 @@ async def test_only_the_beginning_of_a_long_body_is_kept() -> None:
     ids=lambda fault: type(fault).__name__,
 )
 async def test_after_some_faults_the_server_cannot_have_read_the_request(fault: Exception) -> None:
-    exchange = _exchange()
-    async with _client(_raising(fault)) as client:
-        with sending(exchange):
-            response = await _post(client)
+    request = await _outcome(_raising(fault))
 
-    assert response.status_code == 503
-    assert exchange.failure is fault
-    assert not exchange.written
+    assert request.failure is fault
+    assert not request.written
+    assert isinstance(request.fault, RequestError)
+    assert (request.fault.code, request.fault.message) == (
+        -32000,
+        f"{type(fault).__name__}: {fault}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,167 +203,254 @@ async def test_after_some_faults_the_server_cannot_have_read_the_request(fault: 
     ids=lambda fault: type(fault).__name__,
 )
 async def test_after_other_faults_nobody_can_tell(fault: Exception) -> None:
-    exchange = _exchange()
-    async with _client(_raising(fault)) as client:
-        with sending(exchange):
-            await _post(client)
+    request = await _outcome(_raising(fault))
 
-    assert exchange.failure is fault
-    assert exchange.written
-    assert exchange.reply is None
-
-
-async def test_a_fault_becomes_a_json_rpc_error_that_fails_one_request() -> None:
-    async with _client(_raising(httpx2.ConnectError("refused"))) as client:
-        with sending(_exchange()):
-            response = await _post(client)
-
-    assert response.json() == {
-        "jsonrpc": "2.0",
-        "id": None,
-        "error": {"code": -32000, "message": "ConnectError: refused"},
-    }
+    assert request.failure is fault
+    assert request.written
+    assert request.reply is None
 
 
 async def test_a_body_that_breaks_off_fails_its_own_request_only() -> None:
-    exchange = _exchange()
-    cut = httpx2.Response(200, headers={"content-type": "application/json"}, stream=_Broken())
-    async with _client(_answering(cut)) as client:
-        with sending(exchange):
-            response = await _post(client)
+    headers = {"content-type": "application/json"}
+    answers = [
+        httpx2.Response(200, headers=headers, stream=_Pieces(b'{"jsonrpc":', fault=BROKEN)),
+        httpx2.Response(200, json={"jsonrpc": "2.0", "id": 2, "result": {}}),
+    ]
+    wire = _wire()
+    async with _linked(lambda _: answers.pop(0), wire):
+        first, second = await _post(wire), await _post(wire, number=2)
 
-    assert response.status_code == 503
-    assert isinstance(exchange.failure, httpx2.ReadError)
-    assert exchange.written
+    assert first.failure is BROKEN
+    assert (first.written, first.answered) == (True, False)
+    assert second.answered
 
 
 @pytest.mark.parametrize("content_type", ["text/html", "application/json"])
 async def test_a_refusal_whose_body_breaks_off_is_still_a_refusal(content_type: str) -> None:
-    exchange = _exchange()
     headers = {"www-authenticate": "Bearer", "content-type": content_type}
-    cut = httpx2.Response(401, headers=headers, stream=_Broken())
-    async with _client(_answering(cut)) as client:
-        with sending(exchange):
-            async with client.stream("POST", URL, json={}) as response:
-                assert response.status_code == 401
+    cut = httpx2.Response(401, headers=headers, stream=_Pieces(b"{", fault=BROKEN))
 
-    assert exchange.failure is None
-    assert exchange.reply is not None
-    assert (exchange.reply.status, exchange.reply.challenge) == (401, "Bearer")
+    request = await _outcome(_answering(cut))
+
+    assert request.failure is None
+    assert request.reply is not None
+    assert (request.reply.status, request.reply.challenge) == (401, "Bearer")
 
 
 async def test_a_body_that_cannot_be_decoded_fails_its_own_request_only() -> None:
-    exchange = _exchange()
     headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    garbage = gzip.compress(b"{}")[:-9] + b"garbage garbage"
 
-    class _Garbage(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield gzip.compress(b"{}")[:-9] + b"garbage garbage"
+    request = await _outcome(
+        _answering(httpx2.Response(200, headers=headers, stream=_Pieces(garbage)))
+    )
 
-    garbled = httpx2.Response(200, headers=headers, stream=_Garbage())
-    async with _client(_answering(garbled)) as client:
-        with sending(exchange):
-            response = await _post(client)
-
-    assert response.status_code == 503
-    assert exchange.failure is not None
+    assert isinstance(request.failure, httpx2.DecodingError)
+    assert request.written
 
 
-class _Events(httpx2.AsyncByteStream):
-    """An event stream, which may break off."""
-
-    def __init__(self, *, breaks: bool) -> None:
-        self._breaks = breaks
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b"data: 1\n\n"
-        if self._breaks:
-            raise httpx2.ReadError("connection reset by peer")
-
-
-async def test_a_stream_tells_when_no_more_can_come() -> None:
-    exchange = _exchange()
+@pytest.mark.parametrize("fault", [None, BROKEN])
+async def test_a_stream_that_ends_without_the_answer_tells_that_none_can_come(
+    fault: Exception | None,
+) -> None:
     headers = {"content-type": "text/event-stream"}
-    events = httpx2.Response(200, headers=headers, stream=_Events(breaks=False))
-    async with _client(_answering(events)) as client:
-        with sending(exchange):
-            async with client.stream("POST", URL, json={}) as response:
-                assert not exchange.stream_ended
-                pieces = [piece async for piece in response.aiter_bytes()]
+    events = httpx2.Response(200, headers=headers, stream=_Pieces(b"data: 1\n\n", fault=fault))
 
-    assert pieces == []  # the only event is not a message
-    assert exchange.stream_ended
+    request = await _outcome(_answering(events))
+
+    assert (request.stream_ended, request.answered) == (True, False)
+    assert isinstance(request.fault, RequestError)
+    assert request.fault.message == "SSE stream ended without a response"
 
 
-async def test_a_stream_that_breaks_off_tells_it_too() -> None:
-    exchange = _exchange()
+async def test_a_notification_is_not_waited_for_as_long_as_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_sender, "_DELIVERY_SECONDS", 0.05)
+    never = asyncio.Event()
+    wire = _wire()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        if b"notifications" in request.content:
+            await never.wait()
+        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    async with _linked(answer, wire, stream_read_seconds=300.0):
+        await wire.deliver(INITIALIZED)
+
+        assert (await _post(wire)).answered
+
+
+async def test_a_refused_notification_fails_nothing() -> None:
+    wire = _wire()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if b"notifications" in request.content:
+            raise REFUSED
+        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    async with _linked(answer, wire):
+        await wire.deliver(INITIALIZED)
+
+        assert (await _post(wire)).answered
+        assert not wire.ended
+
+
+class _Sessions:
+    """A server of the handshake era, without a stream of notifications."""
+
+    def __init__(self) -> None:
+        self.requests: list[httpx2.Request] = []
+        self.forgets = False
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        if request.method == "GET":
+            return httpx2.Response(405)
+        if self.forgets:
+            return httpx2.Response(404)
+        message = json.loads(request.content or b"{}")
+        if "id" not in message:
+            return httpx2.Response(202)
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+        return httpx2.Response(200, headers={"mcp-session-id": "s 1"}, json=answer)
+
+    @property
+    def verbs(self) -> list[str]:
+        return [request.method for request in self.requests]
+
+    @asynccontextmanager
+    async def open(self, wire: Wire, **options: Any) -> AsyncGenerator[None]:
+        """Make the handshake, and hold the session."""
+        async with _linked(self, wire, **options):
+            await _post(wire, "initialize", 0)
+            wire.template = RequestTemplate(VERSION, {}, VERSION)
+            await wire.deliver(INITIALIZED)
+            yield
+
+
+async def test_the_headers_of_a_session_go_with_every_request_of_it() -> None:
+    server, wire = _Sessions(), _wire()
+    async with server.open(wire, headers={"X-Team": "blue"}):
+        await _post(wire)
+
+    first, *others = server.requests
+    assert sorted(server.verbs) == ["DELETE", "GET", "POST", "POST", "POST"]
+    assert {request.headers["x-team"] for request in server.requests} == {"blue"}
+    assert "mcp-session-id" not in first.headers
+    assert {request.headers["mcp-session-id"] for request in others} == {"s 1"}
+    assert {request.headers["mcp-protocol-version"] for request in others} == {VERSION}
+
+
+async def test_a_refusal_within_a_session_says_so() -> None:
+    server, wire = _Sessions(), _wire()
+    async with server.open(wire):
+        server.forgets = True
+        request = await _post(wire)
+
+    assert request.reply is not None
+    assert (request.reply.status, request.reply.had_session) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "has_ended", "deletes"),
+    [({}, False, 1), ({}, True, 0), ({"terminate_on_close": False}, False, 0)],
+    ids=["open", "ended", "kept"],
+)
+async def test_a_session_is_deleted_at_its_end_unless_it_has_ended(
+    options: dict[str, Any], has_ended: bool, deletes: int
+) -> None:
+    server, wire = _Sessions(), _wire()
+    async with server.open(wire, **options):
+        if has_ended:
+            wire.end("it died")
+
+    assert server.verbs.count("DELETE") == deletes
+
+
+async def test_a_server_without_sessions_is_told_nothing_at_the_end() -> None:
+    verbs: list[str] = []
+    wire = _wire()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        verbs.append(request.method)
+        return httpx2.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    async with _linked(answer, wire):
+        await _post(wire)
+
+    assert verbs == ["POST"]
+
+
+async def test_an_end_that_the_server_does_not_hear_is_no_failure() -> None:
+    wire = _wire()
+
+    class _Gone(_Sessions):
+        @override
+        def __call__(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "DELETE":
+                raise REFUSED
+            return super().__call__(request)
+
+    async with _Gone().open(wire):
+        pass
+
+
+def _events(fault: Exception | None = None) -> httpx2.Response:
     headers = {"content-type": "text/event-stream"}
-    events = httpx2.Response(200, headers=headers, stream=_Events(breaks=True))
-    async with _client(_answering(events)) as client:
-        with sending(exchange):
-            async with client.stream("POST", URL, json={}) as response:
-                with pytest.raises(httpx2.ReadError):
-                    await response.aread()
-
-    assert exchange.stream_ended
+    return httpx2.Response(200, headers=headers, stream=_Pieces(b"data: {}\n\n", fault=fault))
 
 
-async def test_a_notification_is_not_waited_for_as_long_as_a_request() -> None:
-    timeouts: list[dict[str, Any]] = []
+@pytest.mark.parametrize(
+    ("answers", "gives_up", "is_lost"),
+    [
+        ([partial(_events, QUIET)] * 4, False, False),
+        ([_events, partial(_events, BROKEN), _events], False, False),
+        ([_events, REFUSED, _events], False, False),
+        ([partial(_events, BROKEN), REFUSED], True, True),
+        ([partial(_events, BROKEN), 404], True, True),
+        ([405], True, False),
+        ([400, 400], True, False),
+    ],
+    ids=["quiet", "broken once", "back in time", "gone", "forgotten", "never there", "refused"],
+)
+async def test_notifications_are_lost_when_their_stream_is_given_up(
+    answers: list[Callable[[], httpx2.Response] | Exception | int],
+    gives_up: bool,
+    is_lost: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_streams, "_RETRY_MILLISECONDS", 1)
+    coming, is_asked_again = iter(answers), asyncio.Event()
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        timeouts.append(request.extensions["timeout"])
-        return httpx2.Response(202)
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        assert request.method == "GET"
+        match next(coming, None):
+            case None:
+                is_asked_again.set()
+                await asyncio.Event().wait()
+                raise NotImplementedError
+            case int() as status:
+                return httpx2.Response(status)
+            case Exception() as fault:
+                raise fault
+            case make:
+                return make()
 
-    async with _client(answer, exchange_seconds=30.0, stream_read_seconds=300.0) as client:
-        for number in (1, None):
-            with sending(_exchange(number)):
-                await _post(client)
+    wire, lost = _wire(), asyncio.Event()
+    wire.on_notifications_lost = lost.set
+    server = HttpServer(url=URL, http_client_factory=_factory(answer))
+    async with open_http_client(server, wire) as client:
+        listening = asyncio.ensure_future(listen(HttpSender(server, wire, client, None)))
+        asked = asyncio.ensure_future(is_asked_again.wait())
+        await asyncio.wait({listening, asked}, return_when=asyncio.FIRST_COMPLETED)
 
-    assert timeouts[0] == {"connect": 30.0, "read": 300.0, "write": 30.0, "pool": 30.0}
-    assert timeouts[1] == {**timeouts[0], "read": 5.0}
-
-
-async def test_what_belongs_to_no_exchange_passes_unnoted() -> None:
-    wire = _wire()
-    async with _client(_answering(httpx2.Response(405)), wire) as client:
-        assert (await client.get(URL)).status_code == 405
-        assert (await _post(client)).status_code == 405
-    assert wire.reply is None
-
-    async with _client(_raising(httpx2.ConnectError("refused"))) as client:
-        with pytest.raises(httpx2.ConnectError):
-            await client.get(URL)
-
-
-async def test_a_session_that_has_ended_is_not_deleted() -> None:
-    asked: list[str] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(request.method)
-        return httpx2.Response(200)
-
-    wire = _wire()
-    async with _client(answer, wire) as client:
-        await client.delete(URL)
-        wire.end("it died")
-        assert (await client.delete(URL)).status_code == 204
-
-    assert asked == ["DELETE"]
-
-
-async def test_fixed_headers_go_with_every_request() -> None:
-    seen: list[str | None] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        seen.append(request.headers.get("x-team"))
-        return httpx2.Response(200)
-
-    async with _client(answer, headers={"X-Team": "blue"}) as client:
-        await client.get(URL)
-        await _post(client)
-
-    assert seen == ["blue", "blue"]
+        assert (listening.done(), is_asked_again.is_set()) == (gives_up, not gives_up)
+        assert lost.is_set() == is_lost
+        assert next(coming, None) is None
+        for task in (listening, asked):
+            task.cancel()
+        await asyncio.gather(listening, asked, return_exceptions=True)
 
 
 async def test_a_factory_must_return_a_client_of_the_right_library() -> None:
@@ -365,67 +464,60 @@ async def test_a_factory_must_return_a_client_of_the_right_library() -> None:
             raise AssertionError("not reached")
 
 
-class _Pieces(httpx2.AsyncByteStream):
-    """A stream of one piece, and how it ends."""
-
-    def __init__(self, fault: Exception | None = None) -> None:
-        self._fault = fault
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b"data: {}\n\n"
-        if self._fault is not None:
-            raise self._fault
-
-
-async def _listens(client: httpx2.AsyncClient) -> str:
-    """Read the stream of notifications to its end, and say how that was."""
-    try:
-        async with client.stream("GET", URL, headers={"mcp-session-id": "1"}) as response:
-            if not response.is_success:
-                return "refused"
-            async for _ in response.aiter_bytes():
-                pass
-    except httpx2.RequestError:
-        return "broken"
-    return "ended"
-
-
-BROKEN = httpx2.ReadError("connection reset by peer")
-REFUSED = httpx2.ConnectError("connection refused")
-QUIET = httpx2.ReadTimeout("nothing for a while")
-
-
-@pytest.mark.parametrize(
-    ("answers", "endings", "deaf"),
-    [
-        ([_Pieces(QUIET)] * 4, ["ended"] * 4, False),
-        ([_Pieces(), _Pieces(BROKEN), _Pieces()], ["ended", "broken", "ended"], False),
-        ([_Pieces(BROKEN), REFUSED], ["broken", "broken"], True),
-        ([_Pieces(BROKEN), 404], ["broken", "refused"], True),
-        ([_Pieces(), REFUSED, _Pieces()], ["ended", "broken", "ended"], False),
-        ([405, 405, 405], ["refused"] * 3, False),
-    ],
-    ids=["quiet", "broken once", "gone", "forgotten", "back in time", "never there"],
-)
-async def test_a_session_is_deaf_when_its_stream_of_notifications_is_given_up(
-    answers: list[httpx2.AsyncByteStream | Exception | int], endings: list[str], deaf: bool
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("target", ["/other", "http://other.test/mcp", "http://server.test:81/mcp"])
+async def test_a_redirect_is_followed_with_its_method_and_within_the_origin_only(
+    status: int, target: str
 ) -> None:
-    coming = iter(answers)
+    seen: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        del request
-        match next(coming):
-            case int() as status:
-                return httpx2.Response(status)
-            case Exception() as fault:
-                raise fault
-            case stream:
-                return httpx2.Response(200, stream=stream)
+        seen.append(request)
+        if request.url.path == "/other":
+            return httpx2.Response(200)
+        return httpx2.Response(status, headers={"location": target}, text="moved")
 
-    wire = _wire()
-    heard: list[str] = []
-    wire.on_notifications_lost = lambda: heard.append("deaf")
-    async with _client(answer, wire) as client:
-        assert [await _listens(client) for _ in answers] == endings
+    headers = {"Authorization": "Bearer t0ken"}
+    server = HttpServer(url=URL, headers=headers, http_client_factory=_factory(answer))
+    async with open_http_client(server, _wire()) as client:
+        response = await client.delete(URL)
 
-    assert bool(heard) == deaf
+    is_followed = target == "/other" and status != 303
+    assert response.status_code == (200 if is_followed else status)
+    assert [request.method for request in seen] == ["DELETE"] * (1 + is_followed)
+    assert {request.url.host for request in seen} == {"server.test"}
+    assert {request.headers["authorization"] for request in seen} == {"Bearer t0ken"}
+
+
+async def test_a_redirect_in_a_circle_ends() -> None:
+    seen: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.method)
+        return httpx2.Response(307, headers={"location": URL})
+
+    server = HttpServer(url=URL, http_client_factory=_factory(answer))
+    async with open_http_client(server, _wire()) as client:
+        assert (await client.get(URL)).status_code == 307
+
+    assert len(seen) == 6
+
+
+async def test_headers_of_a_function_are_current_and_for_the_server_only() -> None:
+    seen: list[tuple[str, str | None]] = []
+    tokens = iter(["one", "two", "three"])
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append((request.url.host, request.headers.get("x-token")))
+        return httpx2.Response(200)
+
+    def headers() -> dict[str, str]:
+        return {"X-Token": next(tokens)}
+
+    server = HttpServer(url=URL, headers=headers, http_client_factory=_factory(answer))
+    async with open_http_client(server, _wire()) as client:
+        await client.get(URL)
+        await client.send(httpx2.Request("GET", "http://login.test/token"))
+        await client.get(URL)
+
+    assert seen == [("server.test", "two"), ("login.test", None), ("server.test", "three")]

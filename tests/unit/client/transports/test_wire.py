@@ -1,13 +1,23 @@
-"""What is noted of a session's wire."""
+"""What is noted of a session's wire: its requests, how it ends, and what is not MCP."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
 from plait._support.redact import Redactor
-from plait.client.protocol.exchange import Exchange, current_exchange, sending, watched_exchanges
+from plait.client.protocol.exchange import (
+    Exchange,
+    PendingRequest,
+    as_current,
+    collect,
+    current_exchange,
+    watched_exchanges,
+)
 from plait.client.protocol.http_reply import HttpReply
 from plait.client.transports.wire import Wire
 
@@ -20,6 +30,13 @@ def _request(number: int = 1) -> Exchange:
     return Exchange("tools/call", number, "2025-11-25")
 
 
+@contextmanager
+def _sending(exchange: Exchange) -> Generator[None]:
+    collect(exchange)
+    with as_current(exchange):
+        yield
+
+
 def _wire(ends: list[str] | None = None) -> Wire:
     told = ends if ends is not None else []
     return Wire("files", Redactor([CANARY]), lambda: told.append("ended"))
@@ -29,12 +46,12 @@ def _reply(status: int = 503) -> HttpReply:
     return HttpReply(status, None, None, "", error_code=None, had_session=False)
 
 
-def test_whoever_watches_sees_requests_in_order_and_no_notifications() -> None:
-    first, note, second = _request(1), Exchange("notifications/x", None, "v"), _request(2)
+def test_whoever_watches_sees_requests_in_order() -> None:
+    first, second = _request(1), _request(2)
 
     with watched_exchanges() as seen:
-        for exchange in (first, note, second):
-            with sending(exchange):
+        for exchange in (first, second):
+            with _sending(exchange):
                 assert current_exchange() is exchange
 
     assert seen.all == [first, second]
@@ -45,7 +62,7 @@ def test_whoever_watches_sees_requests_in_order_and_no_notifications() -> None:
 def test_nothing_is_seen_after_watching_ends() -> None:
     with watched_exchanges() as seen:
         pass
-    with sending(_request()):
+    with _sending(_request()):
         pass
 
     assert seen.all == []
@@ -55,7 +72,7 @@ def test_nothing_is_seen_after_watching_ends() -> None:
 
 async def test_tasks_started_while_watching_are_watched_and_others_are_not() -> None:
     async def send(number: int) -> None:
-        with sending(_request(number)):
+        with _sending(_request(number)):
             await asyncio.sleep(0)
 
     outsider = asyncio.create_task(send(99))
@@ -70,7 +87,7 @@ async def test_two_watchers_see_only_their_own() -> None:
     async def watch(number: int) -> list[object]:
         with watched_exchanges() as seen:
             for _ in range(3):
-                with sending(_request(number)):
+                with _sending(_request(number)):
                     await asyncio.sleep(0)
         return [exchange.request_id for exchange in seen.all]
 
@@ -79,7 +96,7 @@ async def test_two_watchers_see_only_their_own() -> None:
 
 def test_a_request_may_have_run_once_it_was_written_and_not_refused() -> None:
     exchange = _request()
-    with watched_exchanges() as seen, sending(exchange):
+    with watched_exchanges() as seen, _sending(exchange):
         assert not seen.may_have_run()
         exchange.written = True
         assert seen.may_have_run()
@@ -92,7 +109,7 @@ def test_only_the_last_request_decides_whether_something_may_have_run() -> None:
     first.written = True
     with watched_exchanges() as seen:
         for exchange in (first, second):
-            with sending(exchange):
+            with _sending(exchange):
                 pass
 
     assert not seen.may_have_run()
@@ -103,7 +120,7 @@ def test_notes_of_all_requests_are_joined() -> None:
         for number in (1, 2):
             exchange = _request(number)
             exchange.notes = (f"note {number}",)
-            with sending(exchange):
+            with _sending(exchange):
                 pass
 
     assert seen.notes == ("note 1", "note 2")
@@ -167,3 +184,42 @@ def test_last_words_are_one_line_of_at_most_200_characters() -> None:
     wire.read_stderr = lambda: [b"word\t" * 500]
 
     assert len(wire.last_stderr_line() or "") == 200
+
+
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+
+
+async def _receive(wire: Wire, *lines: bytes) -> None:
+    for line in lines:
+        await wire.receive(line)
+
+
+async def test_answers_are_found_and_noisy_lines_counted() -> None:
+    wire = _wire()
+    for line in (ANSWER, b"banner " + ANSWER, ANSWER + b" and more"):
+        wire.requests[1] = request = PendingRequest("ping", 1, "2025-11-25")
+        await _receive(wire, b"", line)
+        assert request.answered
+    await _receive(wire, b"hello")
+
+    assert wire.noise_lines == 3
+
+
+async def test_noise_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        await _receive(_wire(), b"one", b"two", b"three")
+
+    (record,) = caplog.records
+    assert "(one)" in record.getMessage()
+
+
+async def test_a_long_secret_in_noise_is_not_shown_in_part(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = "eyJ" + "x" * 900
+    wire = Wire("files", Redactor([secret]), lambda: None)
+
+    with caplog.at_level(logging.WARNING):
+        await _receive(wire, f"got {secret} at last".encode())
+
+    assert "xxx" not in caplog.text
