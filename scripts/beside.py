@@ -55,11 +55,11 @@ def served(*arguments: str) -> Generator[str]:
     """Run a server of `plait.testing` in the other interpreter, and yield its address."""
     command = [OTHER, "-m", *arguments, "--port", "0", "--until-stdin-closes"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
-        assert server.stdout is not None
+        assert server.stderr is not None
         try:
-            yield server.stdout.readline().split()[-1]
+            yield server.stderr.readline().split()[-1]
         finally:
             server.communicate()
 
@@ -144,7 +144,9 @@ async def with_sdk() -> None:
     async with create_session(entry) as session:
         await session.initialize()
         assert [tool.name for tool in (await session.list_tools()).tools] == ["price"]
-    async with stdio_client(StdioServerParameters(command=sys.executable, args=["shop.py"])) as streams:
+    async with stdio_client(
+        StdioServerParameters(command=sys.executable, args=["shop.py"])
+    ) as streams:
         async with ClientSession(*streams) as session:
             await session.initialize()
             [own] = await load_mcp_tools(session)

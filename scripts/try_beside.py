@@ -45,9 +45,15 @@ def works(wheel: Path, name: str) -> bool:
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
             [str(UV), "pip", "install", "--quiet", *at, wanted, *beside],
             [str(UV), "pip", "check", "--quiet", *at],
-            [str(python), str(ROOT / "scripts" / "beside.py"), str(ROOT / ".venv" / "bin" / "python")],
+            [
+                str(python),
+                str(ROOT / "scripts" / "beside.py"),
+                str(ROOT / ".venv" / "bin" / "python"),
+            ],
         ):
-            done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                step, cwd=folder, capture_output=True, text=True, check=False, timeout=600
+            )
             if done.returncode:
                 print(f"{name}: failed\n{done.stdout}{done.stderr}", flush=True)
                 return False
