@@ -1,4 +1,4 @@
-"""Install the wheel in dist/ beside other packages that use MCP, each in a new environment: [NAME,…].
+"""Install the wheel in dist/ beside packages that use MCP, each in a new environment: [NAME,…].
 
 Run by `make test-beside`. What is installed beside plait brings the version of the MCP SDK that it
 wants, or none, and plait must work with that.
@@ -41,6 +41,7 @@ def works(wheel: Path, name: str) -> bool:
         python = Path(folder, "venv", "bin", "python")
         at = ["--python", str(python)]
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+        program = ROOT / "scripts" / ("beside_sdk.py" if beside else "beside_no_sdk.py")
         for step in (
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
             [str(UV), "pip", "install", "--quiet", *at, wanted, *beside],
