@@ -46,11 +46,7 @@ def works(wheel: Path, name: str) -> bool:
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
             [str(UV), "pip", "install", "--quiet", *at, wanted, *beside],
             [str(UV), "pip", "check", "--quiet", *at],
-            [
-                str(python),
-                str(ROOT / "scripts" / "beside.py"),
-                str(ROOT / ".venv" / "bin" / "python"),
-            ],
+            [str(python), str(program), str(ROOT / ".venv" / "bin" / "python")],
         ):
             done = subprocess.run(
                 step, cwd=folder, capture_output=True, text=True, check=False, timeout=600
