@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
 
@@ -112,8 +112,7 @@ class _InProcessSender:
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del request
-        with suppress(anyio.ClosedResourceError):
-            self._inbox.put(notification)
+        self._inbox.put(notification)
 
 
 class _Inbox(AsyncResource):
@@ -129,8 +128,6 @@ class _Inbox(AsyncResource):
 
     def put(self, body: bytes) -> None:
         """Pass a message on."""
-        if self._ended.is_set():
-            raise anyio.ClosedResourceError
         if self._handle is not None:
             self._handle(body)
         else:
@@ -148,8 +145,8 @@ class _Inbox(AsyncResource):
 
     async def hand_over(self, handle: Callable[[bytes], None]) -> None:
         """Give every message to a function when it is sent, until there are no more."""
-        for context, body in self._bodies:
-            context.run(handle, body)
+        for _, body in self._bodies:
+            handle(body)
         self._handle = handle
         await self._ended.wait()
 
