@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
@@ -21,6 +22,7 @@ from collections.abc import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -28,7 +30,9 @@ from cachetools import LRUCache
 
 from plait._support import mcp_types as types
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
+from plait.client.calls.tool_call import PausableRequest
 from plait.client.connections.connection import Answer, ServerConnection
+from plait.client.connections.deadline import Deadline
 from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
 
 if TYPE_CHECKING:
@@ -36,10 +40,11 @@ if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
     from plait.client.calls.tool_call import ToolCall
-    from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.pool import ConnectionPool
+    from plait.client.connections.session import Session
+    from plait.client.transports.wire import PendingRequest
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -58,6 +63,8 @@ _SHARED_TURN_SECONDS = 2.0
 """The same for a call whose caller is not paused, and gets no question but its own anyway."""
 _MOST_REMEMBERED = 128
 """For how many calls that failed after an elicitation the answers are remembered."""
+_POLL_SECONDS = 0.005
+"""How often an elicitation request looks whether only one direct call is left."""
 _KEY = "question"
 """The key of an elicitation request; there is only one per round."""
 
@@ -115,6 +122,7 @@ class CallRouter:
     def __init__(self, has_direct_calls: Callable[[ClientSession], bool] | None = None) -> None:
         """Take what says whether a session has direct calls, which this class does not know."""
         self._has_direct_calls = has_direct_calls
+        self.paused_calls: PausedCalls | None = None
         self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
         self._unassigned: Counter[ClientSession] = Counter()
@@ -169,6 +177,9 @@ class CallRouter:
         call = _current.get()
         for possible in self._calls_on(context.session) if call is None else [call]:
             possible.has_elicited = True
+        if call is None and (held := await self._held_call(context.session)) is not None:
+            with held.time_stopped():
+                return await held.ask(context, params)
         if call is None:
             call = await self._eliciting_call(context.session)
         if call is None or call.on_elicitation is None:
@@ -210,6 +221,34 @@ class CallRouter:
                     )
                     return None
                 await self._changed.wait()
+            return None
+        finally:
+            self._unassigned[session] -= 1
+            if not self._unassigned[session]:
+                del self._unassigned[session]
+
+    async def _held_call(self, session: ClientSession) -> HeldCall | None:
+        """Find the direct call that a handshake-era request belongs to, and hold it.
+
+        As in `_eliciting_call`, the request waits until only one call is possible.
+        """
+        if self.paused_calls is None:
+            return None
+        possible = self.paused_calls.direct_calls_on(session)
+        self._unassigned[session] += 1
+        try:
+            while any(isinstance(request, PausableRequest) for request, _ in possible):
+                others = self._calls_on(session)
+                if len(possible) + len(others) == 1:
+                    return self.paused_calls.hold(*possible[0])
+                if self._unassigned[session] >= len(possible) + len(others):
+                    return None
+                await asyncio.sleep(_POLL_SECONDS)
+                now = self.paused_calls.direct_calls_on(session)
+                ended = [one for one in possible if one not in now]
+                if any(request.message is None for request, _ in ended):
+                    return None  # it may belong to a call whose caller does not wait any more
+                possible = now
             return None
         finally:
             self._unassigned[session] -= 1
@@ -391,6 +430,52 @@ class PausedCall:
         changed.set()
 
 
+class HeldCall(PausedCall):
+    """A direct call whose server asked something: from then on its caller can be paused."""
+
+    def __init__(
+        self, connection: ServerConnection, session: Session, request: PausableRequest
+    ) -> None:
+        super().__init__(connection)
+        self._session = session
+        self._request = request
+        self._ended = asyncio.Event()
+        wake_caller, request.wake = request.wake, self._ended.set
+        request.paused = self
+        wake_caller()
+
+    @contextlib.contextmanager
+    def time_stopped(self) -> Generator[None]:
+        """Let the call not run out of time in the block, in which the user is asked."""
+        request, began = self._request, time.monotonic()
+        expires_at, latest = request.expires_at, request.latest
+        request.expires_at = request.latest = inf
+        try:
+            yield
+        finally:
+            waited = time.monotonic() - began
+            request.expires_at, request.latest = expires_at + waited, latest + waited
+            self._session.wire.expire(request, asyncio.get_running_loop())
+
+    async def response(self, _: PausedCall) -> Answer[types.CallToolResult]:
+        """Wait for the response to the request, which is already sent."""
+        request, wire = self._request, self._session.wire
+        try:
+            await self._ended.wait()
+        except asyncio.CancelledError:
+            if wire.requests.pop(request.request_id, None) is not None:
+                wire.cancel(request)
+            raise
+        result = (request.message or {}).get("result")
+        if result is None:
+            deadline = Deadline(request.timeout_seconds)
+            tool = "" if request.call is None else request.call.tool
+            raise self.connection.failure_of(self._session, request, deadline, tool)
+        wire.note_repairs(request)
+        parsed = types.CallToolResult.model_validate(result, by_name=False)
+        return Answer(parsed, request.notes)
+
+
 class ElicitationTurns:
     """Lets calls that may elicit use a session one after the other.
 
@@ -412,6 +497,10 @@ class ElicitationTurns:
             return None, None
         turn = self._turns.setdefault(connection, asyncio.Lock())
         return turn, None if elicits else _TURN_TIMEOUT_SECONDS
+
+    def asks(self, server: str, tool: str) -> bool | None:
+        """Return whether calls of a tool have elicited; `None` if none has ended yet."""
+        return self._elicits.get((server, tool))
 
     def learn(self, call: ToolCall, *, elicited: bool) -> None:
         """Remember whether a call of a tool has elicited."""
@@ -461,7 +550,7 @@ class PausedCalls:
 
     def __init__(self, pool: ConnectionPool, turns: ElicitationTurns) -> None:
         self._pool = pool
-        self._elicitation_turns = turns
+        self.turns = turns
         self._calls: dict[object, PausedCall] = {}
         self._answers: LRUCache[object, list[types.ElicitResult]] = LRUCache(_MOST_REMEMBERED)
         """Answers of failed calls, for another attempt at the same call."""
@@ -489,7 +578,7 @@ class PausedCalls:
         try:
             answer = await paused.outcome(responses)
         except InputNeededError:
-            self._elicitation_turns.learn(call, elicited=True)
+            self.turns.learn(call, elicited=True)
             raise
         except asyncio.CancelledError:
             paused.cancel()
@@ -505,15 +594,42 @@ class PausedCalls:
         self._drop(key, paused)
         return answer
 
-    def _start(self, call: ToolCall, paused: PausedCall, send: Send) -> None:
-        turn, turn_timeout = self._elicitation_turns.turn_of(call, paused.connection)
+    def direct_calls_on(self, client: ClientSession) -> list[tuple[PendingRequest, Session]]:
+        """Return the direct calls that are under way on a session."""
+        return [
+            (request, session)
+            for session in self._pool.sessions_of(client)
+            for request in list(session.wire.requests.values())
+            if request.direct
+        ]
+
+    def hold(self, request: PendingRequest, session: Session) -> HeldCall | None:
+        """Let a direct call go on as a paused one; `None` if its caller cannot be paused."""
+        if not isinstance(request, PausableRequest) or (call := request.call) is None:
+            return None
+        if isinstance(request.paused, HeldCall):
+            return request.paused
+        self.turns.learn(call, elicited=True)
+        held = HeldCall(self._pool.connection(call.server, None), session, request)
+        self._calls[_key(call)] = held
+        self._start(call, held, held.response, turn=(None, None))
+        return held
+
+    def _start(
+        self,
+        call: ToolCall,
+        paused: PausedCall,
+        send: Send,
+        turn: tuple[asyncio.Lock | None, float | None] | None = None,
+    ) -> None:
+        own_turn, turn_timeout = turn or self.turns.turn_of(call, paused.connection)
 
         async def work() -> None:
             try:
-                await paused.run(send, turn, turn_timeout)
+                await paused.run(send, own_turn, turn_timeout)
             finally:
                 if not paused.has_elicited:
-                    self._elicitation_turns.learn(call, elicited=False)
+                    self.turns.learn(call, elicited=False)
                 elif paused.expired:
                     self._drop(_key(call), paused)
 

@@ -25,7 +25,14 @@ from plait._support.loops import calls_into, running_loop
 from plait._support.threads import import_once
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
+from plait.client.calls.tool_call import (
+    FirstAttempt,
+    PausableCall,
+    PausableRequest,
+    ToolCall,
+    call_deadline,
+    run_ends_at,
+)
 from plait.client.catalog.validation import (
     SchemaValidator,
     prepare,
@@ -115,11 +122,11 @@ class DirectTool:
         return bool(self._lifecycle.runtime.executor.settings.observers)
 
     async def call(
-        self, arguments: Mapping[str, Any], *, pausable: bool = False
+        self, arguments: Mapping[str, Any], *, pausable: PausableCall | None = None
     ) -> FirstAttempt | None:
         """Make a call and wait for its outcome; `None` if it has to take the long way.
 
-        `pausable` means that the caller pauses while the user answers an elicitation.
+        `pausable` is set if the caller pauses while the user answers an elicitation.
         """
         prepared = self._prepared(arguments, pausable=pausable)
         if prepared is None and (schema := self._uncompiled()) is not None:
@@ -128,6 +135,8 @@ class DirectTool:
         if prepared is None:
             return None
         attempt, body, owner = prepared
+        if pausable is not None:
+            await pausable.send()
         request = attempt.request
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
@@ -143,7 +152,7 @@ class DirectTool:
         return self._ended(attempt, owner)
 
     def call_blocking(
-        self, arguments: Mapping[str, Any], *, pausable: bool = False
+        self, arguments: Mapping[str, Any], *, pausable: PausableCall | None = None
     ) -> FirstAttempt | None:
         """Do what `call` does, and block until it is done."""
         prepared = self._prepared(arguments, pausable=pausable)
@@ -155,6 +164,8 @@ class DirectTool:
         attempt, body, owner = prepared
         if running_loop() is owner:
             return None  # the long way explains why this cannot be
+        if pausable is not None:
+            pausable.send_blocking()
         done = Lock()
         done.acquire()
         attempt.request.wake = done.release
@@ -172,7 +183,7 @@ class DirectTool:
         return self._ended(attempt, owner)
 
     def _prepared(
-        self, arguments: Mapping[str, Any], *, pausable: bool
+        self, arguments: Mapping[str, Any], *, pausable: PausableCall | None
     ) -> tuple[FirstAttempt, bytes, asyncio.AbstractEventLoop] | None:
         """Return the call with its request, if it needs nothing else."""
         plan, runtime = self._current_plan(), self._lifecycle.runtime
@@ -190,11 +201,12 @@ class DirectTool:
             return None
         if run_ends_at.get() is not None or run_budgets.get() or is_traced():
             return None
-        if (
-            pausable
+        may_be_held = (
+            pausable is not None
             and template.version not in types.version.MODERN_PROTOCOL_VERSIONS
             and runtime.elicits
-        ):
+        )
+        if may_be_held and (plan.observers or not self._is_known_not_to_ask(runtime)):
             return None  # the server may ask in the middle of the call
         if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
             return None
@@ -209,7 +221,11 @@ class DirectTool:
             head = self._head = _head(self._name, template)
         now = time.monotonic()
         request_id = wire.next_request_id()
-        request = PendingRequest(METHOD, request_id, template.version)
+        if may_be_held and pausable is not None:
+            call = ToolCall(server=self._server, tool=self._name, pause=pausable.pause)
+            request = PausableRequest(METHOD, request_id, template.version, call=call)
+        else:
+            request = PendingRequest(METHOD, request_id, template.version)
         request.direct = True
         request.headers = head.headers
         request.timeout_seconds = plan.timeout_seconds
@@ -218,6 +234,13 @@ class DirectTool:
         observation = ExitStack() if plan.observers else None
         attempt = FirstAttempt(plan.tool, session, request, now, observation)
         return attempt, head.body(request_id, encoded), session.loop
+
+    def _is_known_not_to_ask(self, runtime: Runtime) -> bool:
+        """Return whether calls of the tool have ended, none of which asked the user anything."""
+        paused_calls = runtime.executor.router.paused_calls
+        return (
+            paused_calls is not None and paused_calls.turns.asks(self._server, self._name) is False
+        )
 
     def _current_plan(self) -> CallPlan | None:
         runtime = self._lifecycle.runtime

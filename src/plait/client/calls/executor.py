@@ -139,7 +139,7 @@ class ToolExecutor:
         self.router = router or CallRouter()
         self._sample = sample
         self._turns = ElicitationTurns()
-        self._paused_calls = PausedCalls(pool, self._turns)
+        self._paused_calls = self.router.paused_calls = PausedCalls(pool, self._turns)
         self._runs = RunCounters(self.settings.call_budget)
 
     def may_be_direct(self) -> bool:

@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
 from plait.client.connections.deadline import PATIENT, Deadline, Patience
+from plait.client.transports.wire import PendingRequest
 from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.session import Session
-    from plait.client.transports.wire import PendingRequest
 
 OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""
@@ -142,6 +142,32 @@ class Pause:
     """Whether this is the repetition, with the user's answers."""
 
 
+class PausableCall(Protocol):
+    """A call of a caller that can be paused, made directly."""
+
+    @property
+    def pause(self) -> Pause:
+        """How the call is recognized when it is made again."""
+        ...
+
+    async def send(self) -> None:
+        """Prepare for the call to be sent: from now on it may have taken effect."""
+        ...
+
+    def send_blocking(self) -> None:
+        """Do what `send` does, and block until it is done."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class PausableRequest(PendingRequest):
+    """A direct call that is held if the server asks the user something in the middle of it."""
+
+    call: ToolCall | None = None
+    paused: object | None = None
+    """What holds it, once the server has asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
     """Identifies a run and its conversation."""
@@ -167,6 +193,11 @@ class FirstAttempt:
     """When it was made, on the monotonic clock."""
     observation: contextlib.ExitStack | None = None
     """The observers of the attempt, until it has ended."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the server asked the user during the attempt, which goes on as a paused call."""
+        return isinstance(self.request, PausableRequest) and self.request.paused is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from plait.langchain.tools.content import (
     with_resources,
 )
 from plait.langchain.tools.graph_run import TaskFacts, configurable_of, run_identity, task_of
-from plait.langchain.tools.graph_task import GraphTask
+from plait.langchain.tools.graph_task import GraphCall, GraphTask
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -66,6 +66,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.langchain")
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A call that was begun directly, and has no result that is plain text."""
+
+    first: FirstAttempt | None
+    """The first attempt, if it was made and has ended."""
+    in_graph: GraphCall | None = None
+    """The call of a graph that can pause."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One invocation of a tool by LangChain."""
@@ -73,8 +83,8 @@ class Invocation:
     arguments: Mapping[str, Any] = field(repr=False)
     tool_call_id: str | None = None
     runtime: object | None = field(default=None, repr=False)
-    first: FirstAttempt | None = field(default=None, repr=False)
-    """The first attempt of the call, if it was already made."""
+    begun: Begun | None = field(default=None, repr=False)
+    """What a direct call has left to be done."""
 
     def run(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the config of the run with the context of its graph."""
@@ -218,6 +228,24 @@ class ToolRunner:
             return None
         return self._caller.direct(tool.server, tool.wire_name)
 
+    def begin_in_graph(
+        self, tool: Tool, invocation: Invocation, configurable: Mapping[str, Any]
+    ) -> GraphCall | None:
+        """Return a call of a graph that can pause, if its task surely makes it the first time."""
+        try:
+            task = task_of(configurable)
+        except ConfigError:
+            return None  # `run` raises it, if it is still so in the context that LangChain makes
+        if task is None or task.runs_again:
+            return None
+        call = ToolCall(
+            server=tool.server,
+            tool=tool.wire_name,
+            arguments=invocation.arguments,
+            call_id=invocation.tool_call_id,
+        )
+        return GraphTask.of(task).first_call(call, task, is_repeatable=tool.read_only)
+
     def text_converter(self, tool: Tool) -> TextConverter:
         """Return what converts the most common results of a tool."""
         settings = self.settings
@@ -258,12 +286,13 @@ class ToolRunner:
             access=access,
             ends_at=_monotonic(configurable.get("deadline")),
             run=run_identity(config, request.runtime),
-            first=invocation.first,
+            first=None if invocation.begun is None else invocation.begun.first,
         )
         return _Sender(
             self._caller,
             call,
-            task=task_of(config),
+            task=task_of(configurable),
+            in_graph=None if invocation.begun is None else invocation.begun.in_graph,
             signs_in=settings.handle_tool_errors and not settings.raise_auth_errors,
             on_approval=settings.on_approval,
             read_only=tool.wire_name if tool.read_only else None,
@@ -313,6 +342,8 @@ class _Sender:
     """The call as it was last made."""
     task: TaskFacts | None
     """The task of the graph that makes the call, if the graph can pause."""
+    in_graph: GraphCall | None
+    """The call of that task, if it was begun directly."""
     signs_in: bool
     """Whether the graph is interrupted where the user has to sign in."""
     on_approval: OnApproval | None
@@ -349,11 +380,13 @@ class _Sender:
 
     async def _send_in_graph(self, call: ToolCall, task: TaskFacts) -> ToolResult:
         """Make a call, unless an earlier run of its task has made it."""
-        is_repeatable = call.tool == self.read_only
-        in_graph = await GraphTask.of(task).call(call, task, is_repeatable=is_repeatable)
-        earlier = await in_graph.earlier_result()
-        if earlier is not None:
-            return earlier
+        in_graph, self.in_graph = self.in_graph, None
+        if in_graph is None:
+            is_repeatable = call.tool == self.read_only
+            in_graph = await GraphTask.of(task).call(call, task, is_repeatable=is_repeatable)
+            earlier = await in_graph.earlier_result()
+            if earlier is not None:
+                return earlier
         async with in_graph.underway():
             check_not_declined(in_graph, call)
             call = replace(

@@ -9,22 +9,28 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
-from langchain_core.tools import BaseTool
 from langchain_core.tools.base import ArgsSchema
+from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
+from plait._support.loops import running_loop
 from plait.client.calls.direct import DirectTool
 from plait.client.calls.tool_call import FirstAttempt
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
+from plait.langchain.library_internals import (
+    InvocationTool,
+    checked_invocation,
+    is_original,
+)
 from plait.langchain.tools.content import (
     TextConverter,
     ToolFailedException,
@@ -32,28 +38,22 @@ from plait.langchain.tools.content import (
     error_from,
     message_from,
 )
-from plait.langchain.tools.graph_run import (
-    CALL_OPTIONS,
-    CHECKPOINTER,
-    configurable_of,
-    may_interrupt,
-)
+from plait.langchain.tools.graph_run import CALL_OPTIONS, configurable_of
 from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.observers import (
     RUN_OPTIONS,
     announced_run,
-    is_original,
     options_of_quiet_run,
 )
-from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
+from plait.langchain.tools.runner import Begun, Invocation, Outcome, ToolRunner
 from plait.langchain.tools.written_calls import fault_of_call
 from plait.models.call_arguments import INVALID
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
 
-_FIRST = "plait_first_attempt"
-"""The argument for a first attempt that was made directly."""
+_BEGUN = "plait_begun"
+"""The argument for a call that was begun directly."""
 
 
 class MCPToolArtifact(TypedDict):
@@ -76,7 +76,7 @@ class MCPToolArtifact(TypedDict):
     """The error of a call without a result."""
 
 
-class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
+class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     """A tool of an MCP server.
 
     It is not a `StructuredTool` of LangChain, which loses the artifact of a failed call and cannot
@@ -87,6 +87,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    injected: ClassVar[frozenset[str]] = frozenset({_RUNTIME})
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = None
@@ -252,11 +254,10 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         invocation = None if kwargs else self._direct_invocation(input, config)
         if invocation is None or (direct := self._direct) is None:
             return await super().ainvoke(input, config, **kwargs)
-        arguments, call_id, pausable = invocation
-        attempt = await direct.calls.call(arguments, pausable=pausable)
-        if (output := direct.output_of(attempt)) is not None:
-            return self._message(output, call_id)[0]
-        return await super().ainvoke(_with_attempt(input, attempt), config)
+        outcome = await self._begin(direct, *invocation)
+        if isinstance(outcome, ToolOutput):
+            return self._message(outcome, invocation[0].tool_call_id)[0]
+        return await super().ainvoke(_with_begun(input, outcome), config)
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -264,11 +265,48 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         invocation = None if kwargs else self._direct_invocation(input, config)
         if invocation is None or (direct := self._direct) is None:
             return super().invoke(input, config, **kwargs)
-        arguments, call_id, pausable = invocation
-        attempt = direct.calls.call_blocking(arguments, pausable=pausable)
-        if (output := direct.output_of(attempt)) is not None:
-            return self._message(output, call_id)[0]
-        return super().invoke(_with_attempt(input, attempt), config)
+        outcome = self._begin_blocking(direct, *invocation)
+        if isinstance(outcome, ToolOutput):
+            return self._message(outcome, invocation[0].tool_call_id)[0]
+        return super().invoke(_with_begun(input, outcome), config)
+
+    async def _begin(
+        self, direct: "_DirectPath", invocation: Invocation, configurable: Mapping[str, Any]
+    ) -> ToolOutput | Begun:
+        """Make a call directly; return its output, or what is left to be done."""
+        arguments = invocation.arguments
+        if not configurable.get(CONFIG_KEY_CHECKPOINTER):
+            attempt = await direct.calls.call(arguments)
+            return direct.output_of(attempt) or Begun(attempt)
+        in_graph = self._runner.begin_in_graph(self._tool, invocation, configurable)
+        if in_graph is None:
+            return Begun(None)
+        with in_graph.underway_directly():
+            attempt = await direct.calls.call(arguments, pausable=in_graph)
+            if attempt is None or (output := direct.output_of(attempt)) is None:
+                return Begun(None if attempt is None or attempt.is_held else attempt, in_graph)
+            await in_graph.end_directly(attempt)
+            return output
+
+    def _begin_blocking(
+        self, direct: "_DirectPath", invocation: Invocation, configurable: Mapping[str, Any]
+    ) -> ToolOutput | Begun:
+        """Do what `_begin` does, and block until it is done."""
+        arguments = invocation.arguments
+        if not configurable.get(CONFIG_KEY_CHECKPOINTER):
+            attempt = direct.calls.call_blocking(arguments)
+            return direct.output_of(attempt) or Begun(attempt)
+        if running_loop() is not None:
+            return Begun(None)  # checkpointers may need this loop to write
+        in_graph = self._runner.begin_in_graph(self._tool, invocation, configurable)
+        if in_graph is None:
+            return Begun(None)
+        with in_graph.underway_directly():
+            attempt = direct.calls.call_blocking(arguments, pausable=in_graph)
+            if attempt is None or (output := direct.output_of(attempt)) is None:
+                return Begun(None if attempt is None or attempt.is_held else attempt, in_graph)
+            in_graph.end_directly_blocking(attempt)
+            return output
 
     @override
     async def arun(self, tool_input: str | dict[str, Any], *args: Any, **options: Any) -> Any:
@@ -282,21 +320,16 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return await super().arun(tool_input, *args, **options)
         arguments = cast("dict[str, Any]", tool_input)
         call_id, config = options["tool_call_id"], options["config"]
-        if not self._may_be_direct(may_interrupt(config)):
-            return await super().arun(tool_input, *args, **options)
         run = await announced_run(self, arguments, options)
         try:
-            invocation: Invocation = self._to_args_and_kwargs(arguments, call_id)[1]["invocation"]
-            pausable = may_interrupt(config)
-            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                content = self._message(output, call_id)[0]
-            else:
-                invocation = replace(invocation, first=attempt)
+            invocation = self.invocation_from(arguments, call_id)
+            outcome = await self._begin(direct, invocation, configurable_of(config))
+            if isinstance(outcome, Begun):
+                invocation = replace(invocation, begun=outcome)
                 with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
                     long_way = self._runner.run(self._tool, invocation, config)
                     outcome = await coro_with_context(long_way, context)
-                content = self._message(outcome, call_id)[0]
+            content = self._message(outcome, call_id)[0]
         except (Exception, KeyboardInterrupt) as error:
             await run.on_tool_error(error, tool_call_id=call_id)
             raise
@@ -307,7 +340,7 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         self, direct: "_DirectPath", tool_input: object, options: Mapping[str, Any]
     ) -> bool:
         """Return whether a run has to be prepared by LangChain itself."""
-        if type(tool_input) is not dict or _FIRST in tool_input or options.keys() ^ RUN_OPTIONS:
+        if type(tool_input) is not dict or _BEGUN in tool_input or options.keys() ^ RUN_OPTIONS:
             return True
         if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
             return True
@@ -320,8 +353,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
 
     def _direct_invocation(
         self, tool_input: Any, config: Any
-    ) -> tuple[dict[str, Any], str | None, bool] | None:
-        """Return arguments, call id and whether the run can pause, if a call may be direct.
+    ) -> tuple[Invocation, Mapping[str, Any]] | None:
+        """Return the invocation and the `configurable` part of its config, if it may be direct.
 
         That is, if it is not observed, and has no options.
         """
@@ -329,9 +362,6 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             return None
         configurable = options_of_quiet_run(self, config)
         if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
-            return None
-        pausable = bool(configurable.get(CHECKPOINTER))
-        if not self._may_be_direct(pausable):
             return None
         fields = cast("dict[str, Any]", tool_input)
         call_id: str | None = None
@@ -343,24 +373,20 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             if fault_of_call(fields, runtime) is not None:
                 return None
             fields = {name: value for name, value in fields.items() if name != _RUNTIME}
-        return fields, call_id, pausable
-
-    @cached_property
-    def _injected_args_keys(self) -> frozenset[str]:
-        return frozenset({_RUNTIME})
+        return Invocation(arguments=fields, tool_call_id=call_id), configurable
 
     @override
-    def _to_args_and_kwargs(
+    def invocation_from(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ) -> Invocation:
+        """Return the invocation for the input of a run."""
         arguments = self._arguments(tool_input)
-        invocation = Invocation(
+        return Invocation(
             runtime=arguments.pop(_RUNTIME, None),
-            first=arguments.pop(_FIRST, None),
+            begun=arguments.pop(_BEGUN, None),
             arguments=arguments,
             tool_call_id=tool_call_id,
         )
-        return (), {"invocation": invocation}
 
     def _arguments(self, tool_input: str | dict[str, Any]) -> dict[str, Any]:
         if isinstance(tool_input, dict):
@@ -374,45 +400,43 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         return {names[0]: tool_input}
 
     @override
-    def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+    def _run(
+        self, config: RunnableConfig, invocation: Invocation | None = None, **arguments: Any
+    ) -> tuple[Any, Any]:
+        invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
             return self._runner.block_on(self._run_own, invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
-            pausable = may_interrupt(config)
-            attempt = direct.calls.call_blocking(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                return self._message(output, invocation.tool_call_id)
-            invocation = replace(invocation, first=attempt)
+            begun = self._begin_blocking(direct, invocation, configurable_of(config))
+            if isinstance(begun, ToolOutput):
+                return self._message(begun, invocation.tool_call_id)
+            invocation = replace(invocation, begun=begun)
         outcome = self._runner.run_blocking(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
 
     @override
-    async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+    async def _arun(
+        self, config: RunnableConfig, invocation: Invocation | None = None, **arguments: Any
+    ) -> tuple[Any, Any]:
+        invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
             return await self._run_own(invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         if (direct := self._direct_for(invocation, config)) is not None:
-            pausable = may_interrupt(config)
-            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                return self._message(output, invocation.tool_call_id)
-            invocation = replace(invocation, first=attempt)
+            begun = await self._begin(direct, invocation, configurable_of(config))
+            if isinstance(begun, ToolOutput):
+                return self._message(begun, invocation.tool_call_id)
+            invocation = replace(invocation, begun=begun)
         outcome = await self._runner.run(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
 
     def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> "_DirectPath | None":
         """Return what makes an observed call directly, if it has no options of its own."""
-        if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
-            return None
-        if not self._may_be_direct(may_interrupt(config)):
+        if invocation.begun is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
             return None
         is_faulty = fault_of_call(invocation.arguments, invocation.runtime) is not None
         return None if is_faulty else self._direct
-
-    def _may_be_direct(self, pausable: bool) -> bool:
-        """Return whether a call may leave no record, because its graph may repeat it, or cannot."""
-        return not pausable or self._tool.read_only
 
     def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""
@@ -441,7 +465,7 @@ class _DirectPath:
 
     def output_of(self, attempt: FirstAttempt | None) -> ToolOutput | None:
         """Return the output of a direct call; `None` if the call has to go on."""
-        if attempt is None or (message := attempt.request.message) is None:
+        if attempt is None or attempt.is_held or (message := attempt.request.message) is None:
             return None
         result = message.get("result")
         if result is None:
@@ -471,13 +495,11 @@ _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _with_attempt(tool_input: Any, attempt: FirstAttempt | None) -> Any:
-    """Return the input with the first attempt of its call."""
-    if attempt is None:
-        return tool_input
+def _with_begun(tool_input: Any, begun: Begun) -> Any:
+    """Return the input with what its call has begun."""
     if tool_input.get("type") == "tool_call":
-        return {**tool_input, "args": {**tool_input["args"], _FIRST: attempt}}
-    return {**tool_input, _FIRST: attempt}
+        return {**tool_input, "args": {**tool_input["args"], _BEGUN: begun}}
+    return {**tool_input, _BEGUN: begun}
 
 
 def _metadata(tool: Tool) -> dict[str, Any]:

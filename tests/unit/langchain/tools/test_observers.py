@@ -127,7 +127,7 @@ def test_langsmith_by_environment(
 def test_langsmith_of_another_version_is_asked_itself(
     plain: BaseTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("langsmith._internal._context._PARENT_RUN_TREE_REF")
+    monkeypatch.setattr("plait.langchain.library_internals.KNOWS_TRACING", False)
     monkeypatch.setattr(
         "langsmith._internal._context.get_current_run_tree", lambda: "a run around this one"
     )
