@@ -22,7 +22,6 @@ from collections.abc import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -448,13 +447,14 @@ class HeldCall(PausedCall):
     def time_stopped(self) -> Generator[None]:
         """Let the call not run out of time in the block, in which the user is asked."""
         request, began = self._request, time.monotonic()
-        expires_at, latest = request.expires_at, request.latest
-        request.expires_at = request.latest = inf
+        request.expires_at += ANSWER_TIMEOUT_SECONDS
+        request.latest += ANSWER_TIMEOUT_SECONDS
         try:
             yield
         finally:
-            waited = time.monotonic() - began
-            request.expires_at, request.latest = expires_at + waited, latest + waited
+            left = ANSWER_TIMEOUT_SECONDS - (time.monotonic() - began)
+            request.expires_at -= left
+            request.latest -= left
             self._session.wire.expire(request, asyncio.get_running_loop())
 
     async def response(self, _: PausedCall) -> Answer[types.CallToolResult]:

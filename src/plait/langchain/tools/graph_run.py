@@ -124,11 +124,12 @@ class TaskFacts:
         """Do what `write` does, where no event loop runs."""
         self.saver.put_writes(self._where, [(channel, value)], task)
 
-    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> Interrupt | None:
+    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> Interrupt[Any] | None:
         """Return the interrupt that the task ended with."""
         own = [value for task, _, value in writes if task == self.info.task_id]
-        values = [one for value in own if isinstance(value, list | tuple) for one in value]
-        return next((one for one in reversed(values) if isinstance(one, Interrupt)), None)
+        parts = [cast("Sequence[object]", one) for one in own if isinstance(one, list | tuple)]
+        interrupts = [one for part in parts for one in part if isinstance(one, Interrupt)]
+        return cast("Interrupt[Any]", interrupts[-1]) if interrupts else None
 
     @property
     def _where(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from langchain_core.runnables.config import RunnableConfig, set_config_context
 from langchain_core.tools import BaseTool, tool
 from langchain_core.tracers import context as tracers
 from langsmith import RunTree, tracing_context
-from langsmith.run_helpers import set_tracing_parent
 from langsmith.utils import get_env_var
 
 from plait.langchain.tools.observers import is_observed
@@ -140,7 +139,7 @@ def test_langsmith_by_a_global_setting(plain: BaseTool, monkeypatch: pytest.Monk
 
 
 def test_langsmith_by_a_run_around_it(plain: BaseTool) -> None:
-    with set_tracing_parent(RunTree(name="outer")):
+    with tracing_context(parent=RunTree(name="outer")):
         assert is_observed(plain, None)
     assert not is_observed(plain, None)
 
