@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 # What plait does in graphs, with a test that nothing in these versions takes the slower way.
-GRAPH_TESTS := -m "not long" tests/unit/langchain tests/integration/langchain/test_library_internals.py tests/integration/langchain/test_once_in_graphs.py tests/integration/langchain/test_direct_calls.py tests/integration/langchain/test_events_of_runs.py tests/integration/elicitation/test_interrupts.py
+GRAPH_TESTS := -m "not long" tests/unit/langchain tests/integration/langchain/test_library_internals.py tests/integration/langchain/test_once_in_graphs.py tests/integration/langchain/test_direct_in_graphs.py tests/integration/langchain/test_events_of_runs.py tests/integration/elicitation/test_interrupts.py
 
 NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=2
 
@@ -170,7 +170,7 @@ $(BIN)/uv:
 .extra-langgraph-%/.installed: pyproject.toml | $(BIN)/uv
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-langgraph-$*/venv
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --resolution $* --extra langchain pyproject.toml | grep '^lang' > .extra-langgraph-$*/versions.txt
-	$(BIN)/uv pip install --quiet --python .extra-langgraph-$*/venv/bin/python -e '.[langchain]' --group graphs -c .extra-langgraph-$*/versions.txt
+	$(BIN)/uv pip install --quiet --python .extra-langgraph-$*/venv/bin/python -e '.[langchain,reasoning]' --group graphs -c .extra-langgraph-$*/versions.txt
 	@touch $@
 
 # Extras that are large have environments of their own.

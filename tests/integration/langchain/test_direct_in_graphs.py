@@ -121,6 +121,24 @@ async def test_a_direct_call_is_paused_when_the_server_asks_and_goes_on_with_the
     assert ledger_of(tmp_path) == [1, 2, 500, 600]
 
 
+async def test_calls_that_ask_at_once_before_anything_is_known_of_their_tool_take_turns(
+    tmp_path: Path, long_way: list[Any]
+) -> None:
+    async with opened(tmp_path) as pay:
+        graph = graph_of(ToolNode([pay]))
+        state = await graph.ainvoke(message_of([500, 600]), thread("1"))
+        while asked := state.get("__interrupt__"):
+            sure = {"action": "accept", "content": {"sure": True}}
+            value = asked[0].value
+            each = value["requests"] if value["type"] == "mcp_requests" else [value]
+            answers = [{"responses": {one["requests"][0]["key"]: sure}} for one in each]
+            resume = answers if value["type"] == "mcp_requests" else answers[0]
+            state = await graph.ainvoke(Command(resume=resume), thread("1"))
+
+    assert texts_of(state) == ["paid 500", "paid 600"]
+    assert sorted(ledger_of(tmp_path)) == [500, 600]
+
+
 async def test_a_blocking_direct_call_is_paused_too(tmp_path: Path, long_way: list[Any]) -> None:
     async with opened(tmp_path) as pay:
         graph = graph_of(ToolNode([pay]))

@@ -108,7 +108,6 @@ class GraphTask:
         self.info = facts.info
         self._thread, self._name = facts.thread, facts.namespace
         self._calls: Counter[str] = Counter()
-        self._runs_again = facts.runs_again
         self._is_loaded = not facts.runs_again
         self._loading = asyncio.Lock()
         self._past: dict[str, _Past] = {}
@@ -135,12 +134,8 @@ class GraphTask:
             await self._take_answers(facts, key)
         return GraphCall(self, facts, key, call, is_repeatable=is_repeatable)
 
-    def first_call(
-        self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool
-    ) -> GraphCall | None:
-        """Return a call that surely was not made before; `None` if the task may have run before."""
-        if self._runs_again:
-            return None
+    def first_call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
+        """Return a call of a task that surely runs for the first time."""
         return GraphCall(self, facts, self._key_of(call), call, is_repeatable=is_repeatable)
 
     def _key_of(self, call: ToolCall) -> str:

@@ -126,6 +126,7 @@ def test_langsmith_by_environment(
 def test_langsmith_of_another_version_is_asked_itself(
     plain: BaseTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("langsmith._internal._context")
     monkeypatch.setattr("plait.langchain.library_internals.KNOWS_TRACING", False)
     monkeypatch.setattr(
         "langsmith._internal._context.get_current_run_tree", lambda: "a run around this one"
@@ -134,6 +135,7 @@ def test_langsmith_of_another_version_is_asked_itself(
 
 
 def test_langsmith_by_a_global_setting(plain: BaseTool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langsmith._internal._context")
     monkeypatch.setattr("langsmith._internal._context._GLOBAL_TRACING_ENABLED", True)
     assert is_observed(plain, None)
 
