@@ -21,12 +21,12 @@ from plait.client.calls.call_routing import (
     ActiveCall,
     CallRouter,
     ElicitationTurns,
-    PausedCall,
     PausedCalls,
     Sample,
 )
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import ToolResult, output_schema_notes, retry_reason
+from plait.client.calls.paused_call import PausedCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     FirstAttempt,

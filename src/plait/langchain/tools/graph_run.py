@@ -128,8 +128,8 @@ class TaskFacts:
         """Return the interrupt that the task ended with."""
         own = [value for task, _, value in writes if task == self.info.task_id]
         parts = [cast("Sequence[object]", one) for one in own if isinstance(one, list | tuple)]
-        interrupts = [one for part in parts for one in part if isinstance(one, Interrupt)]
-        return cast("Interrupt[Any]", interrupts[-1]) if interrupts else None
+        found: list[Any] = [one for part in parts for one in part if isinstance(one, Interrupt)]
+        return found[-1] if found else None
 
     @property
     def _where(self) -> dict[str, Any]:
