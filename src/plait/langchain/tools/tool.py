@@ -283,8 +283,10 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             return Begun(None)
         with in_graph.underway_directly():
             attempt = await direct.calls.call(arguments, pausable=in_graph)
-            if attempt is None or (output := direct.output_of(attempt)) is None:
-                return Begun(None if attempt is None or attempt.is_held else attempt, in_graph)
+            if attempt is None or attempt.is_held:
+                return Begun(None, in_graph)  # not sent, or under way as a paused call
+            if (output := direct.output_of(attempt)) is None:
+                return Begun(attempt, in_graph)
             await in_graph.end_directly(attempt)
             return output
 
@@ -303,8 +305,10 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             return Begun(None)
         with in_graph.underway_directly():
             attempt = direct.calls.call_blocking(arguments, pausable=in_graph)
-            if attempt is None or (output := direct.output_of(attempt)) is None:
-                return Begun(None if attempt is None or attempt.is_held else attempt, in_graph)
+            if attempt is None or attempt.is_held:
+                return Begun(None, in_graph)  # not sent, or under way as a paused call
+            if (output := direct.output_of(attempt)) is None:
+                return Begun(attempt, in_graph)
             in_graph.end_directly_blocking(attempt)
             return output
 
@@ -465,7 +469,7 @@ class _DirectPath:
 
     def output_of(self, attempt: FirstAttempt | None) -> ToolOutput | None:
         """Return the output of a direct call; `None` if the call has to go on."""
-        if attempt is None or attempt.is_held or (message := attempt.request.message) is None:
+        if attempt is None or (message := attempt.request.message) is None:
             return None
         result = message.get("result")
         if result is None:
