@@ -2,7 +2,7 @@
 # Needed beforehand: Python 3.11 or newer with venv, make, git.
 
 PYTHON ?= python3
-WORKERS ?= 3
+WORKERS ?= 4
 
 BIN := .venv/bin
 SETUP := .venv/.installed .node/.installed .legacy/.installed .venv/.compiled

@@ -173,8 +173,8 @@ def _descendants(pid: int) -> set[int]:
     found: set[int] = set()
     waiting = [pid]
     while waiting:
-        for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):  # a thread or process that has just ended
+        with contextlib.suppress(OSError):  # a thread or process that has just ended
+            for children in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
                 started = {int(child) for child in children.read_text().split()}
                 waiting += started
                 found |= started

@@ -32,3 +32,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 def shots() -> Path:
     """Return the folder of screenshots."""
     return SHOTS
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> None:
+    """Look at nothing: a page has the viewer of its module start servers, which last as long."""

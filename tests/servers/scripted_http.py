@@ -124,6 +124,8 @@ class ScriptedHttp:
     )
     """Make the results of further methods from their params."""
     on_get: Answer | None = None
+    on_post: Answer | None = None
+    """Answers every message, in place of this server."""
     on_request: Callable[[], None] = lambda: None
     """Called when a request has arrived."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -171,6 +173,8 @@ class ScriptedHttp:
                 reply.status(405)
             case "DELETE", _:
                 reply.status(200)
+            case "POST", _ if self.on_post is not None:
+                await self.on_post(reply)
             case "POST", "server/discover" if self.era == "modern":
                 result = {"supportedVersions": [MODERN], "capabilities": _CAPABILITIES}
                 self._handshake(reply, result)
@@ -209,7 +213,10 @@ async def _request(reader: asyncio.StreamReader, connection: int, first_byte: by
         return None
     first, *lines = head.strip().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    try:
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    except asyncio.IncompleteReadError:
+        return None  # the client has closed its session
     verb, path, _ = first.split(" ")
     return Seen(verb, path, headers, json.loads(body) if body else {}, connection)
 

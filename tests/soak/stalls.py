@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import gzip
 import json
 import logging
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -82,10 +84,30 @@ async def _list_by_session(client: MultiServerMCPClient) -> None:
         await session.list_prompts()
 
 
+async def _drop_client(client: MultiServerMCPClient) -> None:
+    """Forget a client that was used and not closed, whose process or connection has to end."""
+    other = MultiServerMCPClient(dict(client.connections))
+    await other.toolbox.ping("server")
+    del other
+    gc.collect()
+    await asyncio.sleep(0)
+
+
+async def _read_file(client: MultiServerMCPClient) -> None:
+    """Make a client of a file of many servers, in the running loop."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "mcp.json"
+        entries = {f"server-{number}": {"command": "true"} for number in range(500)}
+        await asyncio.to_thread(file.write_text, json.dumps({"mcpServers": entries}))
+        MultiServerMCPClient(str(file))
+
+
 _BY_SESSION = "20,000 prompts, to a session of the SDK"
 WAITING = frozenset({_BY_SESSION})
 """What stalls in the SDK's own session, and must until plait has one of its own."""
 _REQUESTS: dict[str, Callable[[MultiServerMCPClient], Awaitable[object]]] = {
+    "nothing to a client that is dropped": _drop_client,
+    "nothing, and 500 servers are read from a file": _read_file,
     "50 tools with recursive definitions": _bind_tools,
     "20,000 prompts": lambda client: client.list_prompts("server"),
     _BY_SESSION: _list_by_session,

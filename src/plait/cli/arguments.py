@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from plait.cli.exits import ArgumentError
-from plait.client.catalog.schemas import inline_refs
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.keywords import UNIONS, types_of
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, json_type
 
 _MOST_ENUM_VALUES = 4
@@ -58,7 +57,7 @@ class Parameter:
 
 def readable_schema(schema: Mapping[str, Any]) -> Schema:
     """Return a schema with references inlined and broken keywords removed."""
-    return clean(inline_refs(schema).schema, Notes())
+    return cleaned_schema(schema, Notes())
 
 
 def parameters_of(schema: Mapping[str, Any]) -> tuple[Parameter, ...]:

@@ -26,7 +26,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.change_listener import ChangeListener, ListKind
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.loop_bridge import LoopBridge
-from plait.client.connections.operations import is_modern, set_log_level
+from plait.client.connections.operations import AnyClient, is_modern, set_log_level
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session_options import SessionOptions
 from plait.client.connections.status import Event, ServerInfo, ServerStatus, Status
@@ -34,13 +34,13 @@ from plait.client.subscriptions import Subscriptions
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from mcp import Client
-    from mcp.client import ClientRequestContext, ClientSession
+    from mcp.client import ClientRequestContext
     from mcp.client.session import ElicitationFnT, IncomingMessage
 
     from plait.client.catalog.lock.guard import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.session import Session
 
 logger = logging.getLogger("plait.client.calls")
@@ -272,7 +272,7 @@ class Runtime:
     async def request(
         self,
         server: str,
-        operation: Callable[[Client], Awaitable[T]],
+        operation: Callable[[AnyClient], Awaitable[T]],
         method: str,
         *,
         access: CallerCredentials | None = None,
@@ -285,7 +285,7 @@ class Runtime:
     async def list_items(
         self,
         servers: Sequence[str],
-        operation: Callable[[Client], Awaitable[list[T]]],
+        operation: Callable[[AnyClient], Awaitable[list[T]]],
         method: str,
         *,
         required: bool,
@@ -303,7 +303,7 @@ class Runtime:
         return items
 
     async def _list_of(
-        self, server: str, operation: Callable[[Client], Awaitable[list[T]]], method: str
+        self, server: str, operation: Callable[[AnyClient], Awaitable[list[T]]], method: str
     ) -> list[T]:
         """List the items of a server; one that does not know the method has none."""
         connection = self.pool[server]
@@ -359,7 +359,7 @@ class Runtime:
             options.answers = True
         return options
 
-    def _has_direct_calls(self, client: ClientSession) -> bool:
+    def _has_direct_calls(self, client: AnySession) -> bool:
         return any(session.wire.direct_calls for session in self.pool.sessions_of(client))
 
     async def _answer_elicitation(

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Self
 from plait._support import mcp_types as types
 from plait.client.connections.change_listener import cancelled_when
 from plait.client.connections.deadline import Deadline
-from plait.client.connections.operations import is_modern
+from plait.client.connections.operations import AnyClient, is_lost_stream, is_modern
+from plait.client.protocol.session import McpSession
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait.client.connections.connection import ServerConnection
     from plait.client.connections.pool import ConnectionPool
     from plait.client.connections.session import Session
@@ -182,7 +181,7 @@ class Subscriptions:
                     if is_modern(session.client):
                         resource.session = None
                         async with cancelled_when(session.ended):
-                            await _listen(await session.sdk_client(), resource)
+                            await _listen(session.client, resource)
                     else:
                         await self._subscribe(connection, session, resource)
             except Exception as error:  # noqa: BLE001  # boundary: the SDK may raise anything
@@ -215,19 +214,13 @@ class Subscriptions:
         try:
             async with asyncio.timeout(seconds):
                 with session:
-                    client = await session.sdk_client()
-                    await _set_subscribed(client, resource.uri, subscribed=False)
+                    await _set_subscribed(session.client, resource.uri, subscribed=False)
         except Exception as error:  # noqa: BLE001  # boundary: updates are not needed any more
             logger.debug("%s: still subscribed: %s", resource.server, error)
 
 
-async def _listen(client: Client, resource: _Resource) -> None:
+async def _listen(client: AnyClient, resource: _Resource) -> None:
     """Stay subscribed for one session with a modern server."""
-    from mcp.client.subscriptions import (  # noqa: PLC0415  # slow to import
-        ResourceUpdated,
-        SubscriptionLost,
-    )
-
     try:
         async with client.listen(resource_subscriptions=[resource.uri]) as events:
             if not events.honored.resource_subscriptions:
@@ -235,15 +228,19 @@ async def _listen(client: Client, resource: _Resource) -> None:
                 raise ProtocolError(text, server=resource.server, retryable=False)
             resource.accepted()
             async for event in events:
-                if isinstance(event, ResourceUpdated):
-                    resource.notify(event.uri)
-    except SubscriptionLost:
-        if not resource.settled.is_set():
+                uri = event if isinstance(event, str) else getattr(event, "uri", None)
+                if uri is not None:
+                    resource.notify(uri)
+    except Exception as error:
+        if not is_lost_stream(error) or not resource.settled.is_set():
             raise
         logger.debug("%s: the subscription stream was lost", resource.server)
 
 
-async def _set_subscribed(client: Client, uri: str, *, subscribed: bool) -> None:
+async def _set_subscribed(client: AnyClient, uri: str, *, subscribed: bool) -> None:
+    if isinstance(client, McpSession):
+        await (client.subscribe_resource if subscribed else client.unsubscribe_resource)(uri)
+        return
     from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
 
     with warnings.catch_warnings():

@@ -45,7 +45,6 @@ from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp import Client
     from mcp.client.session import ElicitationFnT
 
     from plait.client.calls.approval import OnApproval
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from plait.client.config.policy import PolicyDecision
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.operations import AnyClient
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -460,7 +460,10 @@ class Toolbox(ConnectionOwner):
         return dict(zip(self.server_names, errors, strict=True))
 
     async def _list(
-        self, servers: Sequence[str], operation: Callable[[Client], Awaitable[list[T]]], method: str
+        self,
+        servers: Sequence[str],
+        operation: Callable[[AnyClient], Awaitable[list[T]]],
+        method: str,
     ) -> list[Listed[T]]:
         """List items of these servers, or of all; a server that was not named may fail."""
         self.check_names(servers)
@@ -470,7 +473,7 @@ class Toolbox(ConnectionOwner):
         )
 
     async def _request(
-        self, server: str, operation: Callable[[Client], Awaitable[T]], method: str
+        self, server: str, operation: Callable[[AnyClient], Awaitable[T]], method: str
     ) -> T:
         self.check_names([server])
         return await self.lifecycle.run(lambda runtime: runtime.request(server, operation, method))

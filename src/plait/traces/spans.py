@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Token
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -130,6 +130,11 @@ def tool_span(
         measured("gen_ai.execute_tool.duration", details),
     ):
         yield details
+
+
+def waiting_span(request: str) -> AbstractContextManager[object]:
+    """Record how long a person takes to answer, which is no time of the tool."""
+    return span(f"wait_for_{request}", {}) if is_set_up() else nullcontext()
 
 
 @contextmanager

@@ -20,9 +20,8 @@ import pytest
 from plait import AuthRequiredError, ConnectError, OAuth, PlaitError, Toolbox
 from plait.client import FileTokenStore
 from plait.client.config.servers import HttpServer
-from plait.client.transports.auth.endpoints import EndpointGuard
+from plait.client.transports.auth.endpoints import EndpointGuard, exchange
 from plait.client.transports.auth.login import probe_sign_in
-from plait.client.transports.auth.oauth import exchange
 from plait.testing import OAuthServer, oauth_server
 from tests.integration.auth.helpers import Browser, config
 

@@ -103,7 +103,7 @@ async def test_an_authorization_server_that_calls_itself_otherwise_gets_nothing(
         server.advertise(server.issuer.replace("127.0.0.1", "localhost"))
         servers = config(server, tmp_path, on_redirect=Browser())
         async with Toolbox(servers) as box:
-            with pytest.raises(AuthRequiredError, match="issuer mismatch"):
+            with pytest.raises(AuthRequiredError, match="has the issuer"):
                 await box.tools()
 
         assert server.counts["metadata"] > 0

@@ -17,9 +17,10 @@ from plait import OutcomeUnknownError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.calls.direct import _write  # pyright: ignore[reportPrivateUsage]
 from plait.client.connections.operations import is_refused
-from plait.client.transports.requests import closed
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.peer import closed
 from plait.client.transports.sse import _SseSender  # pyright: ignore[reportPrivateUsage]
-from plait.client.transports.wire import PendingRequest, Wire
+from plait.client.transports.wire import Wire
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -38,7 +39,9 @@ def _answer(message: dict[str, Any]) -> dict[str, Any] | None:
                 "serverInfo": info,
             }
         case "tools/list":
-            result = {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}
+            pay = {"name": "pay", "inputSchema": {"type": "object"}}
+            look = {**pay, "name": "look", "annotations": {"readOnlyHint": True}}
+            result = {"tools": [pay, look]}
         case "ping":
             result = {}
         case _:
@@ -84,6 +87,16 @@ async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_
     assert OutcomeUnknownError in {type(one) for one in outcomes}
 
 
+async def test_a_call_that_only_reads_is_not_said_to_have_changed_something() -> None:
+    ledger: list[str] = []
+    async with _cutting_server(ledger) as url, Toolbox({"server": {"url": url}}) as box:
+        with pytest.raises(OutcomeUnknownError, match=r"has changed nothing$") as lost:
+            await box.call("server", "look", {"name": "mail"})
+
+    assert ledger == ["mail"] * lost.value.attempts
+    assert "not known" not in lost.value.message
+
+
 async def test_a_session_that_ends_before_a_request_is_posted_does_not_post_it_later() -> None:
     posted: list[bytes] = []
 
@@ -116,6 +129,9 @@ class _Recorder:
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         del request
+        self.sent.append(body)
+
+    async def deliver(self, body: bytes) -> None:
         self.sent.append(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:

@@ -442,7 +442,7 @@ async def test_a_log_level_set_later_reaches_the_server_with_each_call(long_way:
         assert long_way == ["echo"]
 
 
-@pytest.mark.parametrize(("transport", "most"), [("stdio", 13), ("http", 14)])
+@pytest.mark.parametrize(("transport", "most"), [("stdio", 16), ("http", 16)])
 async def test_a_direct_call_passes_few_modules(transport: str, most: int) -> None:
     package = str(Path(plait.__file__).parent)
     modules: set[str] = set()

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind
 
-from plait import PlaitError, Toolbox
+from plait import PlaitError, Policy, Toolbox
 from plait.testing import ServerProcess
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.server import build_server
@@ -45,6 +45,17 @@ async def main():
 asyncio.run(main())
 print([name for name in sys.modules if name.startswith("opentelemetry.sdk")])
 """
+
+
+async def test_waiting_for_a_person_is_a_span_of_its_own(recorded: Recorded) -> None:
+    servers = {"sums": build_server()}
+    asking = Toolbox(servers, policy=Policy(default="ask"), on_approval=lambda _: True)
+    async with asking as box:
+        await box.call("sums", "add_numbers", {"a": 1, "b": 2})
+
+    spans = recorded.spans()
+    waited, whole = spans["wait_for_approval"], spans["execute_tool add_numbers"]
+    assert waited.parent == whole.get_span_context()
 
 
 @pytest.mark.usefixtures("lean_wire")

@@ -169,8 +169,7 @@ def _needs_login(login: LoginStatus, now: float) -> bool:
 
 def _prompt_for(*, no_browser: bool) -> OpenPrompt:
     """Return how the user is sent to the authorization server: browser or terminal."""
-    from mcp.client.auth import OAuthFlowError
-
+    from plait.client.transports.auth.endpoints import OAuthError
     from plait.client.transports.auth.prompts import (
         open_browser,
         prompt_in_browser,
@@ -189,7 +188,7 @@ def _prompt_for(*, no_browser: bool) -> OpenPrompt:
         show(address)
         try:
             await open_browser(address)
-        except OAuthFlowError as error:
+        except OAuthError as error:
             click.echo(f"{error}; waiting for you to open it", err=True)
 
     if no_browser:

@@ -177,19 +177,16 @@ def _scope_findings(examined: Examined, settings: OAuth, facts: SignInProbe) -> 
 def _resource_findings(
     examined: Examined, server: RemoteOptions, facts: SignInProbe
 ) -> Iterator[Finding]:
-    from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
+    from plait.client.transports.auth.discovery import covers
 
-    if facts.resource is None:
-        return
-    here = resource_url_from_server_url(server.url)
-    if not check_resource_allowed(requested_resource=here, configured_resource=facts.resource):
+    if facts.resource is not None and not covers(facts.resource, server.url):
         text = f"its resource is {public_url(facts.resource)}, so no login is valid for this URL"
         fix = f'use that as "url", or correct the server ({public_url(server.url)})'
         yield examined.finding("error", "resource_mismatch", text, fix)
 
 
 def _issuer_findings(examined: Examined, settings: OAuth, facts: SignInProbe) -> Iterator[Finding]:
-    from mcp.client.auth.utils import issuers_match
+    from plait.client.transports.auth.discovery import is_same_issuer
 
     login = examined.auth.login if examined.auth is not None else None
     signed_in = login is not None and login.signed_in
@@ -198,17 +195,17 @@ def _issuer_findings(examined: Examined, settings: OAuth, facts: SignInProbe) ->
         fix = "check the authorization server: it is needed to sign in and to renew logins"
         yield examined.finding(level, "authorization_server", facts.failure, fix)
     named = facts.authorization_servers or ((facts.issuer,) if facts.issuer else ())
-    if settings.issuer and named and not any(issuers_match(settings.issuer, one) for one in named):
+    if settings.issuer and named and not any(is_same_issuer(settings.issuer, one) for one in named):
         others = ", ".join(map(public_url, named))
         text = f"its issuer is {others}, but issuer is set to {public_url(settings.issuer)}"
         yield examined.finding("error", "issuer_mismatch", text, 'correct "issuer", or remove it')
     server, issuer = facts.authorization_server, facts.issuer
-    if server and issuer and not issuers_match(server, issuer):
+    if server and issuer and not is_same_issuer(server, issuer):
         text = f"the authorization server {public_url(server)} has the issuer {public_url(issuer)}"
         fix = "correct its configuration; logins with another issuer are refused"
         yield examined.finding("error", "issuer_mismatch", text, fix)
     granted_by = login.issuer if login is not None else None
-    if granted_by and named and not any(issuers_match(granted_by, one) for one in named):
+    if granted_by and named and not any(is_same_issuer(granted_by, one) for one in named):
         text = f"the login is from {public_url(granted_by)}, which the server no longer uses"
         fix = f"plait auth login {examined.name}"
         yield examined.finding("warn", "login_of_another", text, fix)

@@ -17,6 +17,7 @@ from plait.client.config.argument_readings import is_large
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import ConfigError, InvalidArgumentsError, PermissionDeniedError
+from plait.traces.spans import waiting_span
 
 Decision = Literal["approve", "edit", "reject"]
 
@@ -204,7 +205,8 @@ class PolicyCheck:
     async def _request_approval(self, call: ToolCall, request: ApprovalRequest) -> Approval:
         on_approval = call.on_approval or self._on_approval
         began = time.monotonic()
-        answer = None if on_approval is None else await resolve(on_approval(request))
+        with waiting_span("approval"):
+            answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
             self._report(call, request.reason, None)
             raise call.error(

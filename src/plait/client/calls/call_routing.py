@@ -30,18 +30,20 @@ from plait.client.calls.paused_call import ANSWER_TIMEOUT_SECONDS, HeldCall, Pau
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.calls.tool_call import PausableRequest
 from plait.client.connections.connection import Answer, ServerConnection
-from plait.client.connections.deadline import Deadline
 from plait.errors import InputNeededError, OutcomeUnknownError, PlaitError
+from plait.traces.spans import waiting_span
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext, ClientSession
+    from mcp.client import ClientRequestContext
     from mcp.client.session import ElicitationFnT
 
     from plait.client.calls.tool_call import ToolCall
+    from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.pool import ConnectionPool
     from plait.client.connections.session import Session
-    from plait.client.transports.wire import PendingRequest
+    from plait.client.protocol.exchange import PendingRequest
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -82,13 +84,13 @@ class ActiveCall:
     """How many sampling requests the server has made during this call."""
     pausing: bool = False
     """Whether an elicitation pauses the caller, so that it must not get another call's answer."""
-    session: ClientSession | None = None
+    session: AnySession | None = None
     source: object | None = None
     """What log messages of its connection are known by."""
     deadline: Deadline | None = None
     abandoned: bool = False
     """Whether it ended without a response, so that the server may still wait for an answer."""
-    on_asked: Callable[[ClientSession], None] | None = None
+    on_asked: Callable[[AnySession], None] | None = None
     """Called when an elicitation request of this call arrives."""
     has_elicited: bool = False
     """Whether the server may have sent an elicitation request during this call."""
@@ -112,20 +114,20 @@ _current: ContextVar[ActiveCall | None] = ContextVar("plait_active_call", defaul
 class CallRouter:
     """Holds the calls in progress; lives in the loop that owns the connections."""
 
-    def __init__(self, has_direct_calls: Callable[[ClientSession], bool] | None = None) -> None:
+    def __init__(self, has_direct_calls: Callable[[AnySession], bool] | None = None) -> None:
         """Take what says whether a session has direct calls, which this class does not know."""
         self._has_direct_calls = has_direct_calls
         self.paused_calls: PausedCalls | None = None
         self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
-        self._unassigned: Counter[ClientSession] = Counter()
+        self._unassigned: Counter[AnySession] = Counter()
         """By session, the elicitation requests whose call is not known yet."""
         self._pending: dict[asyncio.Future[Any], set[ActiveCall]] = {}
         """Sampling results in the making, and the calls that may have requested them."""
 
     @contextlib.contextmanager
     def active(
-        self, call: ActiveCall, session: ClientSession, deadline: Deadline | None = None
+        self, call: ActiveCall, session: AnySession, deadline: Deadline | None = None
     ) -> Generator[None]:
         """Route what the server sends on the session to this call during the block.
 
@@ -181,14 +183,14 @@ class CallRouter:
             call.on_asked(context.session)
         clock = call.deadline.held() if call.deadline else contextlib.nullcontext()
         try:
-            with clock:
+            with clock, waiting_span("elicitation"):
                 async with asyncio.timeout(None if call.pausing else ANSWER_TIMEOUT_SECONDS):
                     return await call.on_elicitation(context, params)
         except TimeoutError:
             logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
             return types.ElicitResult(action="cancel")
 
-    async def _eliciting_call(self, session: ClientSession) -> ActiveCall | None:
+    async def _eliciting_call(self, session: AnySession) -> ActiveCall | None:
         """Find the call that a handshake-era request belongs to, which the request does not name.
 
         If several are possible, wait: a call that gets its response did not send it. A call that
@@ -220,7 +222,7 @@ class CallRouter:
             if not self._unassigned[session]:
                 del self._unassigned[session]
 
-    async def _held_call(self, session: ClientSession) -> HeldCall | None:
+    async def _held_call(self, session: AnySession) -> HeldCall | None:
         """Find the direct call that a handshake-era request belongs to, and hold it.
 
         As in `_eliciting_call`, the request waits until only one call is possible.
@@ -248,12 +250,12 @@ class CallRouter:
             if not self._unassigned[session]:
                 del self._unassigned[session]
 
-    def _has_direct(self, session: ClientSession | None) -> bool:
+    def _has_direct(self, session: AnySession | None) -> bool:
         if self._has_direct_calls is None or session is None:
             return False
         return self._has_direct_calls(session)
 
-    def _calls_on(self, session: ClientSession) -> list[ActiveCall]:
+    def _calls_on(self, session: AnySession) -> list[ActiveCall]:
         return [call for call in self._active if call.session is session]
 
     def _notify(self) -> None:
@@ -261,7 +263,7 @@ class CallRouter:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    def calls_of(self, server: str, session: ClientSession) -> list[ActiveCall]:
+    def calls_of(self, server: str, session: AnySession) -> list[ActiveCall]:
         """Return the calls that a request of a session may belong to: the current one, or all."""
         current = _current.get()
         if current is not None and current.server == server:
@@ -354,7 +356,7 @@ class ElicitationTurns:
                 turn.release()
             held = False
 
-        def asked(session: ClientSession) -> None:
+        def asked(session: AnySession) -> None:
             self.learn(call, elicited=True)
             connection.keeper.reserve(session, active)
             release()
@@ -420,7 +422,7 @@ class PausedCalls:
         self._drop(key, paused)
         return answer
 
-    def direct_calls_on(self, client: ClientSession) -> list[tuple[PendingRequest, Session]]:
+    def direct_calls_on(self, client: AnySession) -> list[tuple[PendingRequest, Session]]:
         """Return the direct calls that are under way on a session."""
         return [
             (request, session)

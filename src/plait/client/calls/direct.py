@@ -42,16 +42,17 @@ from plait.client.catalog.validation import (
 from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
-from plait.client.transports.repair import is_unfinished
-from plait.client.transports.requests import PROTOCOL_VERSION_HEADER, closed, read_aside, result_of
-from plait.client.transports.wire import (
+from plait.client.protocol.exchange import (
     PendingRequest,
     RequestExpiredError,
     RequestTemplate,
     Sender,
-    Wire,
     wake,
 )
+from plait.client.protocol.peer import closed
+from plait.client.protocol.repair import is_unfinished
+from plait.client.protocol.requests import PROTOCOL_VERSION_HEADER, read_aside, result_of
+from plait.client.transports.wire import Wire
 from plait.errors import ToolFailedError
 from plait.traces.observer import CallTool, Observer, observe
 from plait.traces.spans import is_traced

@@ -25,7 +25,12 @@ from plait.client.calls.call_routing import (
     Sample,
 )
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
-from plait.client.calls.outcome import ToolResult, output_schema_notes, retry_reason
+from plait.client.calls.outcome import (
+    ToolResult,
+    mark_harmless,
+    output_schema_notes,
+    retry_reason,
+)
 from plait.client.calls.paused_call import PausedCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
@@ -42,7 +47,7 @@ from plait.client.catalog.validation import prepare
 from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.deadline import HASTY
-from plait.client.connections.operations import call_tool, is_modern, is_refused
+from plait.client.connections.operations import AnyClient, call_tool, is_modern, is_refused
 from plait.errors import (
     CallTimeoutError,
     ConnectionLostError,
@@ -65,8 +70,6 @@ from plait.traces.spans import (
 )
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget
     from plait.client.connections.connection import Answer, ServerConnection
@@ -298,6 +301,8 @@ class ToolExecutor:
                 pause = self._pause_before_retry(call, tool, error, attempt, began)
                 if pause is None:
                     error.attempts = attempt
+                    if tool is not None and tool.read_only:
+                        mark_harmless(error)
                     raise
                 logger.info("calling %s again after: %s", call.where, retry_reason(error))
                 add_event("plait.retry", {"error.type": error_type(error), "attempt": attempt})
@@ -396,7 +401,7 @@ class ToolExecutor:
             for callback in active.on_progress:
                 callback(progress, total, message)
 
-        async def operation(client: Client) -> types.CallToolResult:
+        async def operation(client: AnyClient) -> types.CallToolResult:
             if approved not in (None, self._catalog.version(call.server, call.access)):
                 # It waited for its turn, and the tools may be others than those that were checked.
                 text = "the server was restarted, or changed its tools, before the call was sent"

@@ -20,7 +20,7 @@ from plait._support.sanitize import Care, sanitize_text
 from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
-from plait.client.transports.repair import ORIGINAL
+from plait.client.protocol.repair import ORIGINAL
 from plait.errors import PlaitError
 from plait.traces.messages.from_mcp import resource_line
 
@@ -373,3 +373,11 @@ def retry_reason(error: PlaitError) -> str:
     A call is repeated only if it did not run, or may run twice: the advice does not hold for it.
     """
     return str(error).partition(". It is not known whether the call took effect")[0]
+
+
+def mark_harmless(error: PlaitError) -> None:
+    """Say of a lost answer that its call changed nothing, in place of the advice to check."""
+    reason = retry_reason(error)
+    if reason != str(error):
+        error.message = f"{reason}. The tool only reads, so the call has changed nothing"
+        error.args = (error.message,)

@@ -15,7 +15,7 @@ from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
 from plait.client.connections.deadline import PATIENT, Deadline, Patience
-from plait.client.transports.wire import PendingRequest
+from plait.client.protocol.exchange import PendingRequest
 from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:

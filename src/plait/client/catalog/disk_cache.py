@@ -29,7 +29,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 from plait.client.connections.operations import ToolList
-from plait.client.transports.tool_rows import checked_row, may_mirror, whole_row
+from plait.client.protocol.tool_rows import checked_row, may_mirror, whole_row
 
 logger = logging.getLogger("plait.client.catalog")
 

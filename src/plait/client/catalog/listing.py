@@ -19,18 +19,16 @@ from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline, Patience
 from plait.client.connections.operations import ToolList, list_tools
-from plait.client.transports.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
+from plait.client.protocol.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait._support.clock import Clock
     from plait.client.catalog.catalog import CatalogOptions
     from plait.client.config.budgets import IncomingLimits
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.connection import ServerConnection
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.plain_client import PlainClient
+    from plait.client.connections.operations import AnyClient
 
 OWN_TTL_SECONDS = 300.0
 """The TTL of a list if the server declares none and does not announce changes."""
@@ -134,12 +132,12 @@ class ToolLister:
         deadline = Deadline(seconds, setting="list_timeout", patience=patience)
         generation = 0
 
-        async def list_some(client: Client | PlainClient) -> ToolList:
+        async def list_some(client: AnyClient) -> ToolList:
             nonlocal generation
             generation = connection.keeper.generation
             return await list_tools(client, most=connection.server.incoming.tools)
 
-        answer = await connection.read(list_some, deadline, method="tools/list", plain=True)
+        answer = await connection.read(list_some, deadline, method="tools/list")
         ttl = self._ttl_seconds_of(connection, answer.value)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl, generation)

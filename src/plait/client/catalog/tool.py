@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.overrides import ToolOverride
     from plait.client.catalog.schemas import Profile
     from plait.client.config.policy import Trait
-    from plait.client.transports.tool_rows import RawRow, Row
+    from plait.client.protocol.tool_rows import RawRow, Row
 
 _SAME: Final[dict[str, Any]] = {}
 """Marks a missing `wire_schema`, compared by identity."""
@@ -192,7 +192,7 @@ class Tool:
     @classmethod
     def from_mcp(cls, server: str, tool: types.Tool) -> Self:
         """Convert a tool of the SDK; its public name is its wire name."""
-        from plait.client.transports.tool_rows import row_of  # noqa: PLC0415  # imports its types
+        from plait.client.protocol.tool_rows import row_of  # noqa: PLC0415  # imports its types
 
         return cls.from_row(server, row_of(tool))
 
@@ -204,7 +204,7 @@ class Tool:
             return cls._read_from(listed, server=server, wire_name=name, name=name)
         name = row["name"]
         if may_mirror:
-            from plait.client.transports.tool_rows import mirrors_arguments  # noqa: PLC0415  # as above
+            from plait.client.protocol.tool_rows import mirrors_arguments  # noqa: PLC0415  # as above
 
             may_mirror = mirrors_arguments(row["inputSchema"])
         read = {key: reader(row) for key, reader in _READERS.items()}

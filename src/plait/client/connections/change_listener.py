@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from plait.client.connections.operations import is_modern
+from plait.client.connections.operations import is_lost_stream, is_modern
 from plait.client.connections.session import Session
-from plait.errors import PlaitError
 
 if TYPE_CHECKING:
     from mcp_types import ServerCapabilities
@@ -100,20 +99,13 @@ class ChangeListener:
     async def _listen(
         self, session: Session, lists: frozenset[ListKind], subscribed: asyncio.Event
     ) -> None:
-        from mcp import MCPError  # noqa: PLC0415  # slow to import
-        from mcp.client.subscriptions import (  # noqa: PLC0415
-            ListenNotSupportedError,
-            SubscriptionLost,
-        )
-
         # https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions
         server = session.wire.server
         endings = failures = 0
         while endings < _MOST_ENDINGS:
             began = time.monotonic()
             try:
-                client = await session.sdk_client()
-                async with client.listen(
+                async with session.client.listen(
                     tools_list_changed="tools" in lists,
                     prompts_list_changed="prompts" in lists,
                     resources_list_changed="resources" in lists,
@@ -126,14 +118,14 @@ class ChangeListener:
                     async for _ in events:
                         pass
                 endings += 1
-            except SubscriptionLost:
-                logger.debug("%s: the stream of changes was lost", server)
-                endings += 1
-            except (ListenNotSupportedError, MCPError, PlaitError, TimeoutError) as error:
-                logger.debug("%s cannot be listened to: %s", server, error)
-                if not subscribed.is_set():
+            except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
+                logger.debug("%s: the stream of changes has ended: %r", server, error)
+                if is_lost_stream(error):
+                    endings += 1
+                elif subscribed.is_set():
+                    failures += 1  # perhaps the network: it was subscribed before
+                else:
                     return
-                failures += 1  # perhaps the network: it was subscribed before
             if time.monotonic() - began > _LASTING_SECONDS:
                 endings = 1
             await asyncio.sleep(min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2**failures))

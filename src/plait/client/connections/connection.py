@@ -14,7 +14,7 @@ from contextlib import (
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from plait._support.causes import without_secrets
@@ -26,21 +26,19 @@ from plait.client.config.servers import (
     connect_seconds_of,
 )
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
-from plait.client.connections.operations import ping
-from plait.client.transports.requests import error_of
-from plait.client.transports.wire import (
+from plait.client.connections.operations import AnyClient, ping
+from plait.client.protocol.exchange import (
     Exchanges,
     PendingRequest,
     RequestExpiredError,
     watched_exchanges,
 )
+from plait.client.protocol.requests import error_of
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.traces.observer import Observer, ReadRequest, observe
 from plait.traces.spans import SPANS, add_event, describe_request, is_traced
 
 if TYPE_CHECKING:
-    from mcp import Client
-
     from plait._support.clock import Clock
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.pool import TaskSet
@@ -134,17 +132,13 @@ class ServerConnection:
 
     async def request(
         self,
-        operation: Callable[[Client], Awaitable[T]],
+        operation: Callable[[AnyClient], Awaitable[T]],
         deadline: Deadline,
         *,
         method: str,
         tool: str | None = None,
-        plain: bool = False,
     ) -> Answer[T]:
-        """Run one operation on a session, opening a session first if there is none.
-
-        With `plain`, the operation also takes a `PlainClient`.
-        """
+        """Run one operation on a session, opening a session first if there is none."""
         # Outside the deadline: a call that was never sent must not look like one that may have run.
         keeper = self.keeper
         session = keeper.ready_session
@@ -155,10 +149,7 @@ class ServerConnection:
         if is_traced():
             describe_request(_attributes_of(self.server, session))
         begun = False
-        with session as open_client, watched_exchanges(deadline.held) as exchanges:
-            # Outside the deadline too: it may import the SDK.
-            needs_sdk = not plain or is_traced()
-            client = await session.sdk_client() if needs_sdk else cast("Client", open_client)
+        with session as client, watched_exchanges(deadline.held) as exchanges:
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True
@@ -196,11 +187,10 @@ class ServerConnection:
 
     async def read(
         self,
-        operation: Callable[[Client], Awaitable[T]],
+        operation: Callable[[AnyClient], Awaitable[T]],
         deadline: Deadline,
         *,
         method: str,
-        plain: bool = False,
     ) -> Answer[T]:
         """Run an operation that changes nothing, again if the session is lost under it."""
         observers = (*self._observers, SPANS) if is_traced() else self._observers
@@ -209,7 +199,7 @@ class ServerConnection:
             with self.used():
                 try:
                     with observe(observers, request):
-                        return await self.request(operation, deadline, method=method, plain=plain)
+                        return await self.request(operation, deadline, method=method)
                 except PlaitError as error:
                     pause = pause_before_retry(error, deadline.seconds)
                     may_repeat = attempt < ATTEMPTS and may_retry(error, idempotent=True)
@@ -261,7 +251,7 @@ class ServerConnection:
         try:
             async with asyncio.timeout(connect_seconds_of(self.server)):
                 with session:
-                    await ping(await session.sdk_client())
+                    await ping(session.client)
         except Exception as error:  # boundary: only whether anything arrived counts
             safe = without_secrets(error, session.wire.redact)
             logger.debug("%s: the probe failed", self.name, exc_info=safe)

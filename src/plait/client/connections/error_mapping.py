@@ -17,7 +17,9 @@ from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.http import seconds_from_retry_after
-from plait.client.transports.requests import RequestError, is_request_error
+from plait.client.protocol.handshake import supported_versions
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.requests import is_request_error
 from plait.client.transports.tape import NOT_RECORDED
 from plait.errors import (
     AuthRequiredError,
@@ -41,8 +43,9 @@ from plait.errors import (
 )
 
 if TYPE_CHECKING:
-    from plait.client.transports.http_reply import HttpReply
-    from plait.client.transports.wire import Exchange, Exchanges, Wire
+    from plait.client.protocol.exchange import Exchange, Exchanges
+    from plait.client.protocol.http_reply import HttpReply
+    from plait.client.transports.wire import Wire
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
 
@@ -139,14 +142,6 @@ def _mcp_version_error(wire: Wire) -> McpVersionError | None:
     error = _error(McpVersionError, wire, text)
     error.requirement = requirement
     return error
-
-
-def supported_versions(data: object) -> list[str] | None:
-    """Return the protocol versions in the data of an error; `None` if it names none."""
-    try:
-        return types.UnsupportedProtocolVersionErrorData.model_validate(data).supported
-    except ValidationError:
-        return None
 
 
 def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:

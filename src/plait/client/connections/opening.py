@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import fields
 from typing import TYPE_CHECKING, cast
 
 from plait._support.threads import import_in_thread
-from plait.client.config.servers import HttpServer, ServerConfig, SseServer, StdioServer
+from plait.client.config.servers import (
+    HttpServer,
+    ServerConfig,
+    SseServer,
+    StdioServer,
+    WebSocketServer,
+)
 from plait.client.connections.error_mapping import (
     connect_failure,
     leaf_of,
     with_cause,
 )
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.plain_client import PlainClient, may_be_plain
 from plait.client.connections.session import SDK
 from plait.client.connections.session_options import ServerMemory, SessionOptions
-from plait.client.transports.wire import Wire, watched_exchanges
+from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.handshake import negotiate
+from plait.client.protocol.requests import is_lean
+from plait.client.protocol.session import McpSession
+from plait.client.transports.wire import Wire
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
@@ -38,7 +47,7 @@ async def enter_client(
     options: SessionOptions,
 ) -> Client:
     """Open a session with the SDK on the stack, in the caller's task, or raise why not."""
-    client = await _open(stack, server, wire, memory, options, plain=False)
+    client = await _open(stack, server, wire, memory, options, own=False)
     return cast("Client", client)
 
 
@@ -48,10 +57,16 @@ async def enter_session(
     wire: Wire,
     memory: ServerMemory,
     options: SessionOptions,
-) -> Client | PlainClient:
-    """Do what `enter_client` does, without the SDK where a server permits it."""
-    plain = may_be_plain(server, wire, options)
-    return await _open(stack, server, wire, memory, options, plain=plain)
+) -> Client | McpSession:
+    """Do what `enter_client` does, without the SDK where a transport needs none."""
+    return await _open(stack, server, wire, memory, options, own=True)
+
+
+def has_own_session(server: ServerConfig, wire: Wire) -> bool:
+    """Return whether a session is opened without the SDK."""
+    if not isinstance(server, StdioServer | WebSocketServer | SseServer):
+        return False
+    return is_lean() and wire.tape is None
 
 
 async def _open(
@@ -61,18 +76,18 @@ async def _open(
     memory: ServerMemory,
     options: SessionOptions,
     *,
-    plain: bool,
-) -> Client | PlainClient:
+    own: bool,
+) -> Client | McpSession:
     if isinstance(server, HttpServer) and memory.over_sse:
-        return await _enter(stack, _sse_twin(server), wire, memory, options)
+        return await _enter(stack, _sse_twin(server), wire, memory, options, own=own)
     try:
-        return await _enter(stack, server, wire, memory, options, plain=plain)
+        return await _enter(stack, server, wire, memory, options, own=own)
     except PlaitError as refused:
         if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
             raise
         wire.reply = None
         try:
-            client = await _enter(stack, _sse_twin(server), wire, memory, options)
+            client = await _enter(stack, _sse_twin(server), wire, memory, options, own=own)
         except PlaitError as second:
             text = f"{refused}; nor does it speak SSE: {second}"
             raise type(refused)(text, server=wire.server, status=refused.status) from second
@@ -104,8 +119,8 @@ async def _enter(
     memory: ServerMemory,
     options: SessionOptions,
     *,
-    plain: bool = False,
-) -> Client | PlainClient:
+    own: bool = False,
+) -> Client | McpSession:
     # Some older servers ignore unknown requests, and the SDK waits 10 s for their answer.
     prefers = options.prefers_handshake(server.client_options)
     unknown = "legacy" if memory.ignored_probe or prefers else "auto"
@@ -113,18 +128,18 @@ async def _enter(
     mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
     memory.ignored_probe = mode == "auto"
     try:
-        client = await _enter_as(stack, server, wire, mode, options, plain=plain)
+        client = await _enter_as(stack, server, wire, mode, options, own=own)
     except ConnectError as refused:
         answered = refused.code is not None or refused.status in _FALLBACK_STATUS
         if server.protocol != "auto" or era != "legacy" or not answered:
             raise
         # It answered, but refused the handshake: probe its era again.
         memory.era, memory.changed_era = None, True
-        client = await _enter_as(stack, server, wire, "auto", options, plain=plain)
+        client = await _enter_as(stack, server, wire, "auto", options, own=own)
     memory.ignored_probe = False
     modern = is_modern(client)
     memory.era = "modern" if modern else "legacy"
-    if options.log_level is not None and not modern and not isinstance(client, PlainClient):
+    if options.log_level is not None and not modern:
         await set_log_level(client, options.log_level)
     return client
 
@@ -136,13 +151,13 @@ async def _enter_as(
     mode: str,
     options: SessionOptions,
     *,
-    plain: bool,
-) -> Client | PlainClient:
+    own: bool,
+) -> Client | McpSession:
     with watched_exchanges() as exchanges:
         try:
             async with AsyncExitStack() as attempt:
-                if plain and isinstance(server, StdioServer):
-                    client = await _enter_plain(attempt, server, wire, mode, options)
+                if own and has_own_session(server, wire):
+                    client = await _enter_own(attempt, server, wire, mode, options)
                 else:
                     client = await _enter_sdk(attempt, server, wire, mode, options)
                 stack.push_async_exit(attempt.pop_all())
@@ -154,31 +169,33 @@ async def _enter_as(
     raise with_cause(failure, leaf, wire)
 
 
-async def _enter_plain(
-    stack: AsyncExitStack, server: StdioServer, wire: Wire, mode: str, options: SessionOptions
-) -> Client | PlainClient:
-    """Make the handshake without the SDK, which goes on where it takes an unusual turn."""
-    from plait.client.transports.stdio import open_stdio  # noqa: PLC0415  # each transport by need
-
+async def _enter_own(
+    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
+) -> McpSession:
     wire.tapped = True
-    async with AsyncExitStack() as transport:
-        streams = await transport.enter_async_context(open_stdio(server, wire))
-        client = PlainClient(streams, transport, wire, mode, options)
-        stack.push_async_exit(client.transport)
-    if await client.negotiate():
-        return client
-    client.replaced.set()  # what it reads belongs to the handshake
-    return await with_sdk(stack, client, server, wire)
+    session = McpSession(wire, options.callbacks(server.client_options))
+    await stack.enter_async_context(_link_of(server, wire))
+    await negotiate(session, mode)
+    return session
 
 
-async def with_sdk(
-    stack: AsyncExitStack, plain: PlainClient, server: ServerConfig, wire: Wire
-) -> Client:
-    """Go on with the SDK's client, which gets what the server has answered so far."""
-    await import_in_thread(SDK)
-    from plait.client.connections.sdk_client import take_over  # noqa: PLC0415  # slow to import
+def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
+    """Import only the libraries of this transport, which are slow to import."""
+    match server:
+        case WebSocketServer():
+            from plait.client.transports.websocket import link_websocket  # noqa: PLC0415
 
-    return await take_over(stack, plain, server, wire)
+            return link_websocket(server, wire)
+        case SseServer():
+            from plait.client.transports.sse import link_sse  # noqa: PLC0415
+
+            return link_sse(server, wire)
+        case StdioServer():
+            from plait.client.transports.stdio import link_stdio  # noqa: PLC0415
+
+            return link_stdio(server, wire)
+        case _:
+            raise NotImplementedError(server.transport)
 
 
 async def _enter_sdk(

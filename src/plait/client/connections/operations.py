@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,21 +18,23 @@ from pydantic import TypeAdapter, ValidationError
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
-from plait.client.connections.plain_client import MODERN_FIELDS, PlainClient
-from plait.client.transports.repair import complete_result
-from plait.client.transports.requests import (
-    RequestError,
+from plait.client.protocol.exchange import PendingRequest, collect, received_bytes
+from plait.client.protocol.inbound import RequestContext
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.requests import (
+    is_request_error,
     large_result,
     read_aside,
+    read_parts,
     result_of,
-    results_of,
 )
-from plait.client.transports.tool_rows import RawRow, Row, collected_rows
-from plait.client.transports.wire import PendingRequest, collect, received_bytes
+from plait.client.protocol.session import MODERN_FIELDS, McpSession
+from plait.client.protocol.subscriptions import SubscriptionLostError
+from plait.client.protocol.tool_rows import RawRow, Row, collected_rows
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 if TYPE_CHECKING:
-    from mcp import Client, MCPError
+    from mcp import Client
     from mcp.client import ClientSession
     from mcp.shared.dispatcher import ProgressFnT
 
@@ -39,6 +42,11 @@ logger = logging.getLogger("plait.client.connections")
 
 PageT = TypeVar("PageT", bound="types.PaginatedResult")
 T = TypeVar("T")
+
+AnyClient: TypeAlias = "McpSession | Client"
+"""An open session: of our own, or of the SDK where a transport needs that."""
+
+AnySession: TypeAlias = "McpSession | ClientSession"
 
 _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
@@ -60,12 +68,12 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.25
 
 
-def is_modern(client: Client | PlainClient) -> bool:
+def is_modern(client: AnyClient) -> bool:
     """Return whether the session is of the modern era: no handshake and no state."""
     return client.protocol_version in types.version.MODERN_PROTOCOL_VERSIONS
 
 
-_listed: WeakSet[ClientSession] = WeakSet()
+_listed: WeakSet[AnySession] = WeakSet()
 """Sessions that have listed tools, so that the SDK knows which arguments to mirror in headers."""
 
 
@@ -78,7 +86,7 @@ class InputAnswers:
 
 
 async def call_tool(
-    client: Client,
+    client: AnyClient,
     name: str,
     arguments: Mapping[str, Any],
     *,
@@ -98,8 +106,6 @@ async def call_tool(
     `answers` are those to the input requests of an earlier call; `first` is already made. With
     `hand_back`, a request for input from the user raises `InputNeededError`.
     """
-    from mcp import MCPError  # noqa: PLC0415  # slow to import
-
     if mirrored and is_modern(client) and client.session not in _listed:
         await list_tools(client)
     params = types.CallToolRequestParams(
@@ -114,7 +120,9 @@ async def call_tool(
         try:
             made, first = first, None
             result = await _result_of(made) if made else await _send(client, params, on_progress)
-        except MCPError as error:
+        except Exception as error:
+            if not is_request_error(error):
+                raise
             if rounds < _MOST_ROUNDS and await _visited_urls(client, error):
                 rounds += 1
             elif error.code == types.HEADER_MISMATCH and not relisted:
@@ -127,7 +135,7 @@ async def call_tool(
             continue
         if isinstance(result, types.CallToolResult):
             if result.is_error and lacks_back_channel(text := error_text(result)):
-                raise MCPError(types.INVALID_REQUEST, text)
+                raise RequestError(types.INVALID_REQUEST, text)
             return result
         if (rounds := rounds + 1) > _MOST_ROUNDS:
             raise ProtocolError(f"the tool {name!r} requested input more than {_MOST_ROUNDS} times")
@@ -158,7 +166,7 @@ def is_refused(request: PendingRequest) -> bool:
 
 
 async def _send(
-    client: Client, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
+    client: AnyClient, params: types.CallToolRequestParams, on_progress: ProgressFnT | None
 ) -> _CallResult:
     request = types.CallToolRequest(params=params)
     with large_result("tools/call", "content", _read) as large:
@@ -185,13 +193,13 @@ def _read(request: PendingRequest) -> _CallResult:
     return _call_result().validate_python(result, by_name=False)
 
 
-async def _visited_urls(client: Client, refused: MCPError) -> bool:
+async def _visited_urls(client: AnyClient, refused: RequestError) -> bool:
     """Handle a URL elicitation error: return whether the user visited all its URLs."""
     # https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
     if refused.code != types.URL_ELICITATION_REQUIRED:
         return False
     try:
-        required = types.ElicitationRequiredErrorData.model_validate(refused.error.data)
+        required = types.ElicitationRequiredErrorData.model_validate(refused.data)
     except ValidationError:
         return False
     for number, params in enumerate(required.elicitations):
@@ -203,7 +211,7 @@ async def _visited_urls(client: Client, refused: MCPError) -> bool:
 
 
 async def _answers(
-    client: Client, result: types.InputRequiredResult, *, hand_back: bool
+    client: AnyClient, result: types.InputRequiredResult, *, hand_back: bool
 ) -> types.InputResponses:
     """Answer a modern server's input requests with the callbacks for legacy servers."""
     requests = result.input_requests or {}
@@ -216,14 +224,18 @@ async def _answers(
 
 
 async def answer_request(
-    client: Client, key: str, request: types.InputRequest
+    client: AnyClient, key: str, request: types.InputRequest
 ) -> types.InputResponse:
     """Answer an input request with the callback for its kind, or raise `InputRefusedError`."""
-    from mcp.client import ClientRequestContext  # noqa: PLC0415  # slow to import
-
     meta = request.params.meta if request.params else None
-    context = ClientRequestContext(session=client.session, request_id=key, meta=meta)
-    answer = await client.session.dispatch_input_request(context, request)
+    if isinstance(client, McpSession):
+        context = RequestContext(session=client, request_id=key, meta=meta)
+        answer = await client.dispatch_input_request(context, request)
+    else:
+        from mcp.client import ClientRequestContext  # noqa: PLC0415  # slow to import
+
+        own = ClientRequestContext(session=client.session, request_id=key, meta=meta)
+        answer = await client.session.dispatch_input_request(own, request)
     if isinstance(answer, types.ErrorData):
         # An error cannot be sent as an answer, so the call ends here.
         raise InputRefusedError(answer.message, code=answer.code)
@@ -274,7 +286,7 @@ class ToolList:
     """Whether the server has more tools."""
 
 
-async def list_tools(client: Client | PlainClient, most: int = DEFAULT_LIMITS.tools) -> ToolList:
+async def list_tools(client: AnyClient, most: int = DEFAULT_LIMITS.tools) -> ToolList:
     """List the tools of every page, up to a number."""
     with collected_rows(most) as collected:
 
@@ -284,8 +296,7 @@ async def list_tools(client: Client | PlainClient, most: int = DEFAULT_LIMITS.to
             return page
 
         pages = await all_pages(fetch, lambda: collected.is_full)
-    if not isinstance(client, PlainClient):
-        _listed.add(client.session)
+    _listed.add(client.session)
     listed = ToolList(
         tuple(collected.rows[:most]),
         clean=collected.clean,
@@ -304,29 +315,29 @@ async def list_tools(client: Client | PlainClient, most: int = DEFAULT_LIMITS.to
     )
 
 
-async def list_resources(client: Client) -> list[types.Resource]:
+async def list_resources(client: AnyClient) -> list[types.Resource]:
     """List the resources of every page."""
     return await _all_items(client.list_resources, "resources/list", "resources")
 
 
-async def list_resource_templates(client: Client) -> list[types.ResourceTemplate]:
+async def list_resource_templates(client: AnyClient) -> list[types.ResourceTemplate]:
     """List the resource templates of every page."""
     fetch = client.list_resource_templates
     return await _all_items(fetch, "resources/templates/list", "resourceTemplates")
 
 
-async def list_prompts(client: Client) -> list[types.Prompt]:
+async def list_prompts(client: AnyClient) -> list[types.Prompt]:
     """List the prompts of every page."""
     return await _all_items(client.list_prompts, "prompts/list", "prompts")
 
 
-async def read_resource(client: Client, uri: str) -> types.ReadResourceResult:
+async def read_resource(client: AnyClient, uri: str) -> types.ReadResourceResult:
     """Read a resource."""
     return await _read_aside(lambda: client.read_resource(uri), "resources/read", "contents")
 
 
 async def get_prompt(
-    client: Client, name: str, arguments: dict[str, str] | None
+    client: AnyClient, name: str, arguments: dict[str, str] | None
 ) -> types.GetPromptResult:
     """Return a prompt with its arguments filled in."""
     return await _read_aside(lambda: client.get_prompt(name, arguments), "prompts/get", "messages")
@@ -352,30 +363,21 @@ async def _read_aside(send: Callable[[], Awaitable[T]], method: str, field: str)
 
     `field` is the list in the result. The SDK would validate it in the event loop, twice.
     """
-    with large_result(method, field, partial(_read_parts, field)) as large:
+    with large_result(method, field, partial(_read_large, field)) as large:
         result = await send()
     return result if large.value is None else large.value
 
 
-def _read_parts(field: str, request: PendingRequest) -> Any:
+def _read_large(field: str, request: PendingRequest) -> Any:
     is_modern_era = request.version in types.version.MODERN_PROTOCOL_VERSIONS
-    left_out = frozenset[str]() if is_modern_era else MODERN_FIELDS
-    whole: Any = None
-    for part in results_of(request, field):
-        known = {key: value for key, value in part.items() if key not in left_out}
-        read = complete_result(request.method).validate_python(known, by_name=False)
-        if whole is None:
-            whole = read
-        else:
-            _items_of(whole, field).extend(_items_of(read, field))
-    return whole
+    return read_parts(field, frozenset() if is_modern_era else MODERN_FIELDS)(request)
 
 
 def _items_of(result: object, field: str) -> list[Any]:
     return getattr(result, "resource_templates" if field == "resourceTemplates" else field)
 
 
-async def ping(client: Client) -> float:
+async def ping(client: AnyClient) -> float:
     """Measure one cheap round trip, in seconds."""
     began = time.perf_counter()
     if is_modern(client):
@@ -386,11 +388,21 @@ async def ping(client: Client) -> float:
     return time.perf_counter() - began
 
 
-async def set_log_level(client: Client, level: types.LoggingLevel) -> None:
+async def set_log_level(client: AnyClient, level: types.LoggingLevel) -> None:
     """Set the log level of a handshake-era server that declares logging."""
-    from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
+    if client.server_capabilities.logging is None:
+        return
+    if isinstance(client, McpSession):
+        await client.set_logging_level(level)
+    else:
+        from mcp.shared.exceptions import MCPDeprecationWarning  # noqa: PLC0415  # slow to import
 
-    if client.server_capabilities.logging is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MCPDeprecationWarning)
             await client.session.set_logging_level(level)  # pyright: ignore[reportDeprecated]
+
+
+def is_lost_stream(error: BaseException) -> bool:
+    """Return whether a stream of changes ended without the server having ended it."""
+    sdk = sys.modules.get("mcp.client.subscriptions")
+    return isinstance(error, (SubscriptionLostError, *([sdk.SubscriptionLost] if sdk else [])))

@@ -26,11 +26,11 @@ from plait.client.connections.status import Event, Status, UserStatus, with_user
 from plait.errors import ClientClosedError, UnknownServerError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientSession
     from mcp_types import LoggingLevel
 
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.session import Session
     from plait.client.connections.session_options import SessionOptions
     from plait.traces.observer import Observer
@@ -100,7 +100,7 @@ class ConnectionPool:
         self._private.move_to_end(key)
         return private
 
-    def sessions_of(self, client: ClientSession) -> list[Session]:
+    def sessions_of(self, client: AnySession) -> list[Session]:
         """Return the sessions that the SDK's session belongs to: one, or none."""
         everything = (*self.connections.values(), *self._private.values())
         return [

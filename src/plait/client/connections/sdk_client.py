@@ -1,4 +1,4 @@
-"""Opens the client of the MCP SDK, on a new connection or on that of a plain client."""
+"""Opens the client of the MCP SDK, for transports that have none of our own yet."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from mcp import Client, MCPError
-from mcp.shared.dispatcher import Dispatcher
 from mcp_types import UNSUPPORTED_PROTOCOL_VERSION, DiscoverResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait.client.config.servers import InProcessServer, ServerConfig
-from plait.client.connections.error_mapping import supported_versions
-from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session_options import SessionOptions
+from plait.client.protocol.handshake import supported_versions
+from plait.client.protocol.requests import is_lean
 from plait.client.transports import in_process
-from plait.client.transports.lean import LeanDispatcher, connector
-from plait.client.transports.open import adopted_streams, open_transport
-from plait.client.transports.requests import is_lean
+from plait.client.transports.lean import connector
+from plait.client.transports.open import open_transport
 from plait.client.transports.wire import Wire
 
 
@@ -40,29 +38,6 @@ async def enter_new(
         # The SDK does not verify a pinned version; discovery notices a dead server.
         raw = await _discover(client, mode)
         client.session.adopt(DiscoverResult.model_validate(raw))
-    return client
-
-
-async def take_over(
-    stack: AsyncExitStack, plain: PlainClient, server: ServerConfig, wire: Wire
-) -> Client:
-    """Read the streams of a plain client from now on.
-
-    The dispatcher answers the requests of its handshake again, so that the SDK knows them.
-    """
-    arguments = plain.options.client_arguments(server.client_options)
-    adopted = adopted_streams(plain.streams, wire, plain.replaced)
-
-    async def connect(inner: AsyncExitStack, _mode: object, _raise: bool) -> Dispatcher[Any]:
-        # As with a new connection, the client is usable until its transport has ended.
-        inner.push_async_exit(plain.transport.pop_all())
-        read, write = await inner.enter_async_context(adopted)
-        return LeanDispatcher(read, write, wire)
-
-    client = Client(adopted, mode=plain.mode, **arguments)
-    client._connect = connect  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    await plain.stop_reading()
-    await stack.enter_async_context(client)
     return client
 
 

@@ -13,18 +13,18 @@ from plait._support.causes import without_secrets
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.plain_client import PlainClient, may_be_plain
 from plait.client.transports.process import end_unused_process, start_process
 from plait.client.transports.wire_log import make_wire
-from plait.errors import ClientClosedError, ConnectError, ConnectionLostError, PlaitError
+from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.traces.spans import is_traced, record_session
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.client import ClientSession
 
     from plait._support.redact import Redactor
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.session_options import ServerMemory, SessionOptions
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")
 
@@ -37,8 +37,7 @@ SDK = "plait.client.connections.sdk_client"
 class Session:
     """Holds one client open; only the task that runs `live` enters and leaves its contexts.
 
-    `with session as client` borrows the client: the session is not closed meanwhile. The client is
-    plain until something needs that of the SDK.
+    `with session as client` borrows the client: the session is not closed meanwhile.
     """
 
     def __init__(
@@ -52,13 +51,11 @@ class Session:
         self._server = server
         self._memory = memory
         self._options = options
-        self._client: Client | PlainClient | None = None
+        self._client: Client | McpSession | None = None
         self._failure: PlaitError | None = None
         self._opening: asyncio.Timeout | None = None
         self._opened = asyncio.Event()
         self._leave = asyncio.Event()
-        self._settled = asyncio.Event()
-        """Set when the client is that of the SDK, or will never be."""
         self._free = asyncio.Event()
         self._free.set()
         self._aborted = False
@@ -79,30 +76,15 @@ class Session:
         self.connect_seconds: float | None = None
 
     @property
-    def client(self) -> Client | PlainClient:
+    def client(self) -> Client | McpSession:
         """The open client."""
         if self._client is None:
             raise ClientClosedError(f"{self.wire.server}: the session is closed")
         return self._client
 
-    def is_of(self, session: ClientSession) -> bool:
+    def is_of(self, session: AnySession) -> bool:
         """Return whether the SDK's session belongs to this one."""
-        client = self._client
-        return (
-            client is not None and not isinstance(client, PlainClient) and client.session is session
-        )
-
-    async def sdk_client(self) -> Client:
-        """Return the SDK's client, or raise that the session has ended."""
-        client = self._client
-        if isinstance(client, PlainClient):
-            client.needs_sdk.set()
-            await self._settled.wait()
-            client = self._client
-        if client is None or isinstance(client, PlainClient):
-            text = f"{self.wire.server}: the request was not sent: {self.wire.ending()}"
-            raise ConnectionLostError(text, server=self.wire.server)
-        return client
+        return self._client is not None and self._client.session is session
 
     async def opened(self) -> None:
         """Wait until the session is open, or raise why it could not be opened."""
@@ -115,7 +97,7 @@ class Session:
                 server=self.wire.server,
             )
 
-    def __enter__(self) -> Client | PlainClient:
+    def __enter__(self) -> Client | McpSession:
         client = self.client
         self._borrowed += 1
         self._free.clear()
@@ -161,8 +143,6 @@ class Session:
         """Mark the session as ended; calls under way may still finish."""
         self.ended.set()
         self._leave.set()
-        if isinstance(self._client, PlainClient):
-            self._client.needs_sdk.set()
 
     def abort(self) -> None:
         """End the session with its requests, or the attempt to open it."""
@@ -180,7 +160,6 @@ class Session:
             async with AsyncExitStack() as stack:
                 await self._open(stack)
                 if self._failure is None:
-                    await self._take_over_when_needed(stack)
                     await self._leave.wait()
                     await self._free.wait()
                     await self._direct_calls_ended()
@@ -196,23 +175,9 @@ class Session:
                 }
                 record_session(time.monotonic() - self.opened_at, opened)
             self._client = None
-            self._settled.set()
             self.wire.end("the session was closed")
             self.ended.set()
             self._opened.set()
-
-    async def _take_over_when_needed(self, stack: AsyncExitStack) -> None:
-        """Go on with the SDK's client when something needs it, unless the session ends before."""
-        client = self._client
-        if isinstance(client, PlainClient) and not self._leave.is_set():
-            await client.needs_sdk.wait()
-            if not self._leave.is_set():
-                from plait.client.connections.opening import with_sdk  # noqa: PLC0415
-
-                with self.wire.unread():
-                    self._client = await with_sdk(stack, client, self._server, self.wire)
-                    client.replaced.set()
-        self._settled.set()
 
     async def _direct_calls_ended(self) -> None:
         self.wire.drained = asyncio.Event()
@@ -230,13 +195,17 @@ class Session:
                 await self._start_process(stack)
                 self._limit_opening(None)
                 await import_in_thread(OPENING)
-                if not may_be_plain(self._server, self.wire, self._options):
-                    await import_in_thread(SDK)
                 if self._server.transport != "in-process":
                     # Each transport has a module, which imports the libraries that it needs.
                     await import_in_thread(f"plait.client.transports.{self._server.transport}")
+                from plait.client.connections.opening import (  # noqa: PLC0415
+                    enter_session,
+                    has_own_session,
+                )
+
+                if not has_own_session(self._server, self.wire):
+                    await import_in_thread(SDK)
                 self._limit_opening(limit)
-                from plait.client.connections.opening import enter_session  # noqa: PLC0415
 
                 self._client = await enter_session(
                     stack, self._server, self.wire, self._memory, self._options

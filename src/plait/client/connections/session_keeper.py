@@ -38,10 +38,9 @@ from plait.errors import (
 )
 
 if TYPE_CHECKING:
-    from mcp.client import ClientSession
-
     from plait._support.clock import Clock
     from plait._support.redact import Redactor
+    from plait.client.connections.operations import AnySession
     from plait.client.connections.pool import TaskSet
     from plait.client.connections.session_turns import SessionTurns
 
@@ -295,7 +294,7 @@ class SessionKeeper:
         """The name of the transport that is in use."""
         return self._memory.transport(self.server)
 
-    def reserve(self, client: ClientSession, holder: object) -> None:
+    def reserve(self, client: AnySession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
         for session in self.sessions:
             if session.is_of(client):
@@ -439,8 +438,8 @@ class SessionKeeper:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.next_try_seconds):
                 await changed.wait()
-        self._next_try = None
-        self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
+        if not changed.is_set():  # nobody has signed in, say, who wants an attempt now
+            self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
 
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""
@@ -458,6 +457,7 @@ class SessionKeeper:
         policy, now = self.server.reconnect, self._clock.monotonic()
         self._condition = step(before, signal, policy, final=final, attended=attended, now=now)
         if self._condition.state != before.state:
+            self._next_try = None
             if self._condition.state == "waiting":
                 self._next_try = now + self._pause_seconds(now - self._tried_at)
             self._since = self._clock.now()

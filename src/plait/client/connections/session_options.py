@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from plait._support import mcp_types as types
 from plait._version import __version__
+from plait.client.protocol.inbound import Callbacks
 
 if TYPE_CHECKING:
     from mcp.client.session import (
@@ -69,21 +70,24 @@ class SessionOptions:
         """
         return self.answers or bool(own.keys() & {"elicitation_callback", "sampling_callback"})
 
-    def client_info_fields(self) -> dict[str, Any]:
-        """Return what the client declares itself to be, as JSON."""
-        info = self.client_info or _plait()
-        return info.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-    def capabilities(self) -> dict[str, Any]:
-        """Return what the client declares itself capable of, as the SDK does, as JSON."""
-        declared: dict[str, Any] = {}
-        if self.on_sampling is not None:
-            declared["sampling"] = {"tools": {}} if self.sampling_tools else {}
-        if self.on_elicitation is not None:
-            declared["elicitation"] = {"form": {}, "url": {}}
-        if self.on_roots is not None:
-            declared["roots"] = {"listChanged": True}
-        return declared
+    def callbacks(self, own: Mapping[str, Any]) -> Callbacks:
+        """Return what a session declares, and who answers it; the server's `own` options win."""
+        options = self.client_arguments(own)
+        info: Implementation = options["client_info"]
+        sampling: types.SamplingCapability | None = options["sampling_capabilities"]
+        dumped = {} if sampling is None else sampling.model_dump(by_alias=True, exclude_none=True)
+        return Callbacks(
+            client_info=info.model_dump(by_alias=True, mode="json", exclude_none=True),
+            on_elicitation=options["elicitation_callback"],
+            on_sampling=options["sampling_callback"],
+            sampling=dumped,
+            on_roots=options["list_roots_callback"],
+            on_log=options["logging_callback"],
+            on_message=options["message_handler"],
+            on_raw=self.on_notification,
+            log_level=options["log_level"],
+            timeout_seconds=options.get("read_timeout_seconds"),
+        )
 
     def client_arguments(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the keyword arguments of the SDK's client; the server's `own` options win."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mcp.client import ClientSession
     from mcp_types import Implementation, InitializeResult, ServerCapabilities
 
-    from plait.client.connections.plain_client import PlainClient
     from plait.client.connections.states import Breaker, State
+    from plait.client.protocol.session import McpSession
     from plait.errors import PlaitError
 
 
@@ -29,7 +29,7 @@ class ServerInfo:
     instructions: str | None = None
 
     @classmethod
-    def of(cls, client: Client | ClientSession | PlainClient) -> Self:
+    def of(cls, client: Client | ClientSession | McpSession) -> Self:
         """Read them from an open client or session."""
         return cls(
             client.server_info,

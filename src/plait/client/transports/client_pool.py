@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 
+from plait.client.protocol.exchange import as_current
 from plait.client.transports.http_client import set_cookies
 from plait.client.transports.http_pool import DRAIN_BYTES, DRAIN_SECONDS, HttpExchange
-from plait.client.transports.wire import as_current
 
 
 class ClientPool:

@@ -22,6 +22,7 @@ from mcp_types import JSONRPCMessage
 
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
+from plait.client.protocol.requests import is_lean
 from plait.client.transports.http_client import (
     HttpSession,
     is_plain,
@@ -30,11 +31,8 @@ from plait.client.transports.http_client import (
 )
 from plait.client.transports.http_pool import HttpPool
 from plait.client.transports.http_sender import HttpSender
-from plait.client.transports.requests import is_lean
 from plait.client.transports.streams import MergedRead
-from plait.client.transports.wire import (
-    Wire,
-)
+from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -28,11 +28,13 @@ from pydantic_core import to_json
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import ExchangeOptions
+from plait.client.protocol.exchange import Exchange
+from plait.client.protocol.large_json import LARGE_BYTES, LimitError, parse_large
+from plait.client.protocol.reading import coerced_id
 from plait.client.transports.http_decoding import PIECE_BYTES
 from plait.client.transports.http_events import EventParser, ServerEvent
-from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.oversize import HANDSHAKES, too_large, too_large_handshake
-from plait.client.transports.wire import Exchange, Wire, coerced_id
+from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports")
 

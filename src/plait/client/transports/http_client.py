@@ -28,6 +28,8 @@ from plait._support.threads import in_thread, lock_across_forks
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
+from plait.client.protocol.exchange import Exchange, PendingRequest, current_exchange
+from plait.client.protocol.http_reply import Advice, HttpReply
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
 from plait.client.transports.auth.choose import auth_of
 from plait.client.transports.auth.oauth import OAuthAuth
@@ -39,9 +41,8 @@ from plait.client.transports.http_answers import (
     too_large_answer,
 )
 from plait.client.transports.http_decoding import decoded_body
-from plait.client.transports.http_reply import Advice, HttpReply
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.wire import Exchange, PendingRequest, Wire, current_exchange
+from plait.client.transports.wire import Wire
 from plait.errors import ConfigError, PlaitError
 
 logger = logging.getLogger("plait.client.transports")

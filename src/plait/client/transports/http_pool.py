@@ -24,7 +24,7 @@ import httptools
 import httpx2
 
 if TYPE_CHECKING:
-    from plait.client.transports.wire import Exchange
+    from plait.client.protocol.exchange import Exchange
 
 MOST_CONNECTIONS: Final = 100
 """More requests than this at the same time wait for a connection; httpx2 has the same limit."""

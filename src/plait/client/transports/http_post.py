@@ -29,6 +29,10 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from plait._support.threads import in_thread
+from plait.client.protocol.exchange import PendingRequest, is_response, parse_json, parse_nested
+from plait.client.protocol.large_json import LARGE_BYTES, LimitError, parse_large
+from plait.client.protocol.nesting import NESTED_NOTE
+from plait.client.protocol.reading import coerced_id
 from plait.client.transports.http_answers import OF_ANOTHER
 from plait.client.transports.http_client import (
     LONGEST_REFUSAL_BYTES,
@@ -44,17 +48,8 @@ from plait.client.transports.http_client import (
 from plait.client.transports.http_decoding import BodyDecoder
 from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.http_pool import Fields, HttpExchange, Pool
-from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
 from plait.client.transports.library_logs import log_as
-from plait.client.transports.nesting import NESTED_NOTE
 from plait.client.transports.oversize import too_large
-from plait.client.transports.wire import (
-    PendingRequest,
-    coerced_id,
-    is_response,
-    parse_json,
-    parse_nested,
-)
 
 if TYPE_CHECKING:
     from plait.client.transports.http_sender import HttpSender

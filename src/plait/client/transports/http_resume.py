@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.streamable_http import DEFAULT_RECONNECTION_DELAY_MS, MAX_RECONNECTION_ATTEMPTS
 
+from plait.client.protocol.exchange import as_current
 from plait.client.transports.http_answers import OF_ANOTHER, events_of
-from plait.client.transports.wire import as_current
 
 if TYPE_CHECKING:
     from plait.client.transports.http_post import HttpPost

@@ -16,6 +16,8 @@ from cachetools import LRUCache
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait.client.config.servers import HttpServer
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.reading import RequestId
 from plait.client.transports.client_pool import ClientPool
 from plait.client.transports.http_client import (
     SESSION_HEADER,
@@ -27,11 +29,7 @@ from plait.client.transports.http_pool import HttpExchange, Pool, head_of
 from plait.client.transports.http_post import HttpPost
 from plait.client.transports.http_resume import resume_stream
 from plait.client.transports.streams import MergedRead, start_task
-from plait.client.transports.wire import (
-    PendingRequest,
-    RequestId,
-    Wire,
-)
+from plait.client.transports.wire import Wire
 
 _HEADS: Final = 64
 """How many request heads are kept; they differ by tool and by mirrored arguments."""
@@ -96,6 +94,10 @@ class HttpSender:
             self._submit(post)
         else:
             self._hold(post)
+
+    async def deliver(self, body: bytes) -> None:
+        """Leave notifications and answers to the SDK."""
+        raise NotImplementedError
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Close the response of a request; before 2026 the server is notified instead."""

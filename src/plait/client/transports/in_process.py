@@ -13,9 +13,11 @@ from mcp import MCPError
 from mcp.shared.dispatcher import CallOptions, Dispatcher
 from mcp_types import CONNECTION_CLOSED
 
+from plait.client.protocol.exchange import PendingRequest, parse_json
+from plait.client.protocol.peer import closed
+from plait.client.protocol.requests import is_lean, template_from
 from plait.client.transports.lean import OF_THE_SDK
-from plait.client.transports.requests import closed, is_lean, template_from
-from plait.client.transports.wire import PendingRequest, Wire, parse_json
+from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import logged_dispatcher
 from plait.traces.spans import is_traced, trace_context
 
@@ -107,6 +109,10 @@ class InProcessSender:
         params = cast("dict[str, Any]", parse_json(body))["params"]
         task = asyncio.get_running_loop().create_task(self._send(request, params))
         self._running[request.request_id] = task
+
+    async def deliver(self, body: bytes) -> None:
+        """Leave notifications and answers to the SDK."""
+        raise NotImplementedError
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Cancel the handler of a request."""

@@ -6,10 +6,8 @@ keeps every request, which tests compare with.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any
 
 import anyio
@@ -21,16 +19,14 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp.shared.transport_context import TransportContext
 
-from plait.client.transports.requests import (
-    RequestError,
-    closed,
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.peer import RequestError, closed
+from plait.client.protocol.requests import (
     exchange,
     list_request,
-    result_of,
     template_from,
-    timed_out_error,
 )
-from plait.client.transports.wire import PendingRequest, Wire, wake
+from plait.client.transports.wire import Wire
 from plait.traces.spans import describe_request, is_traced, trace_context
 
 OF_THE_SDK = frozenset({"initialize", "server/discover", "subscriptions/listen"})
@@ -87,8 +83,6 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
     ) -> dict[str, Any]:
         """Send a request and return its result, or raise `MCPError`."""
         wire, opts = self._wire, opts or {}
-        if wire.handshake and wire.handshake[0].method == method:
-            return await self._repeated(wire.handshake.popleft(), opts.get("timeout"))
         if wire.sender is None or method in OF_THE_SDK or not _OPTIONS_OF_THE_SDK.isdisjoint(opts):
             return await super().send_raw_request(
                 method, params, opts, _related_request_id=_related_request_id
@@ -103,7 +97,6 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
         try:
             return await exchange(
                 wire,
-                wire.sender,
                 request,
                 fields,
                 timeout_seconds=opts.get("timeout"),
@@ -111,38 +104,6 @@ class LeanDispatcher(JSONRPCDispatcher[TransportContext]):
             )
         except RequestError as error:
             raise mcp_error(error) from None
-
-    async def notify(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: str | int | None = None,
-    ) -> None:
-        """Send a notification, unless it is the end of a handshake that was made before."""
-        if method == "notifications/initialized" and self._wire.is_initialized:
-            return
-        await super().notify(method, params, opts, _related_request_id=_related_request_id)
-
-    async def _repeated(self, request: PendingRequest, timeout: float | None) -> dict[str, Any]:
-        """Return the outcome of a request of the handshake that was made before the SDK's."""
-        if request.message is None and request.fault is None:
-            woken = asyncio.get_running_loop().create_future()
-            request.wake = partial(wake, woken)
-            try:
-                async with asyncio.timeout(timeout):
-                    await woken
-            except TimeoutError:
-                raise mcp_error(timed_out_error(request)) from None
-            finally:
-                self._wire.requests.pop(request.request_id, None)
-        try:
-            result = result_of(request)
-        except RequestError as error:
-            raise mcp_error(error) from None
-        self._wire.note_repairs(request)
-        return result
 
     def _request(self, method: str, fields: dict[str, Any], opts: CallOptions) -> PendingRequest:
         template = template_from(fields, opts.get("headers"))

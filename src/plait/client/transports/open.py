@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Generic, Self, TypeVar, assert_never
+from typing import Any, Generic, TypeVar, assert_never
 
 from anyio.abc import AsyncResource
 from mcp.client._transport import TransportStreams
@@ -34,16 +34,12 @@ from plait.client.config.servers import (
     StdioServer,
     WebSocketServer,
 )
+from plait.client.protocol.exchange import Exchange, sending
+from plait.client.protocol.reading import RequestId, coerced_id
+from plait.client.protocol.repair import repair_result
+from plait.client.protocol.requests import HANDSHAKE_VERSION
 from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.repair import repair_result
-from plait.client.transports.requests import HANDSHAKE_VERSION
-from plait.client.transports.wire import (
-    Exchange,
-    RequestId,
-    Wire,
-    coerced_id,
-    sending,
-)
+from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import logged_streams
 
 logger = logging.getLogger("plait.client.transports")
@@ -74,36 +70,6 @@ async def open_transport(server: ServerConfig, wire: Wire) -> AsyncGenerator[Tra
         async with streams as (read, write):
             logged_read, logged_write = logged_streams(read, write, wire)
             yield TappedRead(logged_read, wire), TappedWrite(logged_write, wire)
-
-
-@asynccontextmanager
-async def adopted_streams(
-    streams: tuple[Any, Any], wire: Wire, ready: asyncio.Event
-) -> AsyncGenerator[TransportStreams]:
-    """Do what `open_transport` does, with streams that are open; nothing is read before `ready`."""
-    with redacted_library_logs(wire):
-        yield TappedRead(_HeldRead(streams[0], ready), wire), TappedWrite(streams[1], wire)
-
-
-class _HeldRead(AsyncResource):
-    """A receiving stream from which nothing is read before an event."""
-
-    def __init__(self, inner: ReadStream[Any], ready: asyncio.Event) -> None:
-        self._inner = inner
-        self._ready = ready
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self.__anext__()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        await self._ready.wait()
-        return await self._inner.__anext__()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _streams_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[tuple[Any, Any]]:
@@ -158,7 +124,7 @@ class TappedWrite(_Tapped["WriteStream[SessionMessage]"]):
         with sending(exchange):
             await self._inner.send(item)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._wire.server_requests.pop(item.message.id or "", None)
+            self._wire.sdk_requests.pop(item.message.id or "", None)
 
 
 class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
@@ -205,7 +171,7 @@ class TappedRead(_Tapped["ReadStream[SessionMessage | Exception]"]):
 
     def _may_be_open(self, item: SessionMessage) -> bool:
         """Count a request of the server; return whether it may have so many without an answer."""
-        message, requests = item.message, self._wire.server_requests
+        message, requests = item.message, self._wire.sdk_requests
         if (cancelled := _cancelled_id(item)) is not None:
             requests.pop(cancelled, None)
         if not isinstance(message, JSONRPCRequest):

@@ -13,10 +13,12 @@ from pydantic_core import from_json, to_json
 from plait._support import mcp_types as types
 from plait._support.threads import in_thread
 from plait.client.config.budgets import IncomingLimits
-from plait.client.transports.large_json import LARGE_BYTES, LimitError, parse_large
-from plait.client.transports.requests import RequestError
+from plait.client.protocol.exchange import PendingRequest, parse_json
+from plait.client.protocol.large_json import LARGE_BYTES, LimitError, parse_large
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.transports.streams import Framed, frames_from, frames_of
-from plait.client.transports.wire import PendingRequest, RequestId, Wire, coerced_id, parse_json
+from plait.client.transports.wire import Wire
 
 logger = logging.getLogger("plait.client.transports")
 

@@ -25,6 +25,8 @@ from mcp_types import (
 )
 
 from plait._support.redact import Redactor
+from plait.client.protocol.exchange import current_exchange
+from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.transports.streams import (
     BorrowedStream,
     MergedRead,
@@ -39,7 +41,7 @@ from plait.client.transports.tape import (
     comparable,
     redacted,
 )
-from plait.client.transports.wire import RequestId, Wire, coerced_id, current_exchange
+from plait.client.transports.wire import Wire
 
 _LISTEN = "subscriptions/listen"
 _PROGRESS = "notifications/progress"

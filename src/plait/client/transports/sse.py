@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -19,6 +19,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCError, JSONRPCRequest
 
 from plait.client.config.servers import SseServer
+from plait.client.protocol.exchange import Exchange, PendingRequest, as_current
+from plait.client.protocol.large_json import LARGE_BYTES
 from plait.client.transports.http_client import (
     open_http_client,
     origin_of,
@@ -26,10 +28,10 @@ from plait.client.transports.http_client import (
     shown_origin,
 )
 from plait.client.transports.http_events import EventParser, ServerEvent
-from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import read_large, too_large
-from plait.client.transports.streams import BorrowedStream, Framed, frames_of, start_task
-from plait.client.transports.wire import Exchange, PendingRequest, Wire, as_current
+from plait.client.transports.streams import BorrowedStream, Framed, frames_of
+from plait.client.transports.wire import Wire, receiving
+from plait.errors import PlaitError
 
 logger = logging.getLogger("plait.client.transports.sse")
 
@@ -66,27 +68,81 @@ class _SseSender:
     _endpoint: str
     _wire: Wire
     is_direct: bool
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Post one request; the response comes with the events."""
         request.written = True  # the session may end before the task begins
-        start_task(self._post(body, request), self._tasks)
+        self._wire.start(self._post(body, request))
+
+    async def deliver(self, body: bytes) -> None:
+        """Post a notification or an answer."""
+        with as_current(Exchange("response", None, "")):
+            await self._posted(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         cancelled = Exchange("notifications/cancelled", None, request.version)
-        start_task(self._post(notification, cancelled), self._tasks)
+        self._wire.start(self._post(notification, cancelled))
 
     async def _post(self, body: bytes, exchange: Exchange) -> None:
         if exchange.request_id is not None and exchange.request_id not in self._wire.requests:
             return  # its caller waits no more
         with as_current(exchange):
-            response = await self._client.post(
-                self._endpoint, content=body, headers={"Content-Type": "application/json"}
-            )
+            response = await self._posted(body)
         if not response.is_success and exchange.request_id is not None:
             error = {"code": CONNECTION_CLOSED, "message": f"HTTP {response.status_code}"}
             self._wire.take({"jsonrpc": "2.0", "id": exchange.request_id, "error": error})
+
+    async def _posted(self, body: bytes) -> httpx2.Response:
+        headers = {"Content-Type": "application/json"}
+        return await self._client.post(self._endpoint, content=body, headers=headers)
+
+
+@asynccontextmanager
+async def link_sse(server: SseServer, wire: Wire) -> AsyncGenerator[None]:
+    """Open the event stream, learn the endpoint, and receive messages during the block."""
+    async with (
+        open_http_client(server, wire) as client,
+        client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
+    ):
+        await _check_stream(response, wire)
+        endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with receiving(partial(_receive, response, endpoint, wire, server), wire) as reading:
+            await asyncio.wait({endpoint, reading}, return_when=asyncio.FIRST_COMPLETED)
+            if not endpoint.done():
+                raise wire.connect_error("the event stream ended before it named an endpoint")
+            is_direct = server.auth is None
+            wire.use(_SseSender(client, endpoint.result(), wire, is_direct=is_direct))
+            yield
+
+
+async def _receive(
+    response: httpx2.Response, endpoint: asyncio.Future[str], wire: Wire, server: SseServer
+) -> None:
+    """Handle every message until the stream ends; the first event names the endpoint."""
+    try:
+        async for event in _events_of(response, server.most_event_bytes):
+            if event.kind == "endpoint" and not endpoint.done():
+                _name_endpoint(endpoint, server, event, wire)
+            elif event.kind == "message" and event.data and not _is_taken(event.data, wire):
+                await wire.receive(event.data, server.incoming)
+    except httpx2.SSEError:
+        wire.end(too_large(server.most_event_bytes))
+    except httpx2.TransportError as fault:
+        logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
+    wire.end("the event stream ended")
+
+
+def _is_taken(data: bytes, wire: Wire) -> bool:
+    return len(data) < LARGE_BYTES and wire.take_line(data)
+
+
+def _name_endpoint(
+    endpoint: asyncio.Future[str], server: SseServer, event: ServerEvent, wire: Wire
+) -> None:
+    try:
+        endpoint.set_result(_endpoint(server.url, event.data.decode("utf-8", "replace"), wire))
+    except PlaitError as error:
+        endpoint.set_exception(error)
 
 
 @asynccontextmanager

@@ -18,13 +18,14 @@ import anyio
 
 from plait._support.threads import import_once
 from plait.client.config.servers import StdioServer
-from plait.client.transports.large_json import LARGE_BYTES
+from plait.client.protocol.exchange import PendingRequest, current_exchange
+from plait.client.protocol.large_json import LARGE_BYTES
+from plait.client.protocol.peer import closed
 from plait.client.transports.oversize import lose_answer, lose_misread, read_large, too_large
 from plait.client.transports.pipes import LineProtocol, LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
-from plait.client.transports.requests import closed
 from plait.client.transports.streams import BorrowedStream, frames_of
-from plait.client.transports.wire import PendingRequest, Wire, current_exchange
+from plait.client.transports.wire import Wire, receiving
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -41,6 +42,8 @@ _HEAD_BYTES = 200
 _TOOLS_CHANGED = b"notifications/tools/list_changed"
 _LONGEST_ANNOUNCEMENT = 1000
 """Longer lines are not searched for an announcement."""
+_SLICE = 20
+"""So many lines are handled before other tasks have their turn."""
 _NOISE_SLICE = 100
 """So many lines without a message are read before other tasks have their turn."""
 _ORPHAN_GRACE_SECONDS = 5.0
@@ -52,8 +55,11 @@ class StdioWrite(BorrowedStream):
     """The child's standard input, one message per line."""
 
     _child: Child
-    sender: StdioSender
-    """Writes what the SDK does not."""
+
+    @property
+    def lines(self) -> LineProtocol:
+        """What the child writes."""
+        return self._child.stdout
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write one message."""
@@ -92,13 +98,15 @@ class StdioSender:
             request.written = False
             raise
 
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
-        del request
-        self.notify(notification)
+    async def deliver(self, body: bytes) -> None:
+        """Write a notification or an answer, and wait until the pipe has taken it."""
+        if self._child.stdin.is_doomed():
+            raise anyio.BrokenResourceError
+        await self._child.stdin.send(body + b"\n")
 
-    def notify(self, notification: bytes) -> None:
-        """Write a notification; one to a server that is gone is dropped."""
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller no longer waits; one that is gone is not told."""
+        del request
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._child.stdin.write(notification + b"\n")
 
@@ -111,10 +119,6 @@ class StdioRead(BorrowedStream):
     _wire: Wire
     _server: StdioServer
     _messages: deque[JSONRPCMessage] = field(default_factory=deque["JSONRPCMessage"])
-
-    async def next_arrival(self) -> bool:
-        """Wait for what no request of our own takes; return whether it is more than the end."""
-        return await self._lines.next_arrival()
 
     async def __anext__(self) -> SessionMessage:
         import_once("mcp.shared.message")
@@ -146,6 +150,33 @@ class StdioRead(BorrowedStream):
 
 
 @asynccontextmanager
+async def link_stdio(server: StdioServer, wire: Wire) -> AsyncGenerator[None]:
+    """Start the server, and receive what it sends during the block, or raise `ConnectError`."""
+    async with (
+        open_stdio(server, wire) as (_, written),
+        receiving(partial(_receive, written.lines, server, wire), wire),
+    ):
+        yield
+
+
+async def _receive(lines: LineProtocol, server: StdioServer, wire: Wire) -> None:
+    for number in count(1):
+        line = await lines.next_line()
+        if line is None:
+            break
+        await wire.receive(
+            line,
+            server.incoming,
+            encoding=server.encoding,
+            errors=server.encoding_error_handler,
+            advice="; logs belong on standard error",
+        )
+        del line  # it may be large, and the next may be long in coming
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
 async def open_stdio(
     server: StdioServer, wire: Wire
 ) -> AsyncGenerator[tuple[StdioRead, StdioWrite]]:
@@ -163,10 +194,9 @@ async def open_stdio(
         child.stdout.splitter.on_oversize = partial(_refuse_line, child, wire)
         child.stdout.on_endless = partial(_end_session, child, wire)
         child.stdin.on_broken = partial(_fail_unwritten, wire)
-        sender = StdioSender(child, wire)
-        wire.use(sender)
+        wire.use(StdioSender(child, wire))
         try:
-            yield StdioRead(child.stdout, wire, server), StdioWrite(child, sender)
+            yield StdioRead(child.stdout, wire, server), StdioWrite(child)
         finally:
             tasks.cancel_scope.cancel()
 

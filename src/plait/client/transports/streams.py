@@ -20,7 +20,7 @@ from anyio.abc import AsyncResource
 from pydantic import ValidationError
 
 from plait._support import mcp_types as types
-from plait.client.transports.nesting import shallow
+from plait.client.protocol.nesting import shallow
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream

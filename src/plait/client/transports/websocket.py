@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import httpx2
@@ -20,13 +20,14 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
+from plait.client.protocol.exchange import PendingRequest, current_exchange
+from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.large_json import LARGE_BYTES
+from plait.client.protocol.peer import closed
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
-from plait.client.transports.http_reply import HttpReply
-from plait.client.transports.large_json import LARGE_BYTES
 from plait.client.transports.oversize import lose_misread, read_large, too_large
-from plait.client.transports.requests import closed
-from plait.client.transports.streams import BorrowedStream, frames_of, start_task
-from plait.client.transports.wire import PendingRequest, Wire, current_exchange
+from plait.client.transports.streams import BorrowedStream, frames_of
+from plait.client.transports.wire import Wire, receiving
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0
@@ -90,15 +91,20 @@ class _SocketSender:
     is_direct = True
     _socket: ClientConnection
     _wire: Wire
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         request.written = True
-        start_task(self._send(body, request), self._tasks)
+        self._wire.start(self._send(body, request))
+
+    async def deliver(self, body: bytes) -> None:
+        try:
+            await self._socket.send(body, text=True)
+        except ConnectionClosed as closed:
+            raise anyio.BrokenResourceError from closed
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del request
-        start_task(self._send(notification, None), self._tasks)
+        self._wire.start(self._send(notification, None))
 
     async def _send(self, body: bytes, request: PendingRequest | None) -> None:
         if request is not None:
@@ -143,10 +149,39 @@ class _SocketRead(BorrowedStream):
 
 
 @asynccontextmanager
+async def link_websocket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[None]:
+    """Connect, and receive what the server sends during the block, or raise `ConnectError`."""
+    async with (
+        _connected(server, wire) as socket,
+        receiving(partial(_receive, socket, wire, server.incoming), wire),
+    ):
+        yield
+
+
+async def _receive(socket: ClientConnection, wire: Wire, limits: IncomingLimits) -> None:
+    while True:
+        try:
+            frame = await socket.recv(decode=False)
+        except ConnectionClosed as closed:
+            if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
+                wire.end(too_large(limits.message_bytes))
+            return
+        if len(frame) >= LARGE_BYTES or not wire.take_line(frame):
+            await wire.receive(frame, limits)
+        del frame  # it may be large, and the next may be long in coming
+
+
+@asynccontextmanager
 async def open_websocket(
     server: WebSocketServer, wire: Wire
 ) -> AsyncGenerator[tuple[_SocketRead, _SocketWrite]]:
     """Connect and yield the two streams, or raise `ConnectError`."""
+    async with _connected(server, wire) as socket:
+        yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
+
+
+@asynccontextmanager
+async def _connected(server: WebSocketServer, wire: Wire) -> AsyncGenerator[ClientConnection]:
     if server.auth is not None:
         raise ConfigError(
             f"{wire.server}: `auth` works on HTTP servers; give a WebSocket its `headers`",
@@ -184,7 +219,7 @@ async def open_websocket(
     try:
         async with socket:
             wire.use(_SocketSender(socket, wire))
-            yield _SocketRead(socket, wire, server.incoming), _SocketWrite(socket)
+            yield socket
     finally:
         # A cancelled closing handshake would leave the connection open.
         socket.transport.abort()

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 from anyio.abc import AsyncResource
 from pydantic_core import to_json
+from typing_extensions import override
 
 from plait._support.logs import UNCUT, WIRE
 from plait._support.sizes import size_label
-from plait.client.transports.wire import PendingRequest, RequestId, Sender, Wire, coerced_id
+from plait.client.config.budgets import IncomingLimits
+from plait.client.protocol.exchange import PendingRequest, Sender, parse_json
+from plait.client.protocol.reading import Message, RequestId, coerced_id
+from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
     import contextvars
@@ -49,6 +53,38 @@ def make_wire(server: str, redact: Redactor, on_end: Callable[[], None]) -> Wire
 
 class LoggedWire(Wire):
     """A wire whose messages are logged."""
+
+    def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
+        super().__init__(server, redact, on_end)
+        self._asked_at: dict[RequestId | None, tuple[str, float]] = {}
+        """Requests of the server without an answer, and when they came."""
+
+    @override
+    async def dispatch(
+        self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
+    ) -> None:
+        if message.method is not None:
+            self._log_received(message.method, message)
+        await super().dispatch(message, limits, context)
+
+    def _log_received(self, method: str, message: Message) -> None:
+        if message.id is not None:
+            self._asked_at[message.id] = (method, time.monotonic())
+        elif method == "notifications/cancelled":
+            cancelled = coerced_id((message.params or {}).get("requestId"))
+            if (asked := self._asked_at.pop(cancelled, None)) is not None:
+                self.log_end(_IN, asked[0], cancelled, asked[1], "cancelled")
+        body = message.body or _encoded({"method": method, "params": message.params})
+        self.log(_IN, method, body, request_id=message.id)
+
+    def log_delivered(self, body: bytes) -> None:
+        """Log a notification, or an answer to a request of the server."""
+        message = cast("dict[str, Any]", parse_json(body))
+        request_id, method, seconds = message.get("id"), message.get("method"), None
+        if method is None:
+            method, began = self._asked_at.pop(request_id, ("response", None))
+            seconds = None if began is None else time.monotonic() - began
+        self.log(_OUT, method, body, request_id=request_id, seconds=seconds)
 
     def use(self, sender: Sender) -> None:
         """Send requests of our own with this sender, and log them."""
@@ -125,16 +161,24 @@ class _LoggedSender:
             self._wire.log_end(_OUT, request.method, request.request_id, began, why)
             raise
 
+    async def deliver(self, body: bytes) -> None:
+        """Write a notification or an answer."""
+        self._wire.log_delivered(body)
+        await self.inner.deliver(body)
+
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
         began = self._began.pop(request.request_id, time.monotonic())
-        self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
+        if request.method == _SUBSCRIPTION:
+            self._wire.log(_OUT, "notifications/cancelled", notification)
+        else:
+            self._wire.log_end(_OUT, request.method, request.request_id, began, "cancelled")
         self.inner.cancel(request, notification)
 
     def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
         began = self._began.pop(request.request_id, None)
-        if began is None:
-            pass  # it was cancelled
+        if began is None or (request.message is None and request.method == _SUBSCRIPTION):
+            pass  # it was cancelled, or its session was closed
         elif request.message is None:
             why = self._wire.redact.excerpt(f"no answer: {request.fault!r}")
             self._wire.log_end(_IN, request.method, request.request_id, began, why)

@@ -35,9 +35,10 @@ from plait.client.connections.loop_bridge import LoopBridge, running_loop
 from plait.client.connections.opening import enter_client
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.repair import repair_result
 from plait.client.transports.open import open_transport
-from plait.client.transports.repair import repair_result
-from plait.client.transports.wire import Wire, watched_exchanges
+from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
 from plait.langchain.tools.callbacks import MCPCallbacks

@@ -17,7 +17,7 @@ import mcp_types as types
 
 from plait._support.mappings import entries_of
 from plait.client.calls.outcome import ResourceContents, json_text, link_line
-from plait.client.transports.repair import ORIGINAL
+from plait.client.protocol.repair import ORIGINAL
 from plait.traces.messages.from_mcp import contents_line
 
 Block = dict[str, Any]

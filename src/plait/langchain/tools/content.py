@@ -37,7 +37,7 @@ from plait.client.calls.outcome import (
 )
 from plait.client.catalog.validation import validator_if_prepared
 from plait.client.connections.error_mapping import lacks_back_channel
-from plait.client.transports.repair import is_plain_text
+from plait.client.protocol.repair import is_plain_text
 from plait.errors import ConfigError, PlaitError, ToolFailedError
 from plait.langchain.tools.blocks import Block, legacy_block, standard_block, text_block, wire_json
 from plait.traces.messages.from_mcp import contents_line

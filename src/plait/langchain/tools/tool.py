@@ -118,13 +118,13 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
                 return made
             if name.startswith("__"):
                 return super().__getattr__(name)
-            private = self.__pydantic_private__
-            if private is not None and name in private:
+            private = self.__pydantic_private__ or {}
+            if name in private:
                 return private[name]
             if name in _DEFAULTS:
                 made = _DEFAULTS[name]
             elif name in _READERS:
-                made = _READERS[name](self._tool, self._profile)
+                made = _READERS[name](private["_tool"], private["_profile"])
             else:
                 return super().__getattr__(name)
             return made if name in _NOT_KEPT else self.__dict__.setdefault(name, made)

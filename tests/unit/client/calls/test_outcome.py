@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.transports.repair import ORIGINAL, repair_result
+from plait.client.protocol.repair import ORIGINAL, repair_result
 
 BLOCKS: list[dict[str, Any]] = [
     {"type": "text", "text": "one"},

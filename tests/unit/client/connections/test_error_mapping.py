@@ -26,9 +26,10 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
-from plait.client.transports.http_reply import HttpReply
+from plait.client.protocol.exchange import Exchange, Exchanges
+from plait.client.protocol.http_reply import HttpReply
 from plait.client.transports.open import TappedRead
-from plait.client.transports.wire import Exchange, Exchanges, Wire
+from plait.client.transports.wire import Wire
 from plait.errors import (
     AuthRequiredError,
     ConfigError,

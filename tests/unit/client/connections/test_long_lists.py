@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.connections.operations import all_pages, list_prompts
-from plait.client.transports.wire import PendingRequest, collect, watched_exchanges
+from plait.client.protocol.exchange import PendingRequest, collect, watched_exchanges
 
 pytestmark = pytest.mark.anyio
 

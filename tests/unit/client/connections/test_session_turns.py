@@ -17,6 +17,7 @@ from plait.client.config.servers import HttpServer, InProcessServer
 from plait.client.config.timing import Timeouts
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
+from plait.client.connections.operations import call_tool
 from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session_options import SessionOptions
 from plait.testing import eventually
@@ -52,7 +53,7 @@ class Desk:
     async def call(self, user: str) -> Any:
         connection = self.pool.connection("desk", CallerCredentials(thread=user))
         answer = await connection.request(
-            lambda client: client.call_tool("serve", {"user": user}),
+            lambda client: call_tool(client, "serve", {"user": user}),
             Deadline(60),
             method="tools/call",
             tool="serve",

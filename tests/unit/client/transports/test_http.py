@@ -15,11 +15,12 @@ from mcp.shared.message import SessionMessage
 from plait._support.redact import Redactor
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
+from plait.client.protocol.exchange import PendingRequest
 from plait.client.transports.http_client import HttpSession, fail_request, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
 from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.streams import MergedRead
-from plait.client.transports.wire import PendingRequest, Wire
+from plait.client.transports.wire import Wire
 
 
 @pytest.mark.parametrize(

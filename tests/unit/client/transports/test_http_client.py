@@ -12,9 +12,10 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.config.servers import HttpServer
+from plait.client.protocol.exchange import Exchange, sending
+from plait.client.protocol.http_reply import HttpReply
 from plait.client.transports.http_client import open_http_client
-from plait.client.transports.http_reply import HttpReply
-from plait.client.transports.wire import Exchange, Wire, sending
+from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from plait.client.transports import large_json
-from plait.client.transports.large_json import LimitError, parse_large
+from plait.client.protocol import large_json
+from plait.client.protocol.large_json import LimitError, parse_large
 
 _MANY = 10**9
 _SIZE = 3_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.transports.nesting import shallow
+from plait.client.protocol.nesting import shallow
 
 
 def nested(levels: int, inner: Any = 1) -> Any:

@@ -20,8 +20,9 @@ from mcp_types import (
 )
 
 from plait._support.redact import Redactor
+from plait.client.protocol.exchange import Exchange, current_exchange, watched_exchanges
 from plait.client.transports.open import TappedRead, TappedWrite
-from plait.client.transports.wire import Exchange, Wire, current_exchange, watched_exchanges
+from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
 

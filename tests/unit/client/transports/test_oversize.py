@@ -6,9 +6,10 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.client.protocol.exchange import Exchange, PendingRequest
+from plait.client.protocol.peer import RequestError
 from plait.client.transports.oversize import read_large
-from plait.client.transports.requests import RequestError
-from plait.client.transports.wire import Exchange, PendingRequest, Wire
+from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 from mcp_types import methods
 
-from plait.client.transports.repair import ORIGINAL, RepairedResult, repair_result
+from plait.client.protocol.repair import ORIGINAL, RepairedResult, repair_result
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

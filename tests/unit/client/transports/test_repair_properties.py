@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
-from plait.client.transports.repair import ORIGINAL, repair_result
+from plait.client.protocol.repair import ORIGINAL, repair_result
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

@@ -14,8 +14,9 @@ from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
 from plait.client.catalog.tool import Tool
-from plait.client.transports.repair import repair_result
-from plait.client.transports.tool_rows import (
+from plait.client.protocol.exchange import parse_json
+from plait.client.protocol.repair import repair_result
+from plait.client.protocol.tool_rows import (
     LONGEST_ROW_BYTES,
     RawRow,
     ToolRows,
@@ -27,7 +28,6 @@ from plait.client.transports.tool_rows import (
     row_of,
     whole_row,
 )
-from plait.client.transports.wire import parse_json
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 

@@ -7,14 +7,9 @@ import asyncio
 import pytest
 
 from plait._support.redact import Redactor
-from plait.client.transports.http_reply import HttpReply
-from plait.client.transports.wire import (
-    Exchange,
-    Wire,
-    current_exchange,
-    sending,
-    watched_exchanges,
-)
+from plait.client.protocol.exchange import Exchange, current_exchange, sending, watched_exchanges
+from plait.client.protocol.http_reply import HttpReply
+from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from plait.client.calls.outcome import NO_DETAILS, NOTHING
-from plait.client.transports.repair import repair_result
+from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.content import OutputHandling, ToolOutput, convert_result, error_text
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import mcp_types as types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.transports.repair import repair_result
+from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.blocks import Block
 from plait.langchain.tools.content import (
     OutputHandling,

@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
-from plait.client.transports.repair import repair_result
+from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.content import (
     OutputHandling,
     convert_result,

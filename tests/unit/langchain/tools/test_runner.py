@@ -12,7 +12,7 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.transports.repair import repair_result
+from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.runner import Invocation, RunnerSettings, ToolRunner

@@ -1,15 +1,14 @@
-"""Convert any schema into a valid one of JSON Schema 2020-12."""
+"""Converting the keywords of any schema into valid ones of JSON Schema 2020-12."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from plait.client.catalog.schemas import keywords
 from plait.client.catalog.schemas.plain_schema import DIALECT
 from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.values import (
-    MOST_DEPTH,
     Schema,
     as_list,
     distinct,
@@ -23,20 +22,8 @@ _BROKEN: Final = object()
 _VALUES: Final = frozenset({"default", "const", "enum", "examples"})
 
 
-def clean(schema: Schema, notes: Notes) -> Schema:
-    """Return the schema with older keywords converted and invalid ones removed."""
-    return cast("Schema", _clean(schema, "", notes, 0))
-
-
-def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
-    if isinstance(schema, bool):
-        return schema
-    if not is_schema(schema) or depth > MOST_DEPTH:
-        if depth > MOST_DEPTH:
-            notes.add(path, "too deep", "recursion")
-        else:
-            notes.add(path, "not a schema, so anything is allowed", "invalid")
-        return {}
+def clean(schema: Schema, path: str, notes: Notes) -> Schema:
+    """Return a schema with older keywords converted and invalid ones removed, but not its parts."""
     kept: Schema = {}
     for key, value in _without_ref_name(_modernized(schema), path, notes).items():
         repaired = _CHECKS[key](value) if key in _CHECKS else value
@@ -44,11 +31,9 @@ def _clean(schema: Any, path: str, notes: Notes, depth: int) -> Schema | bool:
             notes.add(path, f"{key} is broken, left out", "invalid")
         elif key in _VALUES and holds_ref(value):
             notes.add(path, f"{key} has a value that looks like a reference, left out", "invalid")
-        elif key not in keywords.ADDRESSES and key not in keywords.REFERENCES:
+        else:
             kept[key] = repaired
-    return keywords.map_children(
-        kept, lambda inner, step: _clean(inner, keywords.step_into(path, step), notes, depth + 1)
-    )
+    return kept
 
 
 def _without_ref_name(schema: Schema, path: str, notes: Notes) -> Schema:
@@ -116,7 +101,7 @@ def _type(value: Any) -> Any:
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(keywords.HOLD_SCHEMA, _if_is(bool, dict)),
+    **dict.fromkeys(keywords.HOLD_SCHEMA, _if_is(bool, dict, Mapping)),
     **dict.fromkeys(keywords.HOLD_LIST, lambda value: as_list(value) or _BROKEN),
     **dict.fromkeys(keywords.HOLD_MAP, _if_is(dict)),
     "type": _type,

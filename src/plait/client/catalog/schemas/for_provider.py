@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Final, Literal, get_args
 
 from plait.client.catalog.allowance import TooMuchWorkError, allowed_seconds
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.keywords import map_children, places_in, types_of
 from plait.client.catalog.schemas.plain_schema import shared_if_plain
 from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
-from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.catalog.schemas.roots import bare_root, object_root, plain_root
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, plain
 
@@ -48,9 +47,8 @@ def schema_for_provider(schema: object, profile: Profile | None = None) -> Provi
 def _converted(schema: object, profile: Profile) -> ProviderSchema:
     if profile == "default" and (shared := shared_if_plain(schema)) is not None:
         return ProviderSchema(plain(shared))
-    inlined = inline_refs(schema)
-    notes = Notes(inlined.notes)
-    converted = _CONVERTERS[profile](clean(inlined.schema, notes), notes)
+    notes = Notes()
+    converted = _CONVERTERS[profile](cleaned_schema(schema, notes), notes)
     return ProviderSchema(converted, notes.all)
 
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.describe import limits, with_sentences
 from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, types_of
 from plait.client.catalog.schemas.merge import values_of
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.catalog.schemas.roots import plain_root
 from plait.client.catalog.schemas.values import (
     Schema,
@@ -61,7 +60,7 @@ def parameters_from_schema(schema: object) -> list[Parameter]:
     """List the arguments that a schema describes; none if it does not describe an object."""
     if not is_mapping(schema):
         return []
-    root = clean(inline_refs(schema).schema, Notes())
+    root = cleaned_schema(schema, Notes())
     if types_of(root) and "object" not in types_of(root):
         return []
     return list(_properties(plain_root(root, Notes())))

@@ -42,49 +42,65 @@ def shared_if_plain(schema: object) -> Schema | None:
         root = {key: value for key, value in root.items() if key != "$schema"}
     if "properties" not in root:
         root = {**root, "properties": cast("Schema", {})}
-    return root if _is_plain(root, 0) else None
+    return root if plain_size(root) else None
 
 
-def _is_plain(schema: object, depth: int) -> bool:
+def plain_size(schema: object, depth: int = 0) -> int:
+    """Count the schemas in a schema in which nothing has to be converted.
+
+    0 means that something may have to be.
+    """
     # Binding a tool takes not much longer than this, so that it avoids generators and calls.
     if not is_schema(schema):
-        return type(schema) is bool
+        return int(type(schema) is bool)
     if depth > _DEEPEST:
-        return False
+        return 0
+    size = 1
     for key, value in schema.items():
         kind = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
             if key not in _TEXTS and not (
                 value in _TYPES if key == "type" else _is_plain_scalar(key, value)
             ):
-                return False
+                return 0
         elif kind is dict:
             if key == "properties":
                 if "$ref" in value:
-                    return False
+                    return 0
                 for inner in value.values():
-                    if not _is_plain(inner, depth + 1):
-                        return False
+                    inner_size = plain_size(inner, depth + 1)
+                    if not inner_size:
+                        return 0
+                    size += inner_size
             elif key == "items" or key == "additionalProperties":
-                if not _is_plain(value, depth + 1):
-                    return False
+                inner_size = plain_size(value, depth + 1)
+                if not inner_size:
+                    return 0
+                size += inner_size
             elif (key != "default" and key != "const") or holds_ref(value):
-                return False
-        elif not (_is_plain_list if kind is list else _is_plain_scalar)(key, value, depth):
+                return 0
+        elif kind is list and (key == "anyOf" or key == "oneOf" or key == "allOf"):
+            sizes = [plain_size(inner, depth + 1) for inner in value]
+            if not sizes or 0 in sizes:
+                return 0
+            size += sum(sizes)
+        elif not (_is_plain_list if kind is list else _is_plain_scalar)(key, value):
+            return 0
+    return size
+
+
+def _is_plain_list(key: str, value: list[Any]) -> bool:
+    if key == "required" or key == "type" or key == "enum":
+        if not (_SCALARS if key == "enum" else _STRINGS).issuperset(map(type, value)):
             return False
-    return True
+        names = set(value)  # 1 and true are one there, and then told apart by the long way
+        if len(names) < len(value) or not (names or key == "required"):
+            return False
+        return key != "type" or names <= _TYPES
+    return key in {"default", "const", "examples"} and not holds_ref(value)
 
 
-def _is_plain_list(key: str, value: list[Any], depth: int) -> bool:
-    if key == "required" or key == "enum":
-        texts = _STRINGS.issuperset(map(type, value))
-        return texts and len(set(value)) == len(value) and bool(value or key == "required")
-    if key == "anyOf" or key == "oneOf" or key == "allOf":
-        return bool(value) and all(_is_plain(inner, depth + 1) for inner in value)
-    return (key == "default" or key == "const") and not holds_ref(value)
-
-
-def _is_plain_scalar(key: str, value: object, _depth: int = 0) -> bool:
+def _is_plain_scalar(key: str, value: object) -> bool:
     if key in _TEXTS:
         return type(value) is str
     if key in _FLAGS or key == "items" or key == "additionalProperties":

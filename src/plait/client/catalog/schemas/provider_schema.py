@@ -55,12 +55,12 @@ _ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
 class Notes:
     """Collects notes without duplicates, in order."""
 
-    def __init__(self, known: Iterable[Note] = ()) -> None:
-        self._notes = dict.fromkeys(known)
+    def __init__(self) -> None:
+        self._notes: dict[Note, None] = {}
 
     def add(self, path: str, text: str, kind: NoteKind) -> None:
         """Add a note about a place in the schema."""
-        self._notes.setdefault(Note(f"{path or '(root)'}: {text}", kind))
+        self._notes.setdefault(Note(f"{path or '(root)'}: {text}", kind), None)
 
     def add_moved(self, path: str, keywords: Iterable[str]) -> None:
         """Note which keywords moved to the description."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
+from plait.client.catalog.allowance import take_step
+from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.keywords import (
     ADDRESSES,
@@ -23,6 +25,7 @@ from plait.client.catalog.schemas.keywords import (
     map_children,
     step_into,
 )
+from plait.client.catalog.schemas.plain_schema import plain_size
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.values import (
     MOST_DEPTH,
@@ -37,7 +40,8 @@ from plait.client.catalog.schemas.values import (
 
 Node = Mapping[str, Any]
 
-_KNOWN: Final = HOLD_SCHEMAS | HOLD_VALUE
+_KNOWN: Final = HOLD_SCHEMAS | HOLD_VALUE | {"dependencies"}
+_HOLD_NAMES: Final = HOLD_MAP | {"dependencies", "dependentRequired"}
 
 
 class _Target(NamedTuple):
@@ -55,6 +59,7 @@ class _Document:
         self.base = base_of(root, "")
         self._resources: dict[str, Node] = {"": root, self.base: root}
         self._anchors: dict[tuple[str, str], Node] = {}
+        self._plain_sizes: dict[int, int] = {}
         self.size = self._index()
         """How many objects there are in it."""
 
@@ -72,14 +77,23 @@ class _Document:
         # Many generators resolve references from the root, ignoring any `$id` in between.
         return found or (_walk(self.root, self.base, fragment) if not address else None)
 
+    def plain_size(self, node: Node) -> int:
+        """Do what `plain_size` does, once for every schema that references repeat."""
+        if (size := self._plain_sizes.get(id(node))) is None:
+            size = self._plain_sizes[id(node)] = plain_size(node)
+        return size
+
     def _index(self) -> int:
+        size = 0
         waiting: list[tuple[Node, str]] = [(self.root, "")]
-        seen: set[int] = set()
         while waiting:
             node, outer = waiting.pop()
-            if id(node) in seen:
+            if id(node) in self._plain_sizes:
                 continue
-            seen.add(id(node))
+            inner_size = self.plain_size(node)
+            size += inner_size or 1
+            if inner_size:  # so that it has no address, and nothing in it
+                continue
             base = base_of(node, outer)
             if base != outer:
                 self._resources.setdefault(base, node)
@@ -87,7 +101,7 @@ class _Document:
                 self._anchors.setdefault((base, anchor), node)
                 self._anchors.setdefault(("", anchor), node)
             waiting.extend((inner, base) for inner in _inside(node))
-        return len(seen)
+        return size
 
 
 def base_of(node: Node, outer: str) -> str:
@@ -159,36 +173,54 @@ def inline_refs(schema: object) -> ProviderSchema:
     Nothing is ever fetched: what is not in the schema allows anything.
     """
     notes = Notes()
-    written: object = schema
+    return ProviderSchema(_written(schema, notes, cleaned=False), notes.all)
+
+
+def cleaned_schema(schema: object, notes: Notes) -> Schema:
+    """Inline every reference, and convert all keywords into valid ones of JSON Schema 2020-12."""
+    return _written(schema, notes, cleaned=True)
+
+
+def _written(schema: object, notes: Notes, *, cleaned: bool) -> Schema:
     if is_mapping(schema):
-        written = _Writer(_Document(schema), notes).write(schema, "", "", ())
+        schema = _Writer(_Document(schema), notes, cleaned).write(schema, "", "", ())
     elif not isinstance(schema, bool):
         notes.add("", "not a schema, so anything is allowed", "invalid")
-    return ProviderSchema(as_schema(written), notes.all)
+    return as_schema(schema)
 
 
 class _Writer:
-    def __init__(self, document: _Document, notes: Notes) -> None:
+    def __init__(self, document: _Document, notes: Notes, cleaned: bool) -> None:
         self._document = document
         self._notes = notes
+        self._cleaned = cleaned
         self._left = document.size + _MAX_INLINED
 
     def write(self, node: Any, path: str, outer: str, above: tuple[int, ...]) -> Any:
         """Return a schema without references; `above` are the schemas around it."""
         if not is_mapping(node):
+            if self._cleaned and not isinstance(node, bool):
+                self._notes.add(path, "not a schema, so anything is allowed", "invalid")
+                return {}
             return plain(node)
-        self._left -= 1
+        size = self._document.plain_size(node)
+        self._left -= size or 1
         if self._left < 0 or len(above) >= MOST_DEPTH or id(node) in above:
             self._notes.add(path, "too large or too deep, left open", "recursion")
             return {}
+        if size:
+            take_step(size)
+            return plain(node)
         base = base_of(node, outer)
         above = (*above, id(node))
-        own = {
-            key: value
+        own: Schema = {
+            key: dict(value) if key in _HOLD_NAMES and is_mapping(value) else value
             for key, value in node.items()
             if isinstance(key, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # not JSON
             and key not in ADDRESSES
             and key not in REFERENCES
+            # What has references under a name of its own holds definitions.
+            and (key in _KNOWN or not _has_reference(value))
         }
         written = self._with_parts(own, path, base, above)
         for keyword in REFERENCES:
@@ -198,12 +230,6 @@ class _Writer:
         return written
 
     def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
-        kept: Schema = {
-            key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
-            for key, value in own.items()
-            if key in _KNOWN or not _has_reference(value)  # else it holds definitions
-        }
-
         def visit(inner: Any, step: str) -> Any:
             if is_list(inner):  # the tuples of older drafts: `items: [...]`
                 return [
@@ -212,13 +238,16 @@ class _Writer:
                 ]
             return self.write(inner, step_into(path, step), base, above)
 
+        kept = clean(own, path, self._notes) if self._cleaned else own
         written = map_children(kept, visit)
         if is_mapping(dependencies := written.get("dependencies")):
             written["dependencies"] = {
                 name: visit(inner, f".dependencies.{name}") for name, inner in dependencies.items()
             }
-        untouched = written.keys() - HOLD_SCHEMAS - {"dependencies"}
-        return {key: plain(value) if key in untouched else value for key, value in written.items()}
+        return {
+            key: value if key in HOLD_SCHEMAS or key == "dependencies" else plain(value)
+            for key, value in written.items()
+        }
 
     def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
         target = self._document.find(reference, base)

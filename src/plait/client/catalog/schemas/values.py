@@ -16,6 +16,9 @@ _MOST_PAIRED = 16
 """More values than this are compared by canonical JSON instead of pairwise."""
 MOST_SHOWN = 400
 """Longer JSON is cut in a text."""
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_NO_MAPPINGS = _SCALARS | {list}
+"""Recognized at once: asking the abstract class of mappings takes ten times as long."""
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
@@ -25,7 +28,7 @@ def is_schema(value: object) -> TypeGuard[Schema]:
 
 def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Return whether a value is a mapping of any kind, as long as its keys are texts."""
-    return isinstance(value, Mapping)
+    return type(value) is dict or (type(value) not in _NO_MAPPINGS and isinstance(value, Mapping))
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
@@ -54,7 +57,7 @@ def holds_ref(value: object, depth: int = 0) -> bool:
     """Return whether there is a key `$ref` in a value that is not a schema."""
     if depth > MOST_DEPTH:
         return False
-    if is_schema(value):
+    if is_mapping(value):
         return "$ref" in value or any(holds_ref(inner, depth + 1) for inner in value.values())
     return is_list(value) and any(holds_ref(inner, depth + 1) for inner in value)
 
@@ -85,16 +88,19 @@ def json_type(value: object) -> str:
 
 def plain(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Copy a JSON value, so that the copy can be changed; what lies too deep is left out."""
-    if len(above) > MOST_DEPTH or id(value) in above:
+    if not isinstance(value, list | tuple) and not is_mapping(value):
+        return value
+    address = id(cast("object", value))
+    if len(above) > MOST_DEPTH or address in above:
         return None
-    if isinstance(value, Mapping):
-        items = cast("Mapping[object, Any]", value).items()
-        inside = (*above, id(cast("object", value)))
-        return {key: plain(inner, inside) for key, inner in items if isinstance(key, str)}
+    inside = (*above, address)
     if isinstance(value, list | tuple):
-        inside = (*above, id(cast("object", value)))
         return [plain(inner, inside) for inner in cast("Iterable[Any]", value)]
-    return value
+    return {
+        key: inner if type(inner) in _SCALARS else plain(inner, inside)
+        for key, inner in value.items()
+        if isinstance(key, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # not JSON
+    }
 
 
 def canonical(value: Any) -> str:

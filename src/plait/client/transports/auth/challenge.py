@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from typing import Final
 
 import httpx2
-from mcp.client.auth.utils import extract_field_from_www_auth
 
-from plait.client.transports.http_reply import Advice
+from plait.client.protocol.http_reply import Advice
 
 ADVICE = "plait.advice"
 """The response extension that holds the advice."""
+
+_PARAMETER: Final = re.compile(r'(?<![\w-])([\w-]++)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))')
+"""A parameter of a challenge, quoted or not: https://www.rfc-editor.org/rfc/rfc9110#section-11.2
+
+It takes linear time: a name is tried at its beginning only, and nothing is tried twice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,46 +47,31 @@ class Challenge:
         """Return the same challenge with more scopes."""
         return replace(self, scope=joined_scopes(*more, self.scope))
 
-    def response(self, request: httpx2.Request) -> httpx2.Response:
-        """Build the response of a server with this challenge."""
-        parts = {
-            "error": "insufficient_scope" if self.steps_up else None,
-            "resource_metadata": self.resource_metadata,
-            "scope": self.scope,
-        }
-        fields = ", ".join(f'{name}="{value}"' for name, value in parts.items() if value)
-        headers = _headers(f"Bearer {fields}".strip())
-        return httpx2.Response(self.status, headers=headers, request=request)
-
 
 def challenge_from(response: httpx2.Response) -> Challenge | None:
-    """Parse the challenge of a response; `None` if it requests no other credentials.
-
-    https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
-    """
-    lacks_scope = (
-        response.status_code == HTTPStatus.FORBIDDEN
-        and extract_field_from_www_auth(response, "error") == "insufficient_scope"
-    )
-    if response.status_code != HTTPStatus.UNAUTHORIZED and not lacks_scope:
-        return None
-    return Challenge(
-        status=response.status_code,
-        scope=extract_field_from_www_auth(response, "scope"),
-        resource_metadata=extract_field_from_www_auth(response, "resource_metadata"),
-        header=response.headers.get("www-authenticate"),
-    )
+    """Parse the challenge of a response; `None` if it requests no other credentials."""
+    return challenge_in(response.status_code, response.headers.get("www-authenticate"))
 
 
 def challenge_in(status: int, header: str | None) -> Challenge | None:
-    """Parse the challenge of a status and a `WWW-Authenticate` header."""
-    return challenge_from(httpx2.Response(status, headers=_headers(header)))
+    """Parse the challenge of a status and a `WWW-Authenticate` header.
 
-
-def _headers(challenge: str | None) -> httpx2.Headers:
-    """Return the headers of a refusal; servers may send any characters, not only ASCII."""
-    fields = {} if challenge is None else {"WWW-Authenticate": challenge}
-    return httpx2.Headers(fields, encoding="utf-8")
+    https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
+    """
+    if status not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return None
+    parameters: dict[str, str] = {}
+    for name, quoted, plain in _PARAMETER.findall(header or ""):
+        if value := re.sub(r"\\(.)", r"\1", quoted) or plain:
+            parameters.setdefault(name.lower(), value)
+    if status == HTTPStatus.FORBIDDEN and parameters.get("error") != "insufficient_scope":
+        return None
+    return Challenge(
+        status=status,
+        scope=parameters.get("scope"),
+        resource_metadata=parameters.get("resource_metadata"),
+        header=header,
+    )
 
 
 def joined_scopes(*scopes: str | None) -> str | None:
@@ -99,9 +90,12 @@ class SignInNeededError(Exception):
 
     def response(self, request: httpx2.Request) -> httpx2.Response:
         """Build a response, so that one request fails and the session stays open."""
+        header = self.challenge.header
+        # Servers may send any characters, not only ASCII.
+        fields = {} if header is None else {"WWW-Authenticate": header}
         return httpx2.Response(
             self.challenge.status,
-            headers=_headers(self.challenge.header),
+            headers=httpx2.Headers(fields, encoding="utf-8"),
             request=request,
             extensions={ADVICE: self.advice},
         )
@@ -113,14 +107,8 @@ def sign_in_advice(server: str, challenge: Challenge, scope: str | None, reason:
     words = ["plait", "auth", "login", server]
     if challenge.steps_up and scopes:
         words += ["--scope", scopes]
-    needs = f"; it asks for the {named_scopes(scopes.split())}" if scopes else ""
+    named = tuple((scopes or "").split())
+    plural = "" if len(named) == 1 else "s"
+    needs = f"; it asks for the scope{plural} {', '.join(named)}" if named else ""
     login = shlex.join(words)
-    return Advice(
-        text=f"{reason}{needs}; sign in: {login}", scopes=tuple((scopes or "").split()), login=login
-    )
-
-
-def named_scopes(scopes: Iterable[str]) -> str:
-    """Format scopes for an error message."""
-    words = list(scopes)
-    return f"scope{'' if len(words) == 1 else 's'} {', '.join(words)}"
+    return Advice(text=f"{reason}{needs}; sign in: {login}", scopes=named, login=login)

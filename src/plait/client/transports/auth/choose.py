@@ -8,28 +8,30 @@ camelCase, each method sync or async.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import secrets
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from weakref import WeakValueDictionary
 
 import httpx2
-from mcp.shared.auth import AuthorizationCodeResult
-from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel
 
 from plait._support.gather import resolve
 from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import RemoteOptions
+from plait.client.transports.auth.discovery import resource_of
+from plait.client.transports.auth.endpoints import OAuthError
 from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
-from plait.client.transports.auth.prompts import prompt_for, result_from_text, state_in
-from plait.client.transports.auth.sdk import Prompt, SentAwayError
+from plait.client.transports.auth.prompts import (
+    CodeResult,
+    Prompt,
+    prompt_for,
+    result_from_text,
+)
 from plait.client.transports.auth.stores import Login, LoginKey, MemoryTokenStore, store_of
 from plait.errors import ConfigError
 
@@ -87,7 +89,15 @@ class _HttpxAuth(httpx2.Auth):
         try:
             pending = await anext(flow)
             while True:
-                response = yield _converted(request, pending, is_original=pending is original)
+                if pending is original:
+                    # It keeps its body, timeout and stream.
+                    request.headers, changed = httpx2.Headers(pending.headers.raw), request
+                else:
+                    url, headers = str(pending.url), pending.headers.raw
+                    changed = httpx2.Request(
+                        pending.method, url, headers=headers, content=pending.content
+                    )
+                response = yield changed
                 body = await response.aread() if self.requires_response_body else b""
                 headers = [pair for pair in response.headers.raw if pair[0].lower() not in _BODY]
                 pending = await flow.asend(
@@ -99,16 +109,6 @@ class _HttpxAuth(httpx2.Auth):
             return
         finally:
             await flow.aclose()
-
-
-def _converted(request: httpx2.Request, changed: Any, *, is_original: bool) -> httpx2.Request:
-    """Apply the flow's changes; the original request keeps its body, timeout and stream."""
-    if not is_original:
-        return httpx2.Request(
-            changed.method, str(changed.url), headers=changed.headers.raw, content=changed.content
-        )
-    request.headers = httpx2.Headers(changed.headers.raw)
-    return request
 
 
 def is_provider(value: object) -> bool:
@@ -133,7 +133,7 @@ class ProviderAuth(OAuthAuth):
     ) -> None:
         # A store holds its provider, so an id in the table is never that of another object.
         store = _stores.setdefault(id(provider), ProviderStore(provider))
-        keychain = Keychain(LoginKey(resource=resource_url_from_server_url(url)), store, on_secrets)
+        keychain = Keychain(LoginKey(resource=resource_of(url)), store, on_secrets)
         super().__init__(name, url, _settings_from(provider), keychain, self._open_prompt)
         self._provider = provider
         self._answer = answer
@@ -141,53 +141,33 @@ class ProviderAuth(OAuthAuth):
     @asynccontextmanager
     async def _open_prompt(self, settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
         del login
-        state: str | None = None
+        state, verifier = secrets.token_urlsafe(), secrets.token_urlsafe()
+        if self._answer is not None:
+            verifier = str(await _call(self._provider, "code_verifier"))
+        elif callable(_attribute(self._provider, "state")):
+            state = str(await _call(self._provider, "state"))
 
         async def show(address: str) -> None:
-            nonlocal state
-            state = state_in(address)
             if self._answer is None:
-                sent = await self._redirect_user(address)
-                raise SentAwayError(
+                await _call(self._provider, "save_code_verifier", verifier)
+                await _call(self._provider, "redirect_to_authorization", address)
+                raise OAuthError(
                     "the person was sent to sign in; hand over what comes back with "
-                    "plait.finish_sign_in(provider, url, answer)",
-                    sent,
+                    "plait.client.finish_sign_in(provider, url, answer)",
+                    address,
                 )
 
-        async def wait_for_result() -> AuthorizationCodeResult:
+        async def wait_for_result() -> CodeResult:
             # The caller has checked which attempt the answer belongs to.
-            text = self._answer or ""
-            result = result_from_text(text, state_in(text))
-            return AuthorizationCodeResult(code=result.code, state=state, iss=result.iss)
+            return replace(result_from_text(self._answer or "", state), state=state)
 
-        yield Prompt(settings.redirect_uri or "http://127.0.0.1/", show, wait_for_result)
-
-    async def _redirect_user(self, address: str) -> str:
-        """Redirect the user with a verifier that the provider stores; return the address."""
-        verifier = secrets.token_urlsafe(64)
-        await _call(self._provider, "save_code_verifier", verifier)
-        digest = hashlib.sha256(verifier.encode()).digest()
-        changes = {"code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("=")}
-        if callable(_attribute(self._provider, "state")):
-            changes["state"] = str(await _call(self._provider, "state"))
-        parts = urlsplit(address)
-        query = {**dict(parse_qsl(parts.query)), **changes}
-        sent = urlunsplit(parts._replace(query=urlencode(query)))
-        await _call(self._provider, "redirect_to_authorization", sent)
-        return sent
-
-    async def _sender(self, request: httpx2.Request) -> httpx2.Response:
-        """Use the verifier that the provider stored instead of the SDK's own."""
-        form = dict(parse_qsl(request.content.decode())) if request.method == "POST" else {}
-        if form.get("grant_type") == "authorization_code":
-            form["code_verifier"] = str(await _call(self._provider, "code_verifier"))
-            headers = {
-                name: value
-                for name, value in request.headers.items()
-                if name.lower() not in {"content-length", "host"}
-            }
-            request = httpx2.Request("POST", request.url, data=form, headers=headers)
-        return await super()._sender(request)
+        yield Prompt(
+            redirect_uri=settings.redirect_uri or "http://127.0.0.1/",
+            show=show,
+            wait_for_result=wait_for_result,
+            state=state,
+            verifier=verifier,
+        )
 
 
 def _settings_from(provider: object) -> OAuth:
@@ -198,8 +178,9 @@ def _settings_from(provider: object) -> OAuth:
         scopes=str(metadata.get("scope") or "").split(),
         client_metadata=metadata,
         redirect_uri=None if redirect is None else str(redirect),
-        on_redirect=_unused,
-        on_callback=_unused,
+        # Never called: they say that the user can be prompted.
+        on_redirect=lambda _: None,
+        on_callback=lambda: None,
     )
 
 
@@ -285,7 +266,3 @@ def _plain(value: object) -> dict[str, Any]:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_none=True)
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
-
-
-def _unused(*_: object) -> None:
-    """Placeholder callback: marks that the user can be prompted."""

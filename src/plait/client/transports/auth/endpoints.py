@@ -1,4 +1,4 @@
-"""Decides which addresses of authorization servers may be contacted.
+"""Decides which addresses of authorization servers may be contacted, and contacts them.
 
 A server names its authorization server, and that one names its endpoints: without a check, a server
 could have this machine send requests into networks that the server itself cannot reach.
@@ -6,16 +6,30 @@ could have this machine send requests into networks that the server itself canno
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from mcp.client.auth import OAuthFlowError
+import httpx2
+from pydantic import BaseModel, Field
+from pydantic_core import from_json
 
+from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
 from plait.client.config.urls import is_private
+from plait.errors import ConnectError
+
+Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+"""Sends a request to an authorization server; raises what `exchange` raises."""
+
+MAX_REDIRECTS: Final = 5
+"""Redirects within an origin: an endpoint may have moved, but not that often."""
+_EXCHANGE_SECONDS: Final = 15.0
+"""One exchange with an authorization server."""
 
 Reach = Literal["public", "private", "link-local", "loopback"]
 """From where an address can be reached."""
@@ -34,8 +48,53 @@ _OF_IPV6: Final = frozenset({IPv6Address("::"), IPv6Address("::1")})
 _BITS_OF_IPV4: Final = 0xFFFFFFFF
 
 
-class RefusedAddressError(OAuthFlowError):
+class OAuthError(Exception):
+    """Signing in or renewing a login failed; the text quotes no answer of a server.
+
+    `address` is where the user was sent, if the result arrives another way.
+    """
+
+    def __init__(self, message: str, address: str | None = None) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class RefusedAddressError(OAuthError):
     """An address of an authorization server must not be used."""
+
+
+class RefusedRequestError(OAuthError):
+    """An authorization server refused a request, or its answer cannot be used."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        # Not the response: it leads to the request, and that holds secrets.
+        self.url, self.status = response.url, response.status_code
+        success = response.is_success
+        self.code = "an answer that cannot be used" if success else error_in(response)
+        super().__init__(f"the authorization server at {self.url.host} refused: {self.code}")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_model(kind: type[Model], data: object) -> Model | None:
+    """Read an answer, or what was stored; what is invalid counts as missing."""
+    try:
+        return kind.model_validate(from_json(data) if isinstance(data, bytes) else data)
+    except ValueError:
+        return None
+
+
+class _Refusal(BaseModel):
+    """https://www.rfc-editor.org/rfc/rfc6749#section-5.2; other texts are not quoted."""
+
+    error: str = Field(pattern="^[a-z_]{1,40}$")
+
+
+def error_in(response: httpx2.Response) -> str:
+    """Return the error code in a response, else its status."""
+    refusal = read_model(_Refusal, response.content)
+    return f"HTTP {response.status_code}" if refusal is None else refusal.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +134,53 @@ def require_https(url: str) -> None:
             f"the address {parts.scheme}://{parts.hostname or ''} is refused: "
             "authorization servers need https"
         )
+
+
+async def exchange(
+    send: Callable[..., Awaitable[httpx2.Response]],
+    guard: EndpointGuard,
+    request: httpx2.Request,
+    timeout_seconds: float = _EXCHANGE_SECONDS,
+) -> httpx2.Response:
+    """Send one request to an authorization server, without the credentials of the client.
+
+    Redirects are followed within the origin only. `timeout_seconds` is for the whole response,
+    however slowly it comes.
+
+    Raises:
+        RefusedAddressError: The address must not be used.
+        ConnectError: It cannot be reached.
+    """
+    await guard.check(str(request.url))
+    limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_seconds)
+    request.extensions = {**request.extensions, "timeout": limits}
+    try:
+        # The timeouts of the library hold between two bytes only.
+        async with asyncio.timeout(timeout_seconds):
+            response = await send(request, auth=None, follow_redirects=False)
+            for _ in range(MAX_REDIRECTS):
+                following = response.next_request
+                if following is None or not _stays_within(request, following):
+                    break
+                response = await send(following, auth=None, follow_redirects=False)
+            return response
+    except TimeoutError as error:
+        raise unreachable(request.url, f"no whole answer in {timeout_seconds:g} s") from error
+    except httpx2.RequestError as error:
+        raise unreachable(request.url, one_line(str(error)) or type(error).__name__) from error
+
+
+def _stays_within(request: httpx2.Request, following: httpx2.Request) -> bool:
+    """Return whether a redirect leads to the same origin, with the same method and body."""
+    urls = (request.url, following.url)
+    origins = {(url.scheme, url.host, url.port, url.userinfo) for url in urls}
+    return request.method == following.method and len(origins) == 1
+
+
+def unreachable(url: httpx2.URL, reason: str) -> ConnectError:
+    """Return the error for an authorization server that cannot be used now."""
+    host = url.netloc.decode()
+    return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
 
 
 async def _reaches_of(host: str) -> set[Reach]:

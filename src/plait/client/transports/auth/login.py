@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,15 +10,6 @@ from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.client.auth import OAuthFlowError
-from mcp.client.auth.utils import (
-    build_protected_resource_metadata_discovery_urls as resource_addresses,
-)
-from mcp.client.auth.utils import (
-    create_oauth_metadata_request,
-    handle_protected_resource_response,
-    issuers_match,
-)
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from plait._support.causes import without_secrets
@@ -28,33 +18,21 @@ from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth, sign_in_listeners
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
-from plait.client.transports.auth.challenge import SignInNeededError, challenge_from
+from plait.client.transports.auth import discovery
+from plait.client.transports.auth.challenge import Challenge, SignInNeededError, challenge_from
 from plait.client.transports.auth.choose import ProviderAuth, is_provider
-from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddressError
-from plait.client.transports.auth.oauth import Keychain, OAuthAuth, exchange, key_for
+from plait.client.transports.auth.endpoints import EndpointGuard, OAuthError, Send, exchange
+from plait.client.transports.auth.flow import OAuthFlow
+from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
 from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
-from plait.client.transports.auth.sdk import (
-    MOST_TRIED,
-    Negotiation,
-    Send,
-    error_in,
-    metadata_of,
-)
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
 from plait.errors import AuthRequiredError, ConfigError, ConnectError, PlaitError
 
-_PROBE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": LATEST_PROTOCOL_VERSION,
-        "capabilities": {},
-        "clientInfo": {"name": "plait", "version": "0"},
-    },
-}
+_CLIENT = {"capabilities": {}, "clientInfo": {"name": "plait", "version": "0"}}
+_PARAMS = {"protocolVersion": LATEST_PROTOCOL_VERSION, **_CLIENT}
+_PROBE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _PARAMS}
 """A request that every server understands."""
 
 _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -135,43 +113,17 @@ async def sign_out(name: str, server: ServerConfig, wait_seconds: float = 5.0) -
         return SignedOut(was_signed_in=True)
     guard = EndpointGuard(server.url, settings.issuer)
     async with open_http_client(replace(server, auth=None), wire) as client:
-        negotiation = Negotiation(settings, server.url, login, _keep_nothing)
+        send = partial(exchange, client.send, guard)
         try:
             async with asyncio.timeout(wait_seconds):
-                await _revoke(negotiation, endpoint, partial(exchange, client.send, guard))
+                await OAuthFlow(settings, server.url, login, store.save, send).revoke(endpoint)
         except TimeoutError:
             failure = f"{urlsplit(endpoint).netloc} did not answer in {wait_seconds:g} s"
-        except (PlaitError, OAuthFlowError, OSError, ValueError) as error:
+        except (PlaitError, OAuthError, OSError, ValueError) as error:
             failure = one_line(str(error), 200) or type(error).__name__
         else:
             return SignedOut(was_signed_in=True, revoked=True)
     return SignedOut(was_signed_in=True, failure=wire.redact.excerpt(failure))
-
-
-async def _revoke(negotiation: Negotiation, endpoint: str, send: Send) -> None:
-    """Revoke the tokens of a login.
-
-    The refresh token goes first: most servers revoke its access tokens with it.
-    https://www.rfc-editor.org/rfc/rfc7009#section-2
-    """
-    tokens = {
-        "refresh_token": negotiation.login.refresh_token,
-        "access_token": negotiation.login.access_token,
-    }
-    for hint, token in tokens.items():
-        if token is None:
-            continue
-        form = {"token": token, "token_type_hint": hint}
-        response = await send(await negotiation.signed_post(endpoint, form))
-        await response.aread()
-        # Servers need not support revoking access tokens.
-        optional = hint == "access_token" and error_in(response) == "unsupported_token_type"
-        if not response.is_success and not optional:
-            raise ValueError(f"the authorization server refused: {error_in(response)}")
-
-
-async def _keep_nothing(_: Login) -> None:
-    """Discard what a negotiation would save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,11 +179,10 @@ async def _sign_in(
     async with open_http_client(server, wire) as client:
         auth.attach(client.send)
         try:
-            async with probing(client, server) as response:
-                challenge = challenge_from(response)
+            challenge = await _challenge_of(client, server)
             if challenge is None:
                 return None
-            return await auth.sign_in(challenge.with_scopes(scope), response.request)
+            return await auth.sign_in(challenge.with_scopes(scope))
         except SignInNeededError as needed:
             failed = needed
     header = failed.challenge.header
@@ -264,13 +215,15 @@ class SignInProbe:
     """Why the probe is incomplete."""
 
 
-def probing(
+async def _challenge_of(
     client: httpx2.AsyncClient, server: HttpServer | SseServer
-) -> AbstractAsyncContextManager[httpx2.Response]:
-    """Send a request, to see whether the server requires credentials."""
+) -> Challenge | None:
+    """Send a request without credentials, and return the challenge of a server that wants some."""
+    stream = client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
     if isinstance(server, SseServer):
-        return client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
-    return client.stream("POST", server.url, json=_PROBE, headers=_HEADERS)
+        stream = client.stream("GET", server.url, headers={"Accept": "text/event-stream"})
+    async with stream as response:
+        return challenge_from(response)
 
 
 async def probe_sign_in(
@@ -287,7 +240,7 @@ async def probe_sign_in(
             await _look(server, client, probe)
     except TimeoutError:
         probe.failure = f"no answer within {wait_seconds:g} s"
-    except (PlaitError, OAuthFlowError, httpx2.HTTPError, OSError, ValueError) as error:
+    except (PlaitError, OAuthError, httpx2.HTTPError, OSError, ValueError) as error:
         probe.failure = wire.redact.excerpt(str(error)) or type(error).__name__
     return probe
 
@@ -296,43 +249,33 @@ async def _look(
     server: HttpServer | SseServer, client: httpx2.AsyncClient, probe: SignInProbe
 ) -> None:
     """Fill in the probe step by step, so that a failure keeps what is known."""
-    async with probing(client, server) as response:
-        challenge = challenge_from(response)
+    challenge = await _challenge_of(client, server)
     probe.asks = challenge is not None
     if challenge is None:
         return
     probe.scopes = challenge.scopes
     issuer = server.auth.issuer if isinstance(server.auth, OAuth) else None
     send: Send = partial(exchange, client.send, EndpointGuard(server.url, issuer))
-    for address in resource_addresses(challenge.resource_metadata, server.url):
-        answer = await send(create_oauth_metadata_request(address))
-        if (described := await handle_protected_resource_response(answer)) is not None:
-            probe.resource = str(described.resource)
-            probe.authorization_servers = tuple(map(str, described.authorization_servers))
-            break
-    await _find_authorization_server(probe, server, send)
-
-
-async def _find_authorization_server(
-    probe: SignInProbe, server: HttpServer | SseServer, send: Send
-) -> None:
-    """Query the authorization servers in turn, the configured one first."""
-    preferred = server.auth.issuer if isinstance(server.auth, OAuth) else None
+    described = await discovery.find_resource(server.url, challenge.resource_metadata, send)
+    if described is not None:
+        probe.resource = described.resource
+        probe.authorization_servers = tuple(described.authorization_servers)
+    # The configured one first.
     issuers = sorted(
         probe.authorization_servers,
-        key=lambda issuer: preferred is None or not issuers_match(issuer, preferred),
+        key=lambda named: issuer is None or not discovery.is_same_issuer(named, issuer),
     )
     probe.failure = "the server names no authorization server, and is none itself"
-    for issuer in issuers[:MOST_TRIED] or [None]:
+    for named in issuers[: discovery.MAX_AUTHORIZATION_SERVERS] or [None]:
         try:
-            metadata = await metadata_of(issuer, server.url, send)
-        except (ConnectError, RefusedAddressError) as error:
+            metadata = await discovery.find_server(named or discovery.origin_of(server.url), send)
+        except (ConnectError, OAuthError) as error:
             probe.failure = str(error)
             continue
         if metadata is not None:
-            probe.pkce = "S256" in (metadata.code_challenge_methods_supported or [])
-            probe.authorization_server, probe.issuer = issuer, str(metadata.issuer)
+            probe.pkce = metadata.has_pkce
+            probe.authorization_server, probe.issuer = named, metadata.issuer
             probe.failure = None
             return
-        if issuer is not None:
-            probe.failure = f"{issuer} has no metadata that can be read"
+        if named is not None:
+            probe.failure = f"{named} has no metadata that can be read"

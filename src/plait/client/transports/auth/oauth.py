@@ -7,21 +7,20 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import httpx2
-from mcp.client.auth import OAuthFlowError
-from mcp.shared.auth_utils import resource_url_from_server_url
 
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secrets_in_auth
+from plait.client.protocol.exchange import clock_held
+from plait.client.protocol.http_reply import Advice
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -29,22 +28,23 @@ from plait.client.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
-from plait.client.transports.auth.endpoints import EndpointGuard
-from plait.client.transports.auth.prompts import OpenPrompt
-from plait.client.transports.auth.sdk import Negotiation, Prompt, Send, SentAwayError, error_in
+from plait.client.transports.auth.discovery import resource_of
+from plait.client.transports.auth.endpoints import (
+    EndpointGuard,
+    OAuthError,
+    RefusedRequestError,
+    Send,
+    exchange,
+)
+from plait.client.transports.auth.flow import OAuthFlow
+from plait.client.transports.auth.prompts import OpenPrompt, Prompt
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
-from plait.client.transports.http_reply import Advice
-from plait.client.transports.wire import clock_held
 from plait.errors import ConnectError
 
 logger = logging.getLogger("plait.client.transports.auth")
 
 _MOST_SENDS: Final = 4
 """With the stored token, one renewed elsewhere, a refreshed one, and after a new sign-in."""
-_EXCHANGE_SECONDS: Final = 15.0
-"""One exchange with an authorization server."""
-_VERSION: Final = "mcp-protocol-version"
-
 
 _locks: WeakKeyDictionary[
     asyncio.AbstractEventLoop, WeakValueDictionary[LoginKey, asyncio.Lock]
@@ -55,7 +55,7 @@ _locks: WeakKeyDictionary[
 def key_for(settings: OAuth, url: str) -> LoginKey:
     """Return the key of a login with these settings."""
     return LoginKey(
-        resource=resource_url_from_server_url(url),
+        resource=resource_of(url),
         grant=settings.grant,
         issuer=settings.issuer or "",
         client=settings.client_id or settings.client_metadata_url or "",
@@ -142,7 +142,7 @@ class OAuthAuth(httpx2.Auth):
             SignInNeededError: There are none.
             ConnectError: The authorization server cannot be reached.
         """
-        login = await self._due_renewed(request)
+        login = await self._due_renewed()
         tried: set[str] = set()
         for _ in range(_MOST_SENDS):
             if login.access_token is not None:
@@ -152,30 +152,25 @@ class OAuthAuth(httpx2.Auth):
             if challenge is None or "authorized" in tried:
                 return
             with clock_held() if self._ask is not None else nullcontext():
-                login = await self._other_login(challenge, login, request, tried)
+                login = await self._other_login(challenge, login, tried)
 
-    async def _due_renewed(self, request: httpx2.Request) -> Login:
+    async def _due_renewed(self) -> Login:
         """Return the login, renewed if it is about to expire."""
         login = await self._keychain.current()
-        if not self._is_due(login):
+        if not login.is_due(time.time()):
             return login
         async with self._keychain.queue(), self._keychain.alone():
             login = await self._keychain.reload()
-            if not self._is_due(login):
+            if not login.is_due(time.time()):
                 return login
             try:
-                return await self._renew(login, request)
+                return await self._renew(login)
             except (SignInNeededError, ConnectError) as error:
                 # Use the old login while it is valid; after that the server sends a challenge.
                 self._log("the login was not renewed", error, login)
                 return await self._keychain.current()
 
-    def _is_due(self, login: Login) -> bool:
-        return login.access_token is not None and login.is_due(time.time())
-
-    async def _other_login(
-        self, challenge: Challenge, used: Login, request: httpx2.Request, tried: set[str]
-    ) -> Login:
+    async def _other_login(self, challenge: Challenge, used: Login, tried: set[str]) -> Login:
         async with self._keychain.queue():
             async with self._keychain.alone():
                 login = await self._keychain.reload()
@@ -184,64 +179,46 @@ class OAuthAuth(httpx2.Auth):
                 if "refreshed" not in tried and login.refresh_token and not challenge.steps_up:
                     tried.add("refreshed")
                     try:
-                        return await self._refresh(login, request)
+                        return await self._refresh(login)
                     except SignInNeededError as refused:
                         self._log("there is no new token", refused, login)
             tried.add("authorized")
-            return await self._authorize(challenge, request)
+            return await self._authorize(challenge)
 
-    async def _renew(self, login: Login, request: httpx2.Request) -> Login:
+    async def _renew(self, login: Login) -> Login:
         if login.refresh_token is not None:
-            return await self._refresh(login, request)
+            return await self._refresh(login)
         if self._settings.grant == "client_credentials" and login.authorization_server is not None:
-            # As if scopes were missing: the SDK then requests a token without discovery.
+            # As if scopes were missing: the authorization server is known.
             again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
-            return await self._negotiate(again, request, login)
+            return await self._run(again, login)
         return login
 
-    async def _refresh(self, login: Login, request: httpx2.Request) -> Login:
+    async def _refresh(self, login: Login) -> Login:
         """Exchange the refresh token; delete one that is no longer valid."""
-        refused: list[str] = []
-
-        async def send(sent: httpx2.Request) -> httpx2.Response:
-            response = await self._sender(sent)
-            await response.aread()
-            if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or (
-                response.status_code == HTTPStatus.TOO_MANY_REQUESTS
-            ):
-                raise _unreachable(sent, f"HTTP {response.status_code}")
-            if not response.is_success:
-                refused.append(error_in(response))
-            return response
-
+        refusal = Challenge(status=HTTPStatus.UNAUTHORIZED)
         try:
-            if login.authorization_server is None and login.client is not None:
-                discovery = Negotiation(self._settings, self._url, login, self._keychain.save)
-                refusal = Challenge(status=HTTPStatus.UNAUTHORIZED).response(request)
-                login = await discovery.discover(_bare_copy(request), refusal, self._sender)
-            negotiation = Negotiation(self._settings, self._url, login, self._keychain.save)
-            await negotiation.refresh(_bare_copy(request), send)
-        except OAuthFlowError as error:
+            await self._flow(login).refresh()
+        except RefusedRequestError as error:
+            await self._keychain.drop(client=error.code == "invalid_client")
+            self._ending = f"the login has ended or was revoked ({error.code})"
+            raise SignInNeededError(refusal, Advice(text=self._ending)) from error
+        except OAuthError as error:
             failed = Advice(text=f"the login was not renewed: {one_line(str(error), 300)}")
-            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), failed) from error
-        if refused:
-            await self._keychain.drop(client=refused[0] == "invalid_client")
-            self._ending = f"the login has ended or was revoked ({refused[0]})"
-            ended = Advice(text=self._ending)
-            raise SignInNeededError(Challenge(status=HTTPStatus.UNAUTHORIZED), ended)
+            raise SignInNeededError(refusal, failed) from error
         return await self._keychain.current()
 
-    async def sign_in(self, challenge: Challenge, request: httpx2.Request) -> Login:
+    async def sign_in(self, challenge: Challenge) -> Login:
         """Sign in even if there is a login, which is kept until the new one is saved."""
         async with self._keychain.queue():
-            return await self._authorize(challenge, request)
+            return await self._authorize(challenge)
 
-    async def _authorize(self, challenge: Challenge, request: httpx2.Request) -> Login:
+    async def _authorize(self, challenge: Challenge) -> Login:
         """Sign in again, with a prompt or with client credentials."""
         login = await self._keychain.current()
         if self._settings.grant == "client_credentials":
             async with self._keychain.alone():
-                return await self._negotiate(challenge, request, login)
+                return await self._run(challenge, login)
         if self._ask is None:
             known = joined_scopes(self._settings.scope, login.scope)
             refused = "not signed in" if login.access_token is None else "the login is refused"
@@ -251,30 +228,19 @@ class OAuthAuth(httpx2.Auth):
             raise SignInNeededError(challenge, self._failed_prompt)
         try:
             async with self._ask(self._settings, login) as prompt:
-                return await self._negotiate(challenge, request, _usable(login, prompt), prompt)
+                return await self._run(challenge, login, prompt)
         except SignInNeededError as failed:
             self._failed_prompt = None if challenge.steps_up else failed.advice
             raise
 
-    async def _negotiate(
-        self,
-        challenge: Challenge,
-        request: httpx2.Request,
-        login: Login,
-        prompt: Prompt | None = None,
-    ) -> Login:
-        bare = _bare_copy(request)
-        refusal = challenge.with_scopes(self._settings.scope).response(bare)
-        negotiation = Negotiation(self._settings, self._url, login, self._keychain.save, prompt)
+    async def _run(self, challenge: Challenge, login: Login, prompt: Prompt | None = None) -> Login:
         try:
-            await negotiation.authorize(bare, refusal, self._sender)
-        except (OAuthFlowError, ValueError, OSError) as error:
-            reason = one_line(str(error), 300) or type(error).__name__
-            advice = Advice(
-                text=f"signing in failed: {reason}",
-                scopes=challenge.scopes,
-                address=error.address if isinstance(error, SentAwayError) else None,
-            )
+            scoped = challenge.with_scopes(self._settings.scope)
+            await self._flow(login).sign_in(scoped, prompt)
+        except (OAuthError, ValueError, OSError) as error:
+            text = f"signing in failed: {one_line(str(error), 300) or type(error).__name__}"
+            address: str | None = getattr(error, "address", None)
+            advice = Advice(text=text, scopes=challenge.scopes, address=address)
             raise SignInNeededError(challenge, advice) from error
         self._ending = None
         return await self._keychain.current()
@@ -284,55 +250,7 @@ class OAuthAuth(httpx2.Auth):
         redact = Redactor([*login.secrets, *secrets_in_auth(self._settings)])
         logger.info("%s: %s: %s", self._name, what, redact.excerpt(str(error)))
 
-    async def _sender(self, request: httpx2.Request) -> httpx2.Response:
+    def _flow(self, login: Login) -> OAuthFlow:
         if self._send is None:
             raise ConnectError(f"{self._name}: this auth object belongs to no client")
-        return await self._send(request)
-
-
-async def exchange(
-    send: Callable[..., Awaitable[httpx2.Response]],
-    guard: EndpointGuard,
-    request: httpx2.Request,
-    timeout_seconds: float = _EXCHANGE_SECONDS,
-) -> httpx2.Response:
-    """Send one request to an authorization server, without the credentials of the client.
-
-    `timeout_seconds` is for the whole response, however slowly it comes.
-
-    Raises:
-        RefusedAddressError: The address must not be used.
-        ConnectError: It cannot be reached.
-    """
-    await guard.check(str(request.url))
-    limits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_seconds)
-    request.extensions = {**request.extensions, "timeout": limits}
-    try:
-        # The timeouts of the library hold between two bytes only.
-        async with asyncio.timeout(timeout_seconds):
-            return await send(request, auth=None, follow_redirects=False)
-    except TimeoutError as error:
-        raise _unreachable(request, f"no whole answer in {timeout_seconds:g} s") from error
-    except httpx2.RequestError as error:
-        raise _unreachable(request, one_line(str(error)) or type(error).__name__) from error
-
-
-def _unreachable(request: httpx2.Request, reason: str) -> ConnectError:
-    host = urlsplit(str(request.url)).netloc
-    return ConnectError(f"the authorization server at {host} cannot be used now: {reason}")
-
-
-def _bare_copy(request: httpx2.Request) -> httpx2.Request:
-    """Return a copy of a request without its body, which the SDK may change."""
-    version = request.headers.get(_VERSION)
-    return httpx2.Request(
-        request.method, request.url, headers={_VERSION: version} if version else {}
-    )
-
-
-def _usable(login: Login, prompt: Prompt) -> Login:
-    """Return the login without a registration for another redirect address."""
-    registered = (login.client or {}).get("redirect_uris")
-    if not registered or prompt.redirect_uri in {str(uri) for uri in registered}:
-        return login
-    return replace(login, client=None)
+        return OAuthFlow(self._settings, self._url, login, self._keychain.save, self._send)

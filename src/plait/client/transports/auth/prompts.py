@@ -10,22 +10,46 @@ import socket
 import webbrowser
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from mcp.client.auth import OAuthFlowError
-from mcp.shared.auth import AuthorizationCodeResult
-
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.sdk import Prompt
+from plait.client.transports.auth.endpoints import OAuthError
 from plait.client.transports.auth.stores import Login
 from plait.errors import ConfigError
 
-Show = Callable[[str], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeResult:
+    """What a redirect brings back."""
+
+    code: str = field(default="", repr=False)
+    state: str | None = field(default=None, repr=False)
+    iss: str | None = None
+    """The authorization server that it comes from."""
+    error: str | None = None
+    """Why there is no code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One attempt to sign in: where the browser returns to, and how to open it and wait."""
+
+    redirect_uri: str
+    show: Callable[[str], Any]
+    """Opens the authorization address; sync or async."""
+    wait_for_result: Callable[[], Awaitable[CodeResult]]
+    """Waits for the redirect."""
+    state: str = field(repr=False)
+    """Comes back with the result of this attempt, and no other."""
+    verifier: str = field(default_factory=secrets.token_urlsafe, repr=False)
+    """Proves that whoever has the code began this attempt."""
+
 
 OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
 """Prepares a prompt: its redirect address must be known before the sign-in starts."""
@@ -51,7 +75,7 @@ def prompt_for(settings: OAuth) -> OpenPrompt | None:
 @asynccontextmanager
 async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
     """Open a browser, or call `on_redirect`, and listen on a local port for the redirect."""
-    show = open_browser if settings.on_redirect is None else _awaited(settings.on_redirect)
+    show = settings.on_redirect or open_browser
     uri = settings.redirect_uri
     port = (urlsplit(uri).port or 0) if uri else _port_for(settings, login)
     try:
@@ -61,10 +85,12 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
         reason = f"cannot listen on port {port} for the end of the sign-in: {fault}"
         raise ConfigError(reason) from error
     uri = uri or f"http://{_HOST}:{listener.getsockname()[1]}/callback"
-    loopback = Loopback(uri, show, settings.wait_seconds)
+    state = secrets.token_urlsafe()
+    loopback = Loopback(uri, state, settings.wait_seconds)
     server = await asyncio.start_server(loopback.serve, sock=listener, limit=_LONGEST_HEAD)
+    wait = loopback.wait_for_result
     try:
-        yield Prompt(uri, loopback.show, loopback.wait_for_result)
+        yield Prompt(redirect_uri=uri, show=show, wait_for_result=wait, state=state)
     finally:
         server.close()
         await loopback.end_idle()
@@ -80,9 +106,9 @@ async def prompt_with_callbacks(settings: OAuth, login: Login) -> AsyncGenerator
             async with asyncio.timeout(settings.wait_seconds):
                 return await resolve(callback())
         except TimeoutError:
-            raise OAuthFlowError(f"no answer within {settings.wait_seconds:g} s") from None
+            raise OAuthError(f"no answer within {settings.wait_seconds:g} s") from None
 
-    show = _awaited(cast("Callable[[str], Any]", settings.on_redirect))
+    show = cast("Callable[[str], Any]", settings.on_redirect)
     yield _prompt(_uri_for(settings, login), show, read)
 
 
@@ -91,42 +117,33 @@ def prompt_in_terminal(write: Callable[[str], None], read: Callable[[], str]) ->
 
     @asynccontextmanager
     async def ask(settings: OAuth, login: Login) -> AsyncGenerator[Prompt]:
-        yield _prompt(_uri_for(settings, login), _awaited(write), partial(in_thread, read))
+        yield _prompt(_uri_for(settings, login), write, partial(in_thread, read))
 
     return ask
 
 
 def _prompt(
-    redirect_uri: str, show: Callable[[str], Awaitable[None]], read: Callable[[], Awaitable[object]]
+    redirect_uri: str, show: Callable[[str], Any], read: Callable[[], Awaitable[object]]
 ) -> Prompt:
-    """Create a prompt whose answer must belong to the address that it showed."""
-    state: str | None = None
+    """Create a prompt whose answer is read from the user or the program."""
+    state = secrets.token_urlsafe()
 
-    async def show_address(address: str) -> None:
-        nonlocal state
-        state = state_in(address)
-        await show(address)
-
-    async def wait_for_result() -> AuthorizationCodeResult:
+    async def wait_for_result() -> CodeResult:
         match answer := await read():
-            case AuthorizationCodeResult():
-                return answer
             case str():
                 return result_from_text(answer, state)
             case (str() as code, str() | None as returned_state):
-                return AuthorizationCodeResult(code=code, state=returned_state)
+                return CodeResult(code=code, state=returned_state)
+            case object(code=str() as code):  # as the callbacks of MCP SDKs return it
+                known = {name: getattr(answer, name, None) for name in ("state", "iss")}
+                return CodeResult(code=code, **known)
             case _:
                 kind = type(answer).__name__
-                raise OAuthFlowError(f"on_callback returned a {kind}, not an address")
+                raise OAuthError(f"on_callback returned a {kind}, not an address")
 
-    return Prompt(redirect_uri, show_address, wait_for_result)
-
-
-def _awaited(function: Callable[[str], Any]) -> Callable[[str], Any]:
-    async def call(address: str) -> None:
-        await resolve(function(address))
-
-    return call
+    return Prompt(
+        redirect_uri=redirect_uri, show=show, wait_for_result=wait_for_result, state=state
+    )
 
 
 def _uri_for(settings: OAuth, login: Login) -> str:
@@ -149,20 +166,19 @@ def _port_for(settings: OAuth, login: Login) -> int:
 
 
 async def open_browser(address: str) -> None:
-    """Open the local browser, or raise `OAuthFlowError` if there is none."""
+    """Open the local browser, or raise `OAuthError` if there is none."""
     if not await in_thread(webbrowser.open, address):
-        raise OAuthFlowError("no browser can be opened here (plait auth login has --no-browser)")
+        raise OAuthError("no browser can be opened here (plait auth login has --no-browser)")
 
 
 class Loopback:
     """Waits on a local port for the redirect of one sign-in."""
 
-    def __init__(self, redirect_uri: str, show: Show, wait_seconds: float) -> None:
+    def __init__(self, redirect_uri: str, state: str, wait_seconds: float) -> None:
         self._path = urlsplit(redirect_uri).path or "/"
-        self._show = show
+        self._state = state
         self._wait_seconds = wait_seconds
-        self._state: str | None = None
-        self._result = asyncio.Future[AuthorizationCodeResult]()
+        self._result = asyncio.Future[CodeResult]()
         self._idle: dict[asyncio.StreamWriter, asyncio.Future[None]] = {}
         """Connections that have sent no request yet: browsers open some ahead of time."""
 
@@ -172,18 +188,13 @@ class Loopback:
             writer.close()
         await asyncio.gather(*self._idle.values())
 
-    async def show(self, address: str) -> None:
-        """Open the authorization address, and expect a redirect with its state."""
-        self._state = state_in(address)
-        await self._show(address)
-
-    async def wait_for_result(self) -> AuthorizationCodeResult:
-        """Wait for the redirect; raise `OAuthFlowError` if it refuses, or does not come."""
+    async def wait_for_result(self) -> CodeResult:
+        """Wait for the redirect; raise `OAuthError` if it does not come."""
         try:
             async with asyncio.timeout(self._wait_seconds):
                 return await self._result
         except TimeoutError:
-            raise OAuthFlowError(f"no sign-in within {self._wait_seconds:g} s") from None
+            raise OAuthError(f"no sign-in within {self._wait_seconds:g} s") from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of a browser."""
@@ -219,60 +230,44 @@ class Loopback:
         if method != "GET" or address.path != self._path:
             return "404 Not Found", "Nothing here", "This page only ends a sign-in."
         # https://www.rfc-editor.org/rfc/rfc6749#section-10.12
-        if self._state is None or not is_same_state(state_in(target), self._state):
+        result = result_from_query(address.query)
+        if not is_same_state(result.state, self._state):
             return "400 Bad Request", "Not this one", "The answer belongs to another sign-in."
-        try:
-            result = result_from_query(address.query)
-        except OAuthFlowError as refused:
-            if not self._result.done():
-                self._result.set_exception(refused)
-            return "200 OK", "Not signed in", f"{refused}. You can close this page."
         if not self._result.done():
             self._result.set_result(result)
+        if result.error is not None:
+            return "200 OK", "Not signed in", "Your program says why. You can close this page."
         return "200 OK", "Signed in", "You can close this page and go back to your program."
 
 
-def state_in(address: str) -> str | None:
-    """Return the `state` of an address."""
-    return _values(urlsplit(address).query).get("state")
-
-
-def result_from_query(query: str) -> AuthorizationCodeResult:
-    """Read the query of a redirect, or raise `OAuthFlowError` if signing in was refused."""
-    values = _values(query)
-    if error := values.get("error"):
+def result_from_query(query: str) -> CodeResult:
+    """Read the query of a redirect."""
+    values = {name: values[0] for name, values in parse_qs(query).items()}
+    code, error = values.get("code", ""), None
+    if "error" in values:
         details = values.get("error_description")
-        raise OAuthFlowError(f"signing in was refused: {error}{f' ({details})' if details else ''}")
-    code = values.get("code")
-    if not code:
-        raise OAuthFlowError("the answer holds no code")
-    return AuthorizationCodeResult(code=code, state=values.get("state"), iss=values.get("iss"))
+        error = f"signing in was refused: {values['error']}{f' ({details})' if details else ''}"
+    elif not code:
+        error = "the answer holds no code"
+    return CodeResult(code=code, state=values.get("state"), iss=values.get("iss"), error=error)
 
 
-def result_from_text(text: str, state: str | None) -> AuthorizationCodeResult:
+def result_from_text(text: str, state: str) -> CodeResult:
     """Parse the whole redirect address, its query, or the code alone.
 
     A bare code has no state to compare, so the expected `state` is used.
 
     Raises:
-        OAuthFlowError: It belongs to another attempt, or cannot be parsed.
+        OAuthError: It cannot be parsed.
     """
     text = text.strip()
     if "://" in text or "code=" in text or "error=" in text:
-        query = urlsplit(text).query if "://" in text else text.lstrip("?")
-        answer = result_from_query(query)
-        if not is_same_state(answer.state, state):
-            raise OAuthFlowError("the answer belongs to another attempt to sign in")
-        return answer
+        return result_from_query(urlsplit(text).query if "://" in text else text.lstrip("?"))
     if not text or any(letter.isspace() for letter in text):
-        raise OAuthFlowError("that is neither an address nor a code")
-    return AuthorizationCodeResult(code=text, state=state)
+        raise OAuthError("that is neither an address nor a code")
+    return CodeResult(code=text, state=state)
 
 
 def is_same_state(actual: str | None, expected: str | None) -> bool:
     """Compare two states in constant time."""
     return secrets.compare_digest((actual or "").encode(), (expected or "").encode())
-
-
-def _values(query: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(query).items()}

@@ -88,8 +88,8 @@ class Login:
         return tuple(value for value in values if isinstance(value, str))
 
     def is_due(self, now: float) -> bool:
-        """Return whether the access token has expired or is about to."""
-        if self.expires_at is None:
+        """Return whether there is an access token, and it has expired or is about to."""
+        if self.access_token is None or self.expires_at is None:
             return False
         lifetime = math.inf if self.lifetime_seconds is None else self.lifetime_seconds
         return now >= self.expires_at - min(_AHEAD_SECONDS, _AHEAD_SHARE * lifetime)

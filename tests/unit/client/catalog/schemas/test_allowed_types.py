@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.merge import are_disjoint, narrowed, possible_types
 from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.refs import cleaned_schema
 from tests.unit.client.catalog.schemas.strategies import GENTLE, SOUND, calmly, fits, values_for
 
 
@@ -54,7 +54,7 @@ def test_alternatives_are_told_apart(branches: list[Any], disjoint: bool) -> Non
 @given(st.lists(GENTLE | SOUND, min_size=2, max_size=2), st.data())
 @calmly
 def test_no_value_fits_two_that_are_disjoint(branches: list[Any], data: st.DataObject) -> None:
-    cleaned = [clean(branch, Notes()) for branch in branches]
+    cleaned = [cleaned_schema(branch, Notes()) for branch in branches]
     assume(are_disjoint(cleaned))
     value = data.draw(values_for(cleaned[0]) | values_for(cleaned[1]))
 

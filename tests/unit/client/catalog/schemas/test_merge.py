@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.merge import is_never, merge, merge_members
 from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.refs import cleaned_schema
 from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
 
 
@@ -19,7 +19,7 @@ from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fi
 def test_a_value_fits_the_merged_schema_exactly_if_it_fits_all(
     members: list[Any], data: st.DataObject
 ) -> None:
-    schema = clean({"allOf": members}, Notes())
+    schema = cleaned_schema({"allOf": members}, Notes())
     value = data.draw(JSON | values_for(schema))
 
     assert fits(merge_members(schema), value) == fits(schema, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.catalog.schemas import schema_for_provider, shared_if_plain
-from plait.client.catalog.schemas.clean import clean
 from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.refs import inline_refs
+from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.catalog.schemas.roots import object_root
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
 
@@ -48,9 +48,15 @@ _nodes: st.SearchStrategy[Any] = st.recursive(
 
 
 def _converted(schema: object) -> tuple[Any, tuple[str, ...]]:
-    inlined = inline_refs(schema)
-    notes = Notes(inlined.notes)
-    return object_root(clean(inlined.schema, notes), notes), notes.all
+    """Convert a schema of mappings that are no dicts, none of which is recognized as plain."""
+    notes = Notes()
+    return object_root(cleaned_schema(_in_other_mappings(schema), notes), notes), notes.all
+
+
+def _in_other_mappings(value: Any) -> Any:
+    if isinstance(value, dict):
+        return MappingProxyType({key: _in_other_mappings(inner) for key, inner in value.items()})
+    return [_in_other_mappings(inner) for inner in value] if isinstance(value, list) else value
 
 
 @settings(max_examples=100)
@@ -84,6 +90,8 @@ def test_a_converted_schema_is_a_copy_that_can_be_changed() -> None:
         {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#"},
         {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, True]}}},
         {"type": "object", "properties": {"a": {"x-own": 1, "default": {"ref": "#"}}}},
+        {"type": "object", "properties": {"a": {"type": ["string", "null"], "enum": ["x", None]}}},
+        {"type": "object", "properties": {"a": {"enum": [1, 2.5], "examples": [1, {"a": [2]}]}}},
     ],
 )
 def test_usual_schemas_are_plain(schema: dict[str, Any]) -> None:
@@ -92,3 +100,15 @@ def test_usual_schemas_are_plain(schema: dict[str, Any]) -> None:
     assert shared is not None
     assert "$schema" not in shared
     assert "properties" in shared
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *({"type": ["string", "text"]}, {"type": ["string", "string"]}, {"type": []}),
+        *({"enum": []}, {"enum": [1, True]}, {"enum": ["a", "a"]}, {"enum": [["a"], "b"]}),
+        *({"examples": [{"$ref": "#"}]}, {"required": ["a", "a"]}, {"required": [1]}),
+    ],
+)
+def test_what_may_have_to_be_converted_is_not_plain(rule: dict[str, Any]) -> None:
+    assert shared_if_plain({"type": "object", "properties": {"a": rule}}) is None

@@ -248,3 +248,23 @@ def test_mappings_of_every_kind_are_read() -> None:
     schema = MappingProxyType({"properties": MappingProxyType({"a": MappingProxyType({})})})
 
     assert inline_refs(schema).schema == {"properties": {"a": {}}}
+
+
+def test_references_in_dependencies_of_older_drafts_are_inlined() -> None:
+    schema = {
+        "definitions": {"A": {"required": ["b"]}},
+        "dependencies": {"a": {"$ref": "#/definitions/A"}, "c": ["d"]},
+    }
+
+    assert inline_refs(schema).schema == {"dependencies": {"a": {"required": ["b"]}, "c": ["d"]}}
+
+
+def test_a_definition_without_references_counts_with_all_its_parts() -> None:
+    large = {"properties": {f"p{number}": {"type": "string"} for number in range(400)}}
+    used = {f"x{number}": {"$ref": "#/$defs/large"} for number in range(20)}
+
+    inlined = inline_refs({"properties": used, "$defs": {"large": large}})
+
+    kept = [inner for inner in inlined.schema["properties"].values() if inner]
+    assert 0 < len(kept) < len(used)
+    assert {note.kind for note in inlined.notes} == {"recursion"}

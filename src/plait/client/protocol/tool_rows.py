@@ -20,7 +20,7 @@ from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
 from plait._support.threads import import_once
 from plait.client.config.budgets import DEFAULT_LIMITS
-from plait.client.transports.large_json import LARGE_BYTES, parse_large
+from plait.client.protocol.large_json import LARGE_BYTES, parse_large
 
 Row = dict[str, Any]
 """A tool as its server lists it."""

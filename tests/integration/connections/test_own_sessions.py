@@ -1,4 +1,4 @@
-"""Sessions on stdio that begin without the MCP SDK, and what makes it take over."""
+"""Sessions of our own: handshake, requests of both sides, notifications."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from plait import Toolbox
-from plait.client.connections import opening
-from plait.client.connections.plain_client import PlainClient
 from plait.client.connections.session import Session
+from plait.client.protocol.session import McpSession
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -94,7 +93,7 @@ def _received(folder: Path) -> list[dict[str, Any]]:
     return [{**message, "id": None} for message in messages]
 
 
-async def test_a_session_is_plain_while_tools_are_listed_and_called(tmp_path: Path) -> None:
+async def test_tools_are_listed_and_called(tmp_path: Path) -> None:
     async with Toolbox(_config(tmp_path)) as box:
         tools = await box.tools()
         result = await box.call("plain", "echo")
@@ -102,21 +101,18 @@ async def test_a_session_is_plain_while_tools_are_listed_and_called(tmp_path: Pa
 
         assert [tool.name for tool in tools] == ["echo"]
         assert result.text == "called"
-        assert isinstance(_session(box).client, PlainClient)
         assert (info.name, info.instructions) == ("plain", "be brief")
         assert info.capabilities is not None
         assert info.capabilities.tools is not None
 
 
-async def test_another_request_makes_the_sdk_take_over_the_session(tmp_path: Path) -> None:
+async def test_a_session_has_one_handshake(tmp_path: Path) -> None:
     async with Toolbox(_config(tmp_path)) as box:
         await box.tools()
         session = _session(box)
-        assert isinstance(session.client, PlainClient)
 
         assert await box.list_prompts() == []
 
-        assert not isinstance(session.client, PlainClient)
         assert (await box.call("plain", "echo")).text == "called"
         assert _session(box) is session
     sent = [message["method"] for message in _received(tmp_path)]
@@ -124,7 +120,7 @@ async def test_another_request_makes_the_sdk_take_over_the_session(tmp_path: Pat
     assert sent.count("notifications/initialized") == 1
 
 
-async def test_a_notification_makes_the_sdk_take_over_and_is_dispatched(tmp_path: Path) -> None:
+async def test_a_notification_right_after_the_handshake_is_dispatched(tmp_path: Path) -> None:
     changed = asyncio.Event()
 
     async def on_change(*_: object) -> None:
@@ -135,14 +131,13 @@ async def test_a_notification_makes_the_sdk_take_over_and_is_dispatched(tmp_path
         async with asyncio.timeout(20):
             await changed.wait()
 
-        assert not isinstance(_session(box).client, PlainClient)
-
 
 @pytest.mark.parametrize("turn", ["ping first", "noise first"])
-async def test_the_sdk_takes_over_in_the_middle_of_a_handshake(tmp_path: Path, turn: str) -> None:
+async def test_a_request_or_noise_in_the_middle_of_a_handshake_does_no_harm(
+    tmp_path: Path, turn: str
+) -> None:
     async with Toolbox(_config(tmp_path, turn)) as box:
         assert [tool.name for tool in await box.tools()] == ["echo"]
-        assert not isinstance(_session(box).client, PlainClient)
     sent = [message["method"] for message in _received(tmp_path) if "method" in message]
     assert sent[:3] == ["server/discover", "initialize", "notifications/initialized"]
     assert sent.count("initialize") == 1
@@ -151,28 +146,10 @@ async def test_the_sdk_takes_over_in_the_middle_of_a_handshake(tmp_path: Path, t
 async def test_a_request_of_the_server_during_a_direct_call_is_answered(tmp_path: Path) -> None:
     async with Toolbox(_config(tmp_path, "ask")) as box:
         await box.tools()
-        assert isinstance(_session(box).client, PlainClient)
 
         result = await box.call("plain", "echo")
 
         assert result.text == "-32600"  # there are no roots
-        assert not isinstance(_session(box).client, PlainClient)
-
-
-async def test_no_call_runs_out_of_time_while_the_sdk_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def import_slowly(_module: str) -> None:
-        await asyncio.sleep(1.5)
-
-    monkeypatch.setattr(opening, "import_in_thread", import_slowly)
-    servers = _config(tmp_path, "log first")
-    servers["plain"]["timeout"] = 1
-    async with Toolbox(servers) as box:
-        await box.tools()
-        assert isinstance(_session(box).client, PlainClient)
-
-        assert (await box.call("plain", "echo")).text == "called"
 
 
 async def test_a_request_that_ends_the_server_is_repeated_on_a_new_session(tmp_path: Path) -> None:
@@ -202,7 +179,7 @@ async def test_both_ways_send_the_same_handshake(
         options: dict[str, Any] = {"on_elicitation": answer_of} if asks else {}
         async with Toolbox(_config(folder), **options) as box:
             await box.tools()
-            assert isinstance(_session(box).client, PlainClient) == (wire == "lean")
+            assert isinstance(_session(box).client, McpSession) == (wire == "lean")
         sent.append(_received(folder))
 
     assert sent[0] == sent[1]

@@ -23,17 +23,23 @@ from plait._support import mcp_types as types
 from plait._support.causes import is_longer, without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
-from plait.client.transports.repair import is_unfinished, repair_result
-from plait.client.transports.tool_rows import current_rows, is_list, may_mirror, parse_list
-from plait.client.transports.wire import (
+from plait.client.protocol.exchange import (
     PendingRequest,
     RequestTemplate,
-    Sender,
-    Wire,
     collect,
     parse_json,
     wake,
 )
+from plait.client.protocol.peer import Peer, RequestError, closed
+from plait.client.protocol.reading import RequestId
+from plait.client.protocol.repair import (
+    any_result,
+    check_result,
+    complete_result,
+    is_unfinished,
+    repair_result,
+)
+from plait.client.protocol.tool_rows import current_rows, is_list, may_mirror, parse_list
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -65,27 +71,11 @@ def is_lean() -> bool:
     return os.environ.get("PLAIT_WIRE", "lean") != "sdk"
 
 
-class RequestError(Exception):
-    """A request was answered with an error, or not at all; as `MCPError` of the SDK."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(code, message, data)
-        self.code, self.message, self.data = code, message, data
-
-    def __str__(self) -> str:
-        return self.message
-
-
 def is_request_error(error: BaseException) -> TypeGuard[RequestError]:
     """Return whether an exception is a `RequestError`, or the SDK's error with the same fields."""
     # Unless the SDK is imported, there are no exceptions of it.
     kind = getattr(sys.modules.get("mcp"), "MCPError", RequestError)
     return isinstance(error, RequestError | kind)
-
-
-def closed() -> RequestError:
-    """Return the error of a request whose connection has ended."""
-    return RequestError(types.CONNECTION_CLOSED, "Connection closed")
 
 
 def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) -> RequestTemplate:
@@ -95,7 +85,7 @@ def template_from(params: Mapping[str, Any], headers: Mapping[str, str] | None) 
     return RequestTemplate(version, meta, (headers or {}).get(PROTOCOL_VERSION_HEADER))
 
 
-def list_request(method: str, request_id: int, version: str) -> PendingRequest:
+def list_request(method: str, request_id: RequestId, version: str) -> PendingRequest:
     """Create a request, which reads a list of tools row by row where these are collected."""
     request = PendingRequest(method, request_id, version)
     if method == "tools/list" and (rows := current_rows()) is not None:
@@ -103,16 +93,15 @@ def list_request(method: str, request_id: int, version: str) -> PendingRequest:
     return request
 
 
-async def exchange(
-    wire: Wire,
-    sender: Sender,
+async def exchanged(
+    peer: Peer,
     request: PendingRequest,
-    params: Mapping[str, Any],
+    body: bytes,
     *,
     timeout_seconds: float | None = None,
     cancel: bool = True,
-) -> dict[str, Any]:
-    """Send a request and return its result, or raise `RequestError`.
+) -> None:
+    """Send a request and wait until it has a result, or raise `RequestError`.
 
     With `cancel`, the server is notified when the caller stops waiting.
     """
@@ -120,11 +109,13 @@ async def exchange(
     request.wake = partial(wake, woken)
     await anyio.lowlevel.checkpoint_if_cancelled()
     collect(request)
+    if peer.sender is None:
+        raise closed()
     limit = asyncio.timeout(timeout_seconds)
-    wire.requests[request.request_id] = request
-    wire.parse = request.parse
+    peer.requests[request.request_id] = request
+    peer.parse = request.parse
     try:
-        sender.send(encoded(request, params), request)
+        peer.sender.send(body, request)
         async with limit:
             await woken
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -133,21 +124,41 @@ async def exchange(
         timed_out = isinstance(ended, TimeoutError) and limit.expired()
         if cancel:
             reason = (f"timed out after {timeout_seconds}s",) if timed_out else ()
-            wire.cancel(request, *reason)
+            peer.cancel(request, *reason)
         if timed_out:
             raise timed_out_error(request) from None
         raise
     finally:
-        wire.requests.pop(request.request_id, None)
-        wire.parse = parse_json
+        peer.requests.pop(request.request_id, None)
+        peer.parse = parse_json
+    if (error := error_of(request)) is not None:
+        raise error
+
+
+async def exchange(
+    wire: Peer,
+    request: PendingRequest,
+    params: Mapping[str, Any],
+    *,
+    timeout_seconds: float | None = None,
+    cancel: bool = True,
+) -> dict[str, Any]:
+    """Send a request and return its result, or raise `RequestError`."""
+    body = encoded(request, params)
+    await exchanged(wire, request, body, timeout_seconds=timeout_seconds, cancel=cancel)
     large = _large_result.get()
     if large is not None and large.takes(request):
         large.value = await in_thread(large.read, request)
         wire.note_repairs(request)
         # Which is quick to validate.
         return {large.field: [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-    result = await read_aside(request, _list_of)
+    result = await read_aside(request, list_of)
     wire.note_repairs(request)
+    return rows_taken(request, result)
+
+
+def rows_taken(request: PendingRequest, result: dict[str, Any]) -> dict[str, Any]:
+    """Return a page of tools without those that are collected as rows."""
     if not request.wants_body or (rows := current_rows()) is None:
         return result
     body, request.body, request.message = request.body, None, None  # they are large
@@ -232,7 +243,7 @@ def error_of(request: PendingRequest) -> Exception | None:
     return RequestError(error["code"], message, data)
 
 
-def _list_of(request: PendingRequest) -> dict[str, Any]:
+def list_of(request: PendingRequest) -> dict[str, Any]:
     """Return the result of an ended request, which may be a list of tools."""
     if request.body is not None:
         request.may_mirror = may_mirror(request.body)
@@ -254,6 +265,31 @@ def results_of(request: PendingRequest, field: str) -> Generator[dict[str, Any]]
         yield result_of(request)
 
 
+def read_parts(field: str | None, left_out: frozenset[str]) -> Callable[[PendingRequest], Any]:
+    """Return what reads a result as its type, some items of the list in a field at a time."""
+
+    def read(request: PendingRequest) -> Any:
+        whole: Any = None
+        if is_unfinished((request.message or {}).get("result") or {}, request.version):
+            unfinished = result_of(request)
+            check_result(request.method, request.version, unfinished)
+            return any_result(request.method).validate_python(unfinished, by_name=False)
+        for part in [result_of(request)] if field is None else results_of(request, field):
+            known = {key: value for key, value in part.items() if key not in left_out}
+            one = complete_result(request.method).validate_python(known, by_name=False)
+            if whole is None or field is None:
+                whole = one
+            else:
+                _items_of(whole, field).extend(_items_of(one, field))
+        return whole
+
+    return read
+
+
+def _items_of(result: object, field: str) -> list[Any]:
+    return getattr(result, "resource_templates" if field == "resourceTemplates" else field)
+
+
 def result_of(request: PendingRequest) -> dict[str, Any]:
     """Return the result of an ended request, repaired where needed, or raise its error."""
     if (error := error_of(request)) is not None:
@@ -264,7 +300,7 @@ def result_of(request: PendingRequest) -> dict[str, Any]:
             request.method, message["result"], request.version, may_mirror=request.may_mirror
         )
     except Exception as error:  # boundary: no result, however odd, may end the session
-        request.wants_body = False  # the SDK has to check it
+        request.wants_body = False
         safe = without_secrets(error, Redactor(()))
         logger.error("a result could not be repaired", exc_info=safe)
         return message["result"]

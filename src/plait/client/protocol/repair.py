@@ -6,6 +6,7 @@ The SDK rejects a result as a whole for one unknown content block or one tool wi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +23,7 @@ from plait._support import mcp_types as types
 from plait._support.causes import is_longer
 from plait._support.exception_groups import one_line
 from plait._support.threads import import_once
-from plait.client.transports.tool_rows import (
+from plait.client.protocol.tool_rows import (
     checked_row,
     is_list,
     is_plain_list,
@@ -163,6 +164,14 @@ def _is_object(value: object) -> TypeGuard[Json]:
     return isinstance(value, dict)
 
 
+@cache
+def any_result(method: str) -> TypeAdapter[Any]:
+    """Return the validator of a result, or of what a server asks in its place."""
+    from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
+    return TypeAdapter(cast("Any", methods.MONOLITH_RESULTS[method]))
+
+
 def complete_result(method: str) -> TypeAdapter[Any]:
     """Return the validator of a complete result, as the SDK has it for all versions."""
     return _validators(method, "")[-1]
@@ -191,6 +200,14 @@ def _fault(method: str, version: str, result: Json) -> ValidationError | None:
     except ValidationError as error:
         return error
     return None
+
+
+def check_result(method: str, version: str, result: Json) -> None:
+    """Raise the `ValidationError` of a result that the protocol version does not know."""
+    from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
+    with contextlib.suppress(KeyError):  # the version does not know the method either
+        methods.validate_server_result(method, version, result)
 
 
 class _Repairer:

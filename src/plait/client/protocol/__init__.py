@@ -1,0 +1,1 @@
+"""The MCP session itself, which knows no transport."""

@@ -1,0 +1,286 @@
+"""What is known of each message that was sent: written, answered, refused.
+
+At-most-once is decided from these facts, and error mapping explains failures by them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+
+from pydantic_core import from_json
+
+from plait._support.garbage import collection_paused
+from plait.client.protocol.nesting import shallow
+from plait.client.protocol.reading import RequestId
+
+if TYPE_CHECKING:
+    from plait.client.protocol.http_reply import HttpReply
+
+OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Gets the progress of a request: how much is done, of how much, and a text."""
+
+Hold = Callable[[], AbstractContextManager[object]]
+"""Creates a context during which a deadline does not run."""
+
+_LARGE_BYTES = 64 * 1024
+"""Parsing a larger message may start the garbage collector several times."""
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse JSON; garbage collection waits, because many objects would start it for nothing."""
+    if len(body) < _LARGE_BYTES:
+        return from_json(body)
+    with collection_paused():
+        return from_json(body)
+
+
+def parse_nested(body: bytes) -> dict[str, Any] | None:
+    """Parse an object that is nested too deeply, without its deepest parts; `None` if it is not."""
+    cut = shallow(body)
+    if cut is body:
+        return None
+    try:
+        message = from_json(cut)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", message) if isinstance(message, dict) else None
+
+
+def is_response(message: Mapping[str, Any]) -> bool:
+    """Return whether a message is a response that follows JSON-RPC to the letter."""
+    if message.get("jsonrpc") != "2.0" or "method" in message:
+        return False
+    if type(message.get("result")) is dict:
+        return True
+    match message.get("error"):
+        case {"code": int(), "message": str()}:
+            return True
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One message that was sent, and its outcome."""
+
+    method: str
+    request_id: RequestId | None
+    """`None` for a notification."""
+    version: str
+    """The protocol version the message was sent under."""
+    written: bool = False
+    """Whether the server may have read the whole message."""
+    answered: bool = False
+    stream_ended: bool = False
+    """Whether the HTTP response ended, so that a later error comes from the SDK."""
+    has_stray: bool = False
+    """Whether the HTTP response had a response to another request."""
+    reply: HttpReply | None = None
+    failure: Exception | None = None
+    """The network fault that ended it."""
+    notes: tuple[str, ...] = ()
+    """What was repaired in its result."""
+    end_offset: int = 0
+    """The offset of its last byte on the pipe."""
+    held: Hold = nullcontext
+    """Stops the deadline of its operation."""
+
+
+@dataclass(slots=True, eq=False)
+class PendingRequest(Exchange):
+    """A request whose sender waits for its response, in any thread."""
+
+    wake: Callable[[], None] = lambda: None
+    """Called once, in the loop of the connections, when there is an outcome."""
+    message: dict[str, Any] | None = field(default=None, repr=False)
+    """The JSON-RPC response."""
+    fault: Exception | None = None
+    """Why there will be no response."""
+    on_progress: OnProgress | None = None
+    headers: Mapping[str, str] | None = None
+    """Headers that HTTP transports add."""
+    parse: Callable[[bytes], Any] = parse_json
+    """Parses the response."""
+    wants_body: bool = False
+    """Whether the sender needs the response as it arrived, beside the parsed one."""
+    body: bytes | None = field(default=None, repr=False)
+    """The response as it arrived, if that is wanted and the transport has it."""
+    body_bytes: int = 0
+    """The size of the response, if the transport has it as it arrived."""
+    may_mirror: bool = True
+    """Whether listed tools may mirror arguments in HTTP headers."""
+    direct: bool = False
+    """Whether it is a call that nothing but this request belongs to."""
+    timeout_seconds: float = inf
+    """How long a direct call waits for its response, or for progress."""
+    expires_at: float = inf
+    """When it stops waiting, on the monotonic clock."""
+    extended: bool = False
+    """Whether the server has reported progress."""
+    latest: float = inf
+    """The time beyond which progress does not extend it."""
+
+    def settle(self, message: dict[str, Any], body: bytes | None = None) -> None:
+        """Take the response, and the bytes it came as; later outcomes are ignored."""
+        if self.message is None and self.fault is None:
+            self.message = message
+            self.body = body if self.wants_body else None
+            self.body_bytes = len(body or b"")
+            self.answered = True
+            self.wake()
+
+    def fail(self, fault: Exception) -> None:
+        """Give up waiting for a response; later outcomes are ignored."""
+        if self.message is None and self.fault is None:
+            self.fault = fault
+            self.wake()
+
+
+class RequestExpiredError(Exception):
+    """A direct call got no response in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTemplate:
+    """What every request of a session has in common."""
+
+    version: str
+    """The protocol version that its results are read by."""
+    meta: Mapping[str, Any]
+    """The fields of `_meta`, without those of a single request."""
+    protocol_header: str | None
+    """The value of the `MCP-Protocol-Version` header."""
+
+
+class Sender(Protocol):
+    """Writes messages to a transport, without waiting."""
+
+    any_thread: bool
+    """Whether `send` may be called outside the loop of the connections."""
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether a request is sent at once, without functions for headers or a sign-in."""
+        ...
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Write a request; what goes wrong later makes the request fail.
+
+        Raises:
+            anyio.BrokenResourceError: The server is gone, and the request was not written.
+            anyio.ClosedResourceError: This end was closed.
+        """
+        ...
+
+    async def deliver(self, body: bytes) -> None:
+        """Write a notification or an answer, and wait until the transport has taken it.
+
+        Raises:
+            anyio.BrokenResourceError: The server is gone.
+            anyio.ClosedResourceError: This end was closed.
+        """
+        ...
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller of a request no longer waits."""
+        ...
+
+
+@dataclass(slots=True)
+class Exchanges:
+    """The requests that one operation caused, in order; collects those of a `with` block."""
+
+    all: list[Exchange] = field(default_factory=list[Exchange])
+    held: Hold = nullcontext
+    """Stops the deadline of the operation while the user has to act."""
+    _token: Token[Exchanges | None] | None = field(default=None, repr=False, compare=False)
+
+    def __enter__(self) -> Self:
+        self._token = _watching.set(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._token is not None:
+            _watching.reset(self._token)
+
+    @property
+    def last(self) -> Exchange | None:
+        """The newest of them."""
+        return self.all[-1] if self.all else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All repair notes of the exchanges."""
+        return tuple(note for exchange in self.all for note in exchange.notes)
+
+    def may_have_run(self) -> bool:
+        """Return whether the last request may have reached the server's code."""
+        last = self.last
+        return last is not None and last.written and last.reply is None
+
+
+_watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=None)
+_current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
+
+
+def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
+    """Collect the exchanges of the block, in this task and those it starts.
+
+    `held` is entered while the user has to act before they can continue.
+    """
+    return Exchanges(held=held)
+
+
+def wake(woken: asyncio.Future[None]) -> None:
+    """Complete a future, unless its task was cancelled meanwhile."""
+    if not woken.done():
+        woken.set_result(None)
+
+
+def clock_held() -> AbstractContextManager[object]:
+    """Stop the deadline of the exchange in this context, while the user has to act."""
+    exchange = _current.get()
+    return nullcontext() if exchange is None else exchange.held()
+
+
+def current_exchange() -> Exchange | None:
+    """Return the exchange whose message is being sent in this context."""
+    return _current.get()
+
+
+def collect(exchange: Exchange) -> None:
+    """Add a request to those that the operation in this context has caused."""
+    watching = _watching.get()
+    if watching is not None:
+        watching.all.append(exchange)
+        exchange.held = watching.held
+
+
+def received_bytes() -> int:
+    """Return how large the responses to requests of our own are that the operation has caused."""
+    watching = _watching.get()
+    requests = () if watching is None else watching.all
+    return sum(one.body_bytes for one in requests if isinstance(one, PendingRequest))
+
+
+def sending(exchange: Exchange) -> AbstractContextManager[None]:
+    """Make an exchange current, and collect it if it is a request."""
+    if exchange.request_id is not None:
+        collect(exchange)
+    return as_current(exchange)
+
+
+@contextmanager
+def as_current(exchange: Exchange) -> Generator[None]:
+    """Make an exchange that of the message being sent in the block."""
+    token = _current.set(exchange)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,221 @@
+"""Answers the requests of a server by callbacks, and passes its notifications on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from plait._support import mcp_types as types
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.reading import RequestId, coerced_id
+from plait.client.protocol.requests import HANDSHAKE_VERSION
+
+if TYPE_CHECKING:
+    from plait.client.protocol.session import McpSession
+    from plait.client.protocol.subscriptions import ListenRoute
+
+logger = logging.getLogger("plait.client.protocol")
+
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+"""The key of `_meta` that names the subscription of a notification."""
+_RAW = frozenset({"notifications/roots/list_changed", "notifications/tools/list_changed"})
+"""Notifications that are passed on as they are, before they are validated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """What a callback learns about the request of the server that it answers."""
+
+    session: McpSession
+    request_id: RequestId
+    meta: Any = None
+
+
+if TYPE_CHECKING:
+    OnElicitation = Callable[
+        [RequestContext, types.ElicitRequestParams],
+        Awaitable[types.ElicitResult | types.ErrorData],
+    ]
+    OnSampling = Callable[
+        [RequestContext, types.CreateMessageRequestParams],
+        Awaitable[types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData],
+    ]
+    OnRoots = Callable[[RequestContext], Awaitable[types.ListRootsResult | types.ErrorData]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Callbacks:
+    """What a session declares itself to be, and who handles what its server sends."""
+
+    client_info: dict[str, Any]
+    on_elicitation: OnElicitation | None = None
+    on_sampling: OnSampling | None = None
+    sampling: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the client can do in sampling, beside text."""
+    on_roots: OnRoots | None = None
+    on_log: Callable[[types.LoggingMessageNotificationParams], Awaitable[None]] | None = None
+    on_message: Callable[[types.ServerNotification], Awaitable[None]] | None = None
+    """Gets every notification."""
+    on_raw: Callable[[str, object], None] | None = None
+    """Gets method and params of some notifications at once, in the order of arrival."""
+    log_level: str | None = None
+    timeout_seconds: float | None = None
+    """How long a request waits that has no limit of its own."""
+    extensions: Mapping[str, Any] | None = None
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what the client declares itself capable of."""
+        declared: dict[str, Any] = {}
+        if self.on_sampling is not None:
+            declared["sampling"] = self.sampling
+        if self.on_elicitation is not None:
+            declared["elicitation"] = {"form": {}, "url": {}}
+        if self.on_roots is not None:
+            declared["roots"] = {"listChanged": True}
+        if self.extensions:
+            declared["extensions"] = dict(self.extensions)
+        return declared
+
+
+@cache
+def _responses() -> TypeAdapter[Any]:
+    return TypeAdapter(types.ClientResult | types.ErrorData)
+
+
+class Inbound:
+    """Handles what the server of one session sends."""
+
+    def __init__(self, session: McpSession, callbacks: Callbacks) -> None:
+        self._session = session
+        self._callbacks = callbacks
+        self.routes: dict[RequestId, ListenRoute] = {}
+        """The open subscriptions, by the ids of their requests."""
+
+    @property
+    def _version(self) -> str:
+        return self._session.protocol_version or HANDSHAKE_VERSION
+
+    def notified(self, method: str, params: dict[str, Any] | None) -> None:
+        """Pass a notification on, in the order of arrival."""
+        if method == "notifications/cancelled":
+            self._cancelled(params)
+            return
+        if self._routed(method, params):
+            return
+        callbacks = self._callbacks
+        if callbacks.on_raw is not None and method in _RAW:
+            callbacks.on_raw(method, params)
+        wants_log = callbacks.on_log is not None and method == "notifications/message"
+        if method != "notifications/progress" and (wants_log or callbacks.on_message is not None):
+            self._session.peer.start(self._tell(method, params))
+
+    def _cancelled(self, params: dict[str, Any] | None) -> None:
+        cancelled = coerced_id((params or {}).get("requestId"))
+        route = None if cancelled is None else self.routes.get(cancelled)
+        if route is not None:
+            route.lose()  # a server ends a stream of changes that way
+        elif self._callbacks.on_raw is not None:
+            self._callbacks.on_raw("notifications/cancelled", params)
+
+    def _routed(self, method: str, params: dict[str, Any] | None) -> bool:
+        """Tell a subscription of its notification; return whether nobody else gets it."""
+        meta: object = (params or {}).get("_meta")
+        if not self.routes or not isinstance(meta, dict):
+            return False
+        route = self.routes.get(
+            coerced_id(cast("dict[str, Any]", meta).get(_SUBSCRIPTION_ID)) or ""
+        )
+        if route is None:
+            return False
+        if method == _ACKNOWLEDGED:
+            return route.acknowledge((params or {}).get("notifications"))
+        route.deliver(method, params or {})
+        return False
+
+    async def _tell(self, method: str, params: dict[str, Any] | None) -> None:
+        from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
+        try:
+            notification = cast(
+                "types.ServerNotification",
+                methods.parse_server_notification(method, self._version, params),
+            )
+        except KeyError:
+            logger.debug("%s: %r is not in the protocol", self._session.peer.server, method)
+            return
+        except ValidationError:
+            self._session.peer.note_noise(method.encode())
+            return
+        try:
+            on_log, on_message = self._callbacks.on_log, self._callbacks.on_message
+            if on_log is not None and isinstance(notification, types.LoggingMessageNotification):
+                await on_log(notification.params)
+            if on_message is not None:
+                await on_message(notification)
+        except Exception:  # boundary: callbacks of the user may raise anything
+            server = self._session.peer.server
+            logger.exception("%s: the callback for %s failed", server, method)
+
+    async def answer(
+        self, request_id: RequestId, method: str, params: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Answer a request by its callback, or raise `RequestError`."""
+        if method == "ping" and not self._session.is_modern:
+            return {}
+        from mcp_types import methods  # noqa: PLC0415  # all types of both eras
+
+        try:
+            request = cast(
+                "types.InputRequest", methods.parse_server_request(method, self._version, params)
+            )
+        except KeyError:
+            raise RequestError(types.METHOD_NOT_FOUND, "Method not found", method) from None
+        except ValidationError:
+            raise RequestError(types.INVALID_PARAMS, "Invalid request parameters", "") from None
+        meta = request.params.meta if request.params else None
+        context = RequestContext(session=self._session, request_id=request_id, meta=meta)
+        answer = await self.called_back(context, request)
+        if isinstance(answer, types.ErrorData):
+            raise RequestError(answer.code, answer.message, answer.data)
+        dumped = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        try:
+            methods.validate_client_result(method, self._version, dumped)
+        except ValidationError:
+            text = "Client callback returned an invalid result"
+            logger.exception("%s: %s: %s", self._session.peer.server, method, text)
+            raise RequestError(types.INTERNAL_ERROR, text) from None
+        return dumped
+
+    async def called_back(
+        self, context: RequestContext, request: types.InputRequest
+    ) -> types.InputResponse | types.ErrorData:
+        """Answer a request of the server by the callback for its kind."""
+        callbacks, answer = self._callbacks, None
+        if isinstance(request, types.CreateMessageRequest):
+            if callbacks.on_sampling is not None:
+                answer = await callbacks.on_sampling(context, request.params)
+            kind = "Sampling"
+        elif isinstance(request, types.ElicitRequest):
+            if callbacks.on_elicitation is not None:
+                answer = await callbacks.on_elicitation(context, request.params)
+            kind = "Elicitation"
+        else:
+            if callbacks.on_roots is not None:
+                answer = await callbacks.on_roots(context)
+            kind = "List roots"
+        if answer is None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=f"{kind} not supported")
+        return _of_our_types(answer)
+
+
+def _of_our_types(answer: Any) -> Any:
+    """Return an answer as a type of this package: callbacks may return those of SDK 1.x."""
+    if isinstance(answer, BaseModel) and not type(answer).__module__.startswith("mcp_types"):
+        answer = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return _responses().validate_python(answer)

@@ -1,0 +1,159 @@
+"""Streams of changes of modern servers: `subscriptions/listen`."""
+
+# https://modelcontextprotocol.io/specification/2026-07-28/basic/utilities/subscriptions
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import ValidationError
+
+from plait._support import mcp_types as types
+from plait.client.protocol.peer import RequestError
+
+if TYPE_CHECKING:
+    from plait.client.protocol.session import McpSession
+
+_numbers = count(1)
+_MOST_PENDING = 1024
+"""Events that wait to be read; a stream with more is lost."""
+_LISTS = {
+    "notifications/tools/list_changed": "tools_list_changed",
+    "notifications/prompts/list_changed": "prompts_list_changed",
+    "notifications/resources/list_changed": "resources_list_changed",
+}
+
+
+class SubscriptionLostError(Exception):
+    """The stream ended, and the server did not end it in good order."""
+
+
+class ListenRoute:
+    """What arrived for one subscription."""
+
+    def __init__(self) -> None:
+        self.honored: types.SubscriptionFilter | None = None
+        self.end: Literal["graceful", "lost"] | None = None
+        self.error: RequestError | None = None
+        self._pending: dict[str, None] = {}
+        self._changed = asyncio.Event()
+
+    def acknowledge(self, honored: object) -> bool:
+        """Note which changes the server announces; return whether that can be read."""
+        try:
+            agreed = types.SubscriptionFilter.model_validate(honored)
+        except ValidationError:
+            return False
+        if self.honored is None:
+            self.honored = agreed
+            self._changed.set()
+        return True
+
+    def deliver(self, method: str, params: dict[str, Any]) -> None:
+        """Add a change that the server has announced, once while it waits to be read."""
+        honored = self.honored
+        if self.end is not None or honored is None:
+            return
+        event = method
+        if (kind := _LISTS.get(method)) is not None:
+            if getattr(honored, kind) is not True:
+                return
+        elif method == "notifications/resources/updated" and honored.resource_subscriptions:
+            uri = params.get("uri")
+            if not isinstance(uri, str):
+                return
+            event = uri
+        else:
+            return
+        if len(self._pending) >= _MOST_PENDING:
+            text = f"more than {_MOST_PENDING} changes wait to be read"
+            self.lose(RequestError(types.INTERNAL_ERROR, text))
+            return
+        self._pending[event] = None
+        self._changed.set()
+
+    def lose(self, error: RequestError | None = None) -> None:
+        """Note that the stream has broken."""
+        self._settle("lost", error)
+
+    def close(self) -> None:
+        """Note that the server has ended the stream in good order."""
+        if self.honored is None:
+            self.honored = types.SubscriptionFilter()
+        self._settle("graceful", None)
+
+    def _settle(self, end: Literal["graceful", "lost"], error: RequestError | None) -> None:
+        if self.end is None:
+            self.end, self.error = end, error
+            self._changed.set()
+
+    async def agreed(self) -> types.SubscriptionFilter:
+        """Wait until the server has subscribed, or raise why it does not."""
+        while self.honored is None:
+            if self.end is not None:
+                raise self.error or SubscriptionLostError("it ended before it was acknowledged")
+            self._changed.clear()
+            await self._changed.wait()
+        return self.honored
+
+    async def next_event(self) -> str | None:
+        """Return the next change: the URI of a resource, or the method; `None` at the end."""
+        while not self._pending:
+            if self.end is not None:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        event = next(iter(self._pending))
+        del self._pending[event]
+        return event
+
+
+class Subscription:
+    """An open stream of changes: an iterator over URIs, and methods of changed lists."""
+
+    def __init__(self, route: ListenRoute, honored: types.SubscriptionFilter) -> None:
+        self._route = route
+        self.honored = honored
+        """What the server has agreed to announce."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        event = await self._route.next_event()
+        if event is not None:
+            return event
+        if self._route.end == "lost":
+            raise SubscriptionLostError("the stream of changes was lost") from self._route.error
+        raise StopAsyncIteration
+
+
+@asynccontextmanager
+async def opened_subscription(
+    session: McpSession, wanted: types.SubscriptionFilter
+) -> AsyncGenerator[Subscription]:
+    """Subscribe for the block, which begins when the server has agreed."""
+    request_id = f"listen-{next(_numbers)}"
+    route = session.inbound.routes[request_id] = ListenRoute()
+    fields = wanted.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    async def stay() -> None:
+        try:
+            await session.request(
+                "subscriptions/listen", {"notifications": fields}, request_id=request_id
+            )
+        except RequestError as error:
+            route.lose(error)
+        else:
+            route.close()  # the response comes when the server ends the stream
+
+    staying = session.peer.start(stay())
+    try:
+        yield Subscription(route, await route.agreed())
+    finally:
+        staying.cancel()
+        del session.inbound.routes[request_id]

@@ -1,0 +1,333 @@
+"""What the authorization server answers is checked before it is believed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from plait import AuthRequiredError, ConnectError, OAuth, Toolbox
+from plait.client import FileTokenStore, HttpServer
+from plait.client.transports.auth.endpoints import EndpointGuard, exchange
+from plait.client.transports.auth.login import sign_in
+from plait.client.transports.auth.oauth import key_for
+from plait.client.transports.auth.prompts import prompt_in_terminal
+from plait.testing import OAuthServer, free_port, oauth_server
+from tests.integration.auth.helpers import Browser, Keeper, config, signed_in
+from tests.integration.auth.test_attacks import CANARY, Internal, whole_text
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.glob("*.json"))
+
+
+def saved(folder: Path) -> dict[str, Any]:
+    (file,) = files_in(folder)
+    return json.loads(file.read_text())
+
+
+async def refused(settings: dict[str, Any]) -> str:
+    async with Toolbox(settings) as box:
+        with pytest.raises(AuthRequiredError) as caught:
+            await box.tools()
+    return whole_text(caught.value)
+
+
+def login_of_the_sdk(server: OAuthServer, settings: OAuth) -> dict[str, Any]:
+    """Return a login as plait saved it while the flow was that of the MCP SDK."""
+    key = key_for(settings, server.url)
+    return {
+        "format": 1,
+        "key": {
+            "resource": key.resource,
+            "grant": "authorization_code",
+            "issuer": "",
+            "client": "",
+            "user": "",
+        },
+        "access_token": "ended",
+        "refresh_token": "to-be-replaced",
+        "scope": "read",
+        "expires_at": time.time() - 60,
+        "lifetime_seconds": 3600.0,
+        "client": {
+            "response_types": ["code"],
+            "scope": "read",
+            "client_name": "plait",
+            "redirect_uris": ["http://127.0.0.1:8765/callback"],
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "application_type": "native",
+            "client_id": "client-1",
+            "issuer": server.issuer,
+        },
+        "authorization_server": {
+            "issuer": server.issuer,
+            "authorization_endpoint": f"{server.issuer}/authorize",
+            "token_endpoint": f"{server.issuer}/token",
+            "registration_endpoint": f"{server.issuer}/register",
+            "response_types_supported": ["code"],
+            "revocation_endpoint": f"{server.issuer}/revoke",
+            "code_challenge_methods_supported": ["S256"],
+            "client_id_metadata_document_supported": True,
+            "authorization_response_iss_parameter_supported": True,
+        },
+        "protected_resource": {
+            "resource": server.url,
+            "authorization_servers": [server.issuer],
+            "scopes_supported": ["read"],
+            "bearer_methods_supported": ["header"],
+        },
+    }
+
+
+async def test_a_login_from_before_is_renewed_and_used(tmp_path: Path) -> None:
+    settings = OAuth(store=FileTokenStore(tmp_path))
+    with oauth_server() as server:
+        await signed_in(server, tmp_path)
+        old = login_of_the_sdk(server, settings)
+        old["refresh_token"] = saved(tmp_path)["refresh_token"]
+        file = FileTokenStore(tmp_path).path_of(key_for(settings, server.url))
+        file.write_text(json.dumps(old, indent=1))
+        server.counts.clear()
+
+        async with Toolbox(config(server, tmp_path)) as box:
+            assert (await box.call("shop", "whoami")).text == "client-1 with read"
+
+        assert server.counts["refresh_token"] == 1
+        assert server.counts["metadata"] == server.counts["authorize"] == 0
+        assert saved(tmp_path)["client"]["client_id"] == "client-1"
+
+
+@pytest.mark.parametrize("answer", [(200, "<html>"), (302, ""), (429, "{}"), (503, "{}")], ids=str)
+async def test_an_answer_that_says_nothing_of_the_login_leaves_it(
+    tmp_path: Path, answer: tuple[int, str]
+) -> None:
+    with Internal(*answer) as internal, oauth_server() as server:
+        await signed_in(server, tmp_path)
+        login = saved(tmp_path)
+        login["authorization_server"]["token_endpoint"] = internal.url
+        (file,) = files_in(tmp_path)
+        file.write_text(json.dumps(login))
+        server.end_access()
+        async with Toolbox(config(server, tmp_path)) as box:
+            with pytest.raises(ConnectError, match="cannot be used now"):
+                await box.tools()
+
+        assert saved(tmp_path)["refresh_token"] == login["refresh_token"]
+
+
+REGISTRATIONS = {
+    "another method": {"client_id": "x", "token_endpoint_auth_method": "tls_client_auth"},
+    "no secret": {"client_id": "x", "token_endpoint_auth_method": "client_secret_basic"},
+}
+
+
+@pytest.mark.parametrize("kind", REGISTRATIONS)
+async def test_a_registration_that_cannot_be_used_is_not_kept(tmp_path: Path, kind: str) -> None:
+    browser = Browser()
+    with Internal(201, json.dumps(REGISTRATIONS[kind])) as internal, oauth_server() as server:
+        server.describe(registration_endpoint=internal.url)
+        text = await refused(config(server, tmp_path, on_redirect=browser))
+
+    assert "that plait cannot authenticate" in text
+    assert browser.addresses == []
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "scope"),
+    [
+        ({"access_token": "t", "token_type": "bearer"}, "read"),
+        ({"access_token": "t", "scope": "some", "refresh_token": None}, "some"),
+        ({"access_token": "t", "token_type": "mac"}, None),
+        ({"access_token": "", "token_type": "Bearer"}, None),
+        ({"access_token": "t", "expires_in": "soon"}, None),
+    ],
+)
+async def test_tokens_are_kept_with_what_they_grant_or_not_at_all(
+    tmp_path: Path, answer: dict[str, Any], scope: str | None
+) -> None:
+    with Internal(200, json.dumps(answer)) as internal, oauth_server() as server:
+        server.describe(token_endpoint=internal.url)
+        text = await refused(config(server, tmp_path, on_redirect=Browser()))
+
+    login = saved(tmp_path)
+    assert (login["access_token"], login["scope"]) == ("t" if scope else None, scope)
+    assert ("an answer that cannot be used" in text) == (scope is None)
+
+
+async def test_a_client_registers_again_for_another_address(tmp_path: Path) -> None:
+    first, second = free_port(), free_port()
+    with oauth_server() as server:
+        await signed_in(server, tmp_path, redirect_port=first)
+        server.revoke()
+        await signed_in(server, tmp_path, redirect_port=second)
+
+        assert server.counts["register"] == 2
+        assert saved(tmp_path)["client"]["redirect_uris"] == [f"http://127.0.0.1:{second}/callback"]
+
+
+async def test_where_nobody_can_register_the_way_out_is_named(tmp_path: Path) -> None:
+    with oauth_server() as server:
+        server.describe(registration_endpoint=None)
+        text = await refused(config(server, tmp_path, on_redirect=Browser()))
+
+    assert "register one by hand, and set client_id" in text
+
+
+async def test_an_endpoint_may_have_a_query_of_its_own(tmp_path: Path) -> None:
+    with oauth_server() as server:
+        server.describe(authorization_endpoint=f"{server.issuer}/authorize?tenant=1")
+        browser = await signed_in(server, tmp_path)
+
+    query = parse_qs(urlsplit(browser.addresses[0]).query)
+    assert (query["tenant"], query["response_type"]) == (["1"], ["code"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            f"?error={CANARY}&error_description={CANARY}&iss=https://evil.example",
+            "comes from another",
+        ),
+        ("?code=abc&iss=https://evil.example", "comes from another"),
+        ("?code=abc&state={state}", "does not name the authorization server"),
+        ("?code=abc&iss={iss}", "another attempt"),
+        ("?state={state}&iss={iss}", "holds no code"),
+    ],
+)
+async def test_an_answer_of_somebody_else_is_neither_used_nor_shown(
+    tmp_path: Path, answer: str, said: str
+) -> None:
+    shown: list[str] = []
+    with oauth_server() as server:
+
+        def paste() -> str:
+            state = parse_qs(urlsplit(shown[-1]).query)["state"][0]
+            return answer.format(state=state, iss=server.issuer)
+
+        shop = HttpServer(url=server.url, auth=OAuth(store=FileTokenStore(tmp_path)))
+        with pytest.raises(AuthRequiredError, match=said) as caught:
+            await sign_in("shop", shop, prompt_in_terminal(shown.append, paste))
+
+        assert CANARY not in whole_text(caught.value)
+        assert server.counts["authorization_code"] == 0
+
+
+def as_pair(values: dict[str, str]) -> object:
+    return values["code"], values["state"]
+
+
+def as_object(values: dict[str, str]) -> object:
+    return SimpleNamespace(**values)
+
+
+@pytest.mark.parametrize("form", [as_pair, as_object])
+async def test_callbacks_of_other_clients_may_bring_the_answer(
+    tmp_path: Path, form: Callable[[dict[str, str]], object]
+) -> None:
+    shown: list[str] = []
+
+    def answer() -> object:
+        query = urlsplit(httpx2.get(shown[-1]).headers["location"]).query
+        return form({name: values[0] for name, values in parse_qs(query).items()})
+
+    with oauth_server() as server:
+        server.describe(authorization_response_iss_parameter_supported=False)
+        settings = config(server, tmp_path, on_redirect=shown.append, on_callback=answer)
+        async with Toolbox(settings) as box:
+            assert (await box.call("shop", "whoami")).text == "client-1 with read"
+
+
+async def test_a_key_that_cannot_sign_is_not_shown(tmp_path: Path) -> None:
+    with oauth_server() as server:
+        settings = OAuth(
+            grant="client_credentials",
+            client_id="robot",
+            private_key=f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----",
+            store=FileTokenStore(tmp_path),
+        )
+        text = await refused({"shop": {"url": server.url, "auth": settings}})
+
+    assert "the private key cannot sign with RS256" in text
+    assert CANARY not in text
+
+
+class ForgettingKeeper(Keeper):
+    """Forgets the tokens that no client can use any more."""
+
+    def invalidate_credentials(self, which: str) -> None:
+        self.kept.pop(which, None)
+
+
+async def test_the_client_of_another_authorization_server_is_not_used() -> None:
+    keeper = ForgettingKeeper()
+    keeper.kept["tokens"] = {"access_token": "ended", "refresh_token": CANARY}
+    keeper.kept["client"] = {"client_id": "client-1", "issuer": "https://before.example"}
+    with oauth_server() as server:
+        async with Toolbox({"shop": {"url": server.url, "auth": keeper}}) as box:
+            with pytest.raises(AuthRequiredError):
+                await box.tools()
+
+        assert server.counts["refresh_token"] == 0
+        assert server.counts["register"] == 1
+        assert keeper.kept["client"]["issuer"] == server.issuer
+
+
+@pytest.mark.parametrize(
+    ("status", "method", "place", "followed"),
+    [
+        (307, "POST", "/new", True),
+        (308, "POST", "https://login.example:443/new", True),
+        (302, "GET", "/new", True),
+        (302, "POST", "/new", False),
+        (307, "POST", "https://other.example/new", False),
+        (307, "POST", "http://login.example/new", False),
+        (307, "POST", "https://me:you@login.example/new", False),
+    ],
+)
+async def test_only_redirects_within_an_origin_are_followed(
+    status: int, method: str, place: str, followed: bool
+) -> None:
+    bodies: list[bytes] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(request.content)
+        if request.url.path == "/new":
+            return httpx2.Response(200)
+        return httpx2.Response(status, headers={"Location": place})
+
+    guard = EndpointGuard("https://login.example/mcp")
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        data = {"code": "c"} if method == "POST" else None
+        request = httpx2.Request(method, "https://login.example/old", data=data)
+        response = await exchange(client.send, guard, request)
+
+    assert response.status_code == (200 if followed else status)
+    assert bodies == [request.content] * (2 if followed else 1)
+
+
+async def test_redirects_in_a_circle_end() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path)
+        return httpx2.Response(307, headers={"Location": "/again"})
+
+    guard = EndpointGuard("https://login.example/mcp")
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        request = httpx2.Request("GET", "https://login.example/old")
+        assert (await exchange(client.send, guard, request)).status_code == 307
+
+    assert len(asked) < 10

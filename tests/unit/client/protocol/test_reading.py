@@ -1,0 +1,347 @@
+"""Messages of any size and shape are read, within bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import from_json
+
+from plait.client.config.budgets import IncomingLimits
+from plait.client.protocol import reading
+from plait.client.protocol.reading import (
+    LARGE_BYTES,
+    NESTED_NOTE,
+    ErrorDetail,
+    LimitError,
+    cut_nesting,
+    decode,
+    read,
+)
+
+_MANY = 10**9
+_NO_LIMITS = IncomingLimits(message_bytes=_MANY, values=_MANY)
+_SIZE = 3_000_000
+_START = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"'
+_LIST = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{"a":['
+
+TEXTS = st.text(st.sampled_from('a,[]{}":\\/\n\0é€\N{GRINNING FACE} '), max_size=60)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXTS, inner, max_size=5),
+)
+EDITS = st.lists(
+    st.tuples(st.integers(0, 200), st.booleans(), st.sampled_from(b'[]{},:"\\1 u')), max_size=2
+)
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_QUICK_BYTES", 0)
+
+
+@pytest.fixture
+def decoded_sizes(in_parts: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    sizes: list[int] = []
+
+    def measured(data: bytes) -> object:
+        sizes.append(len(data))
+        return from_json(data)
+
+    monkeypatch.setattr(reading, "from_json", measured)
+    return iter([sizes])
+
+
+def _small_parts(patch: pytest.MonkeyPatch, size: int) -> None:
+    patch.setattr(reading, "LARGE_BYTES", 0)
+    patch.setattr(reading, "_QUICK_BYTES", 0)
+    patch.setattr(reading, "MAX_PART_BYTES", size)
+    patch.setattr(reading, "MAX_TEXT_PART_BYTES", size)
+
+
+@settings(deadline=None, max_examples=150)
+@given(JSON, st.booleans(), st.sampled_from([16, 17, 19, 23, 40]), EDITS)
+def test_every_message_is_decoded_as_at_once(
+    value: object, escapes: bool, size: int, edits: list[tuple[int, bool, int]]
+) -> None:
+    body = bytearray(json.dumps(value, ensure_ascii=escapes).encode())
+    for place, inserts, sign in edits:
+        place %= len(body)
+        body[place : place + (not inserts)] = bytes([sign])
+    try:
+        expected: object = from_json(bytes(body))
+    except ValueError:
+        expected = "not JSON"
+    with pytest.MonkeyPatch.context() as patch:
+        _small_parts(patch, size)
+        try:
+            decoded: object = decode(bytes(body), _NO_LIMITS)
+        except ValueError as error:
+            if "name is too long" in str(error):
+                return
+            decoded = "not JSON"
+
+    assert repr(decoded) == repr(expected)
+
+
+def _openings(value: object) -> int:
+    """Count the commas and opening brackets of JSON outside of its texts."""
+    match value:
+        case dict() | list():
+            inner = value.values() if isinstance(value, dict) else value
+            return 1 + max(0, len(value) - 1) + sum(map(_openings, inner))
+        case _:
+            return 0
+
+
+@settings(deadline=None)
+@given(st.lists(JSON), st.integers(16, 40))
+def test_values_are_counted_as_they_are_whatever_the_texts_hold(value: object, size: int) -> None:
+    body, count = json.dumps([[[value]]]).encode(), _openings([[[value]]])
+    with pytest.MonkeyPatch.context() as patch:
+        _small_parts(patch, size)
+        try:
+            decode(body, replace(_NO_LIMITS, values=count))
+        except ValueError as error:
+            assert "name is too long" in str(error)  # noqa: PT017
+            return
+        with pytest.raises(LimitError, match="`values` in `limits`"):
+            decode(body, replace(_NO_LIMITS, values=count - 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _START + b"x" * _SIZE + b'"}]}}',
+        _START + "ä".encode() * (_SIZE // 2) + b'"}]}}',
+        _START + b"\\n" * (_SIZE // 2) + b'"}]}}',
+        _START + b"\\\\" * (_SIZE // 2) + b'"}]}}',
+        _START + b'\\"' * (_SIZE // 2) + b'"}]}}',
+        _START + b"\\ud83d\\ude00" * (_SIZE // 12) + b'"}]}}',
+        _START + "a\N{GRINNING FACE}".encode() * (_SIZE // 5) + b'"}]}}',
+        _LIST + b'{"a":1},' * 150_000 + b"1]}}}",
+        _LIST + b'"%b",' % (b"\\n" * 50_000) * 30 + b"1]}}}",
+        _LIST + b'"%b",' % (b"x" * 300_000) * 10 + b"1]}}}",
+        _LIST + b'{"b":[[%b1]]},' % (b"2," * 300_000) * 2 + b"1]}}}",
+        _LIST + b"1," * 100_000 + b'"%b",' % (b"\\n" * _SIZE) + b"1," * 100_000 + b"1]}}}",
+        b'{"text":"%b","in":' % (b"x" * 100_000) * 12 + b"1" + b"}" * 12,
+    ],
+    ids=[
+        *("plain", "umlauts", "escapes", "backslashes", "quotes", "pairs", "characters"),
+        *("objects", "texts", "long texts", "in", "a text between numbers", "levels"),
+    ],
+)
+def test_no_call_of_the_decoder_takes_long(body: bytes, decoded_sizes: Iterator[list[int]]) -> None:
+    decoded, sizes = decode(body, _NO_LIMITS), next(decoded_sizes)
+
+    assert decoded == from_json(body)
+    assert max(sizes, default=0) <= 2 * reading.MAX_PART_BYTES + 2
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_name_that_is_too_long_is_refused() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"%b" :1}}' % (b"\\n" * _SIZE)
+
+    with pytest.raises(ValueError, match="a name is too long"):
+        decode(body)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\n" + b"x" * _SIZE,
+        b"\n" + b"\\n" * _SIZE,
+        b"\xff" + b"x" * _SIZE,
+        b"\\x" + b"x" * _SIZE,
+        b"\\x" * _SIZE,
+        b"\\n" + b"x" * _SIZE + b"\n" + b"x" * _SIZE,
+        b"\\ud83d" + b"x" * _SIZE,
+        b"x" * _SIZE + b"\\ude00",
+        b"x" * _SIZE + "ä".encode()[:1],
+    ],
+    ids=range(9),
+)
+def test_a_long_text_that_is_none_is_refused_at_once(text: bytes) -> None:
+    with pytest.raises(ValueError, match="not a text"):
+        decode(_START + text + b'"}]}}')
+
+
+@pytest.mark.timeout(10)
+def test_large_containers_in_each_other_take_time_in_proportion(
+    decoded_sizes: Iterator[list[int]],
+) -> None:
+    body = b'{"text":"%b","in":' % (b"x" * 120_000) * 190 + b"1" + b"}" * 190
+
+    decoded, sizes = decode(body), next(decoded_sizes)
+
+    assert decoded == from_json(body)
+    # Not split to the innermost: that would be 190 passes.
+    assert max(sizes) > 20_000_000
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_not_a_number_is_decoded_in_a_large_message_too() -> None:
+    body = _LIST + b"NaN," * 10 + b'1e999,"%b"]}}}' % (b"x" * _SIZE)
+
+    assert repr(decode(body)) == repr(from_json(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _START + b"x" * 33_000_000 + b'"}]}}',
+        _START + b"x" * 20_000_000 + "\N{GRINNING FACE}".encode() + b'"}]}}',
+        _START + b"x" * 20_000_000 + b'\\ud83d\\ude00"}]}}',
+        _LIST + b"1," * 650_000 + b"1]}}}",
+    ],
+    ids=["plain", "character", "escape", "objects"],
+)
+@pytest.mark.usefixtures("in_parts")
+def test_a_message_that_takes_many_times_its_bytes_is_refused(body: bytes) -> None:
+    with pytest.raises(LimitError, match="`message_bytes` in `limits`"):
+        decode(body, replace(_NO_LIMITS, message_bytes=1_000_000))
+
+
+def test_the_values_of_a_message_that_is_decoded_at_once_are_counted_too() -> None:
+    body = b"[%b1]" % (b"[1], " * 300_000)
+
+    assert len(decode(body, replace(_NO_LIMITS, values=600_001))) == 300_001
+    with pytest.raises(LimitError, match="`values` in `limits`"):
+        decode(body, replace(_NO_LIMITS, values=600_000))
+
+
+def test_so_are_those_of_a_message_that_would_be_decoded_in_little_time() -> None:
+    body = json.dumps(["x" * 2_000] * 1_000).encode()
+
+    assert len(decode(body)) == 1_000
+    with pytest.raises(LimitError, match="`values` in `limits`"):
+        decode(body, replace(_NO_LIMITS, values=999))
+
+
+@pytest.mark.parametrize("size", [0, 100_000, 20_000_000])
+def test_a_response_that_is_not_utf_8_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=r"utf|unicode|JSON-RPC"):
+        read(_START + b"x" * size + b"\xff" + b'"}]}}')
+
+
+def test_a_response_with_an_error_is_an_error() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":%b,"message":"no"}}'
+
+    assert read(body % b"1").kind == read(body % b'"1"').kind == "error"
+    assert read(body % b"1.5").kind == "response"
+
+
+def test_the_values_of_a_large_response_are_counted_when_its_result_is_decoded() -> None:
+    body = _LIST + b"{}," * 600_000 + b"1]}}}"
+    message = read(body)
+
+    assert (message.id, message.kind) == (1, "response")
+    assert bytes(message.result_json()) == body[33:-1]
+    with pytest.raises(LimitError, match="`values` in `limits`"):
+        message.decoded_result()
+
+
+@pytest.mark.parametrize("size", [100, 1000, 10_000, 2 * LARGE_BYTES, 20_000_000])
+def test_a_response_of_any_size_has_its_id_its_result_and_its_bytes(size: int) -> None:
+    result = {"content": [{"type": "text", "text": "x" * size}]}
+    body = json.dumps({"jsonrpc": "2.0", "id": "7", "result": result}).encode()
+
+    message = read(body)
+
+    assert (message.id, message.kind, message.body) == (7, "response", body)
+    assert from_json(bytes(message.result_json())) == result
+    assert message.decoded_result() == result
+    assert message.decoded_result() is message.decoded_result()
+    assert from_json(bytes(message.result_json())) == result
+
+
+def test_every_kind_of_message_is_known() -> None:
+    request = read(b'{"jsonrpc":"2.0","id":"7","method":"ping"}')
+    notification = read(b'{"jsonrpc":"2.0","method":"a","params":{"b":1}}')
+    error = read(b'{"jsonrpc":"2.0","id":"7","error":{"code":-1,"message":"no","data":[1]}}')
+    unknown = read(b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}')
+
+    assert (request.kind, request.id, request.method, request.params) == (
+        *("request", "7", "ping", None),
+    )
+    assert (notification.kind, notification.method, notification.params) == (
+        *("notification", "a", {"b": 1}),
+    )
+    assert (error.kind, error.id, error.error) == ("error", 7, ErrorDetail(-1, "no", [1]))
+    assert (unknown.kind, unknown.id) == ("error", None)
+
+
+def test_the_content_of_a_message_is_not_in_its_representation() -> None:
+    request = read(b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"token":"secret"}}')
+
+    assert repr(request) == "Message(request, id=1, method='a')"
+
+
+def _nested(levels: int, inner: Any = 1) -> Any:
+    for _ in range(levels):
+        inner = {"a": [inner]}
+    return inner
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return 1 + max(map(_depth, parts), default=0)
+    return 0
+
+
+@pytest.mark.parametrize("levels", [110, 300, 5_000])
+@pytest.mark.parametrize("padding", [0, 5_000, 100_000])
+def test_a_response_that_is_nested_too_deeply_is_cut(levels: int, padding: int) -> None:
+    deep = b'{"a":[' * levels + b"]}" * levels
+    start = b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b",' % (b"x" * padding)
+
+    message = read(start + b'"deep":%b}}' % deep)
+
+    assert message.id == 1
+    assert _depth(message.decoded_result()) == 99
+    assert message.note == NESTED_NOTE
+
+
+def test_what_is_not_too_deep_is_not_cut() -> None:
+    result = {"text": _nested(90)}
+
+    message = read(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode())
+
+    assert (message.decoded_result(), message.note) == (result, None)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "part", [b"x", b'"', b'\\"', b"\\", b'" "', b"'[", b'"[', b"a]", b'{"', b'\\"[', b"\xff"]
+)
+@pytest.mark.parametrize("start", [b"", b'"', b"{", b'x"'])
+def test_cutting_no_body_takes_more_than_linear_time(part: bytes, start: bytes) -> None:
+    cut_nesting(start + part * (200_000 // len(part)))
+
+
+def test_what_is_too_deep_is_replaced_by_a_text() -> None:
+    body = {"before": "]}", "deep": _nested(80), "after": ["[{", '\\"', _nested(3)]}
+
+    cut = json.loads(cut_nesting(json.dumps(body).encode()))
+
+    assert (cut["before"], cut["after"]) == (body["before"], body["after"])
+    assert _depth(cut) == 100
+    assert "nested too deeply" in json.dumps(cut)
+
+
+@given(JSON)
+def test_the_rest_is_unchanged_by_a_cut(value: Any) -> None:
+    body = json.dumps(value).encode()
+
+    assert cut_nesting(body) is body
+    deep = {"value": value, "deep": _nested(60), "again": value}
+    cut = json.loads(cut_nesting(json.dumps(deep).encode()))
+    assert repr((cut["value"], cut["again"])) == repr((value, value))
