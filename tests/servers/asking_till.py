@@ -9,6 +9,10 @@ from typing import Any
 
 LIMIT = 100
 """Larger amounts need the user's consent."""
+LATER = 77
+"""An amount that is paid when the user was asked about another one."""
+NEVER = 78
+"""An amount whose call gets no response."""
 
 _SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}}
 _TOOLS = [{"name": "pay", "inputSchema": _SCHEMA}]
@@ -23,6 +27,7 @@ def send(**message: Any) -> None:
 def main() -> None:
     ledger = Path(sys.argv[1])
     waiting: dict[str, tuple[Any, int]] = {}
+    later: list[Any] = []
 
     def pay(request_id: Any, amount: int, *, sure: bool = True) -> None:
         if sure:
@@ -43,6 +48,10 @@ def main() -> None:
                 send(id=request_id, result={"tools": _TOOLS})
             case "tools/call":
                 amount = params["arguments"]["amount"]
+                if amount == LATER:
+                    later.append(request_id)
+                if amount in {LATER, NEVER}:
+                    continue
                 if amount <= LIMIT:
                     pay(request_id, amount)
                     continue
@@ -50,6 +59,8 @@ def main() -> None:
                 waiting[question] = request_id, amount
                 form = {"message": f"Pay {amount}?", "requestedSchema": _FORM}
                 send(id=question, method="elicitation/create", params=form)
+                while later:
+                    pay(later.pop(), LATER)
             case None if request_id in waiting:
                 asked = waiting.pop(request_id)
                 reply = message.get("result") or {}

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from plait.client.catalog.lock.guard import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.operations import AnySession
     from plait.client.connections.session import Session
 
 logger = logging.getLogger("plait.client.calls")
@@ -182,7 +181,7 @@ class Runtime:
         """
         self._identity = identity
         self._on_elicitation = on_elicitation
-        router = CallRouter(self._has_direct_calls)
+        router = CallRouter(lambda client: self.pool.sessions_of(client))  # noqa: PLW0108  # built below
         sanitize = catalog_options is None or catalog_options.sanitize
         self._sampling = (
             None if sampling is None else SamplingRequests(sampling, router, sanitize=sanitize)
@@ -358,9 +357,6 @@ class Runtime:
             options.sampling_tools = requests.sampling.allow_tools
             options.answers = True
         return options
-
-    def _has_direct_calls(self, client: AnySession) -> bool:
-        return any(session.wire.direct_calls for session in self.pool.sessions_of(client))
 
     async def _answer_elicitation(
         self,

@@ -18,6 +18,7 @@ from langgraph.types import Command, interrupt
 
 from plait import MultiServerMCPClient
 from plait.client.calls.executor import ToolExecutor
+from plait.testing import eventually
 from tests.servers import asking_till
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -38,11 +39,14 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return taken
 
 
+def servers_of(folder: Path) -> Any:
+    command = [str(asking_till.__file__), str(folder / "ledger")]
+    return {"till": {"command": sys.executable, "args": ["-ES", *command]}}
+
+
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncGenerator[Any]:
-    command = [str(asking_till.__file__), str(folder / "ledger")]
-    servers: Any = {"till": {"command": sys.executable, "args": ["-ES", *command]}}
-    async with MultiServerMCPClient(servers) as client:
+    async with MultiServerMCPClient(servers_of(folder)) as client:
         (pay,) = await client.get_tools()
         yield pay
 
@@ -119,6 +123,37 @@ async def test_a_direct_call_is_paused_when_the_server_asks_and_goes_on_with_the
     assert texts_of(done) == ["paid 2", "paid 500"]
     assert texts_of(last) == ["paid 600"]
     assert ledger_of(tmp_path) == [1, 2, 500, 600]
+
+
+async def test_a_question_waits_for_the_other_direct_calls_that_may_have_asked_it(
+    tmp_path: Path, long_way: list[Any]
+) -> None:
+    async with opened(tmp_path) as pay:
+        graph = graph_of(ToolNode([pay]))
+        await graph.ainvoke(message_of([1]), thread("first"))
+        paused = await graph.ainvoke(message_of([asking_till.LATER, 500]), thread("1"))
+        done = await graph.ainvoke(consent(paused), thread("1"))
+
+    assert texts_of(done) == [f"paid {asking_till.LATER}", "paid 500"]
+    assert ledger_of(tmp_path) == [1, asking_till.LATER, 500]
+
+
+async def test_nobody_answers_a_question_of_a_call_that_may_have_been_cancelled(
+    tmp_path: Path, long_way: list[Any]
+) -> None:
+    async with MultiServerMCPClient(servers_of(tmp_path)) as client:
+        (pay,) = await client.get_tools()
+        graph = graph_of(ToolNode([pay]))
+        await graph.ainvoke(message_of([1]), thread("first"))
+        (session,) = client.toolbox.lifecycle.runtime.pool["till"].keeper.sessions
+        cancelled = asyncio.create_task(pay.ainvoke({"amount": asking_till.NEVER}))
+        asking = asyncio.create_task(graph.ainvoke(message_of([500]), thread("1")))
+        await eventually(lambda: len(session.wire.server_requests) == 1)
+        cancelled.cancel()
+        done = await asking
+
+    assert texts_of(done) == ["not sure"]
+    assert ledger_of(tmp_path) == [1]
 
 
 async def test_calls_that_ask_at_once_before_anything_is_known_of_their_tool_take_turns(

@@ -26,7 +26,13 @@ from weakref import WeakKeyDictionary
 from cachetools import LRUCache
 
 from plait._support import mcp_types as types
-from plait.client.calls.paused_call import ANSWER_TIMEOUT_SECONDS, HeldCall, PausedCall, Send
+from plait.client.calls.paused_call import (
+    ANSWER_TIMEOUT_SECONDS,
+    DirectCall,
+    HeldCall,
+    PausedCall,
+    Send,
+)
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.calls.tool_call import PausableRequest
 from plait.client.connections.connection import Answer, ServerConnection
@@ -43,7 +49,6 @@ if TYPE_CHECKING:
     from plait.client.connections.operations import AnySession
     from plait.client.connections.pool import ConnectionPool
     from plait.client.connections.session import Session
-    from plait.client.protocol.exchange import PendingRequest
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -60,8 +65,6 @@ _SHARED_TURN_SECONDS = 2.0
 """The same for a call whose caller is not paused, and gets no question but its own anyway."""
 _MOST_REMEMBERED = 128
 """For how many calls that failed after an elicitation the answers are remembered."""
-_POLL_SECONDS = 0.005
-"""How often an elicitation request looks whether only one direct call is left."""
 
 _EXPIRED = (
     "the answer came too late, or to another process than the one in which the server asked; the "
@@ -94,6 +97,12 @@ class ActiveCall:
     """Called when an elicitation request of this call arrives."""
     has_elicited: bool = False
     """Whether the server may have sent an elicitation request during this call."""
+    is_underway: bool = False
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its caller answers elicitation requests."""
+        return self.on_elicitation is not None
 
     @classmethod
     def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
@@ -114,9 +123,9 @@ _current: ContextVar[ActiveCall | None] = ContextVar("plait_active_call", defaul
 class CallRouter:
     """Holds the calls in progress; lives in the loop that owns the connections."""
 
-    def __init__(self, has_direct_calls: Callable[[AnySession], bool] | None = None) -> None:
-        """Take what says whether a session has direct calls, which this class does not know."""
-        self._has_direct_calls = has_direct_calls
+    def __init__(self, sessions_of: Callable[[AnySession], list[Session]] = lambda _: []) -> None:
+        """Take what finds the session that a message came from, with its direct calls."""
+        self._sessions_of = sessions_of
         self.paused_calls: PausedCalls | None = None
         self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
@@ -134,6 +143,7 @@ class CallRouter:
         The deadline is paused while the caller answers an elicitation request.
         """
         call.session, call.deadline, call.abandoned = session, deadline, False
+        call.is_underway = True
         self._active.append(call)
         token = _current.set(call)
         try:
@@ -143,6 +153,7 @@ class CallRouter:
             raise
         finally:
             _current.reset(token)
+            call.is_underway = False
             self._active.remove(call)
             self._ended(call)
 
@@ -156,7 +167,7 @@ class CallRouter:
         call = _current.get()
         if call is None or call.server != server:
             here = [each for each in self._active if each.source is source]
-            call = here[0] if len(here) == 1 and not self._has_direct(here[0].session) else None
+            call = here[0] if len(here) == 1 and not self._direct_calls(here[0].session) else None
         if call is None or call.on_log is None:
             return False
         call.on_log(message)
@@ -172,11 +183,11 @@ class CallRouter:
         call = _current.get()
         for possible in self._calls_on(context.session) if call is None else [call]:
             possible.has_elicited = True
-        if call is None and (held := await self._held_call(context.session)) is not None:
-            with held.time_stopped():
-                return await held.ask(context, params)
         if call is None:
-            call = await self._eliciting_call(context.session)
+            call = await self._asking_call(context.session)
+        if isinstance(call, HeldCall):
+            with call.time_stopped():
+                return await call.ask(context, params)
         if call is None or call.on_elicitation is None:
             return await default(context, params)
         if call.on_asked is not None:
@@ -190,23 +201,27 @@ class CallRouter:
             logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
             return types.ElicitResult(action="cancel")
 
-    async def _eliciting_call(self, session: AnySession) -> ActiveCall | None:
+    async def _asking_call(self, session: AnySession) -> ActiveCall | HeldCall | None:
         """Find the call that a handshake-era request belongs to, which the request does not name.
 
         If several are possible, wait: a call that gets its response did not send it. A call that
         ends otherwise may have sent it, and then nobody may answer it.
         """
-        possible = self._calls_on(session)
+        possible: list[ActiveCall | DirectCall] = [
+            *self._calls_on(session),
+            *self._direct_calls(session),
+        ]
         self._unassigned[session] += 1
         try:
-            while any(call.on_elicitation is not None for call in possible):
-                if self._has_direct(session):
-                    return None  # it may belong to one of those
-                if any(call.abandoned for call in possible):
-                    return None
-                possible = [call for call in possible if call in self._active]
+            if not any(call.can_ask for call in possible):
+                return None
+            for call in possible:
+                if isinstance(call, DirectCall):
+                    call.call_at_end(self._notify)
+            while not any(call.abandoned for call in possible):
+                possible = [call for call in possible if call.is_underway]
                 if len(possible) <= 1:
-                    return possible[0] if possible else None
+                    return self._held(possible[0]) if possible else None
                 if self._unassigned[session] >= len(possible):
                     logger.warning(
                         "%s sent an elicitation request that may belong to any of %d calls; "
@@ -222,38 +237,19 @@ class CallRouter:
             if not self._unassigned[session]:
                 del self._unassigned[session]
 
-    async def _held_call(self, session: AnySession) -> HeldCall | None:
-        """Find the direct call that a handshake-era request belongs to, and hold it.
+    def _held(self, call: ActiveCall | DirectCall) -> ActiveCall | HeldCall | None:
+        """Return a call that the server asks something, a direct one as a paused call."""
+        if isinstance(call, ActiveCall):
+            return call
+        return None if self.paused_calls is None else self.paused_calls.hold(call)
 
-        As in `_eliciting_call`, the request waits until only one call is possible.
-        """
-        if self.paused_calls is None:
-            return None
-        possible = self.paused_calls.direct_calls_on(session)
-        self._unassigned[session] += 1
-        try:
-            while any(isinstance(request, PausableRequest) for request, _ in possible):
-                others = self._calls_on(session)
-                if len(possible) + len(others) == 1:
-                    return self.paused_calls.hold(*possible[0])
-                if self._unassigned[session] >= len(possible) + len(others):
-                    return None
-                await asyncio.sleep(_POLL_SECONDS)
-                now = self.paused_calls.direct_calls_on(session)
-                ended = [one for one in possible if one not in now]
-                if any(request.message is None for request, _ in ended):
-                    return None  # it may belong to a call whose caller does not wait any more
-                possible = now
-            return None
-        finally:
-            self._unassigned[session] -= 1
-            if not self._unassigned[session]:
-                del self._unassigned[session]
-
-    def _has_direct(self, session: AnySession | None) -> bool:
-        if self._has_direct_calls is None or session is None:
-            return False
-        return self._has_direct_calls(session)
+    def _direct_calls(self, session: AnySession | None) -> list[DirectCall]:
+        return [
+            DirectCall(request, one)
+            for one in ([] if session is None else self._sessions_of(session))
+            for request in list(one.wire.requests.values())
+            if request.direct
+        ]
 
     def _calls_on(self, session: AnySession) -> list[ActiveCall]:
         return [call for call in self._active if call.session is session]
@@ -422,25 +418,17 @@ class PausedCalls:
         self._drop(key, paused)
         return answer
 
-    def direct_calls_on(self, client: AnySession) -> list[tuple[PendingRequest, Session]]:
-        """Return the direct calls that are under way on a session."""
-        return [
-            (request, session)
-            for session in self._pool.sessions_of(client)
-            for request in list(session.wire.requests.values())
-            if request.direct
-        ]
-
-    def hold(self, request: PendingRequest, session: Session) -> HeldCall | None:
+    def hold(self, direct: DirectCall) -> HeldCall | None:
         """Let a direct call go on as a paused one; `None` if its caller cannot be paused."""
-        if not isinstance(request, PausableRequest) or (call := request.call) is None:
+        request = direct.request
+        if not isinstance(request, PausableRequest):
             return None
         if isinstance(request.paused, HeldCall):
             return request.paused
-        self.turns.learn(call, elicited=True)
-        held = HeldCall(self._pool.connection(call.server, None), session, request)
-        self._calls[_key(call)] = held
-        self._start(call, held, held.response, turn=(None, None))
+        self.turns.learn(request.call, elicited=True)
+        connection = self._pool.connection(direct.server)
+        held = self._calls[_key(request.call)] = HeldCall(connection, direct.session, request)
+        self._start(request.call, held, held.response, turn=(None, None))
         return held
 
     def _start(

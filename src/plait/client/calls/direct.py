@@ -312,6 +312,7 @@ class DirectTool:
         with suppress(RuntimeError):
             owner.call_soon_threadsafe(wire.cancel, request)
             owner.call_soon_threadsafe(wire.check_drained)
+            owner.call_soon_threadsafe(request.fail, closed())
 
     def _ended(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> FirstAttempt:
         session, request = attempt.session, attempt.request

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from plait._support import mcp_types as types
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.session import Session
+    from plait.client.protocol.exchange import PendingRequest
 
 ANSWER_TIMEOUT_SECONDS = 600.0
 """How long an elicitation request waits for its answer before it is cancelled."""
@@ -146,6 +148,44 @@ class PausedCall:
         changed.set()
 
 
+@dataclass(frozen=True, slots=True)
+class DirectCall:
+    """A direct call that is under way when its server asks something."""
+
+    request: PendingRequest
+    session: Session
+
+    @property
+    def server(self) -> str:
+        """The name of its server."""
+        return self.session.wire.server
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its caller can be paused, to answer elicitation requests."""
+        return isinstance(self.request, PausableRequest)
+
+    @property
+    def is_underway(self) -> bool:
+        """Whether the server may still respond."""
+        return self.request.request_id in self.session.wire.requests
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether it ended without a response, so that the server may still wait for an answer."""
+        return not self.is_underway and self.request.message is None
+
+    def call_at_end(self, function: Callable[[], None]) -> None:
+        """Call a function in this loop when the call has ended, after its caller is woken."""
+        loop, wake_caller = asyncio.get_running_loop(), self.request.wake
+
+        def wake() -> None:
+            wake_caller()
+            loop.call_soon_threadsafe(function)
+
+        self.request.wake = wake
+
+
 class HeldCall(PausedCall):
     """A direct call whose server asked something: from then on its caller can be paused."""
 
@@ -186,8 +226,7 @@ class HeldCall(PausedCall):
         result = (request.message or {}).get("result")
         if result is None:
             deadline = Deadline(request.timeout_seconds)
-            tool = "" if request.call is None else request.call.tool
-            raise self.connection.failure_of(self._session, request, deadline, tool)
+            raise self.connection.failure_of(self._session, request, deadline, request.call.tool)
         wire.note_repairs(request)
         parsed = types.CallToolResult.model_validate(result, by_name=False)
         return Answer(parsed, request.notes)

@@ -159,11 +159,11 @@ class PausableCall(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class PausableRequest(PendingRequest):
     """A direct call that is held if the server asks the user something in the middle of it."""
 
-    call: ToolCall | None = None
+    call: ToolCall
     paused: object | None = None
     """What holds it, once the server has asked."""
 
