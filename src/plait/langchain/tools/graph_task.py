@@ -36,8 +36,9 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
@@ -66,8 +67,6 @@ What still runs then goes on, and is waited for when this process resumes the gr
 
 _SETTLE_SECONDS: Final = 0.05
 """How long calls that are made at the same time may come one after the other."""
-
-_POLL_SECONDS: Final = 0.005
 
 _CHANNEL: Final = "plait_calls"
 
@@ -108,6 +107,8 @@ class GraphTask:
         self.info = facts.info
         self._thread, self._name = facts.thread, facts.namespace
         self._calls: Counter[str] = Counter()
+        self._order: dict[str, int] = {}
+        """By key, when each call was made in comparison with others; questions have this order."""
         self._is_loaded = not facts.runs_again
         self._loading = asyncio.Lock()
         self._past: dict[str, _Past] = {}
@@ -118,7 +119,8 @@ class GraphTask:
         """The last interrupt, if it is one of this module: its value and its questions."""
         self._underway: set[GraphCall] = set()
         self._joined_at = 0.0
-        self._asking: list[Question] = []
+        self._asking: list[tuple[Question, Callable[[], object]]] = []
+        """What calls ask, and how to wake them when another call has ended or asks."""
         self._interrupt: GraphInterrupt | None = None
 
     async def call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
@@ -143,7 +145,9 @@ class GraphTask:
         with _lock:  # nodes that are not async make their calls in threads
             number = self._calls[name]
             self._calls[name] += 1
-        return f"{name} {number}"
+            key = f"{name} {number}"
+            self._order[key] = len(self._order)
+        return key
 
     def past_of(self, key: str) -> _Past:
         """Return what is known of a call from earlier runs."""
@@ -249,6 +253,11 @@ class GraphTask:
             yield
         finally:
             self._underway.discard(call)
+            self._wake_asking()
+
+    def _wake_asking(self) -> None:
+        for _, wake in list(self._asking):
+            wake()
 
     async def ask(self, question: Question, facts: TaskFacts) -> NoReturn:
         """Interrupt the graph when every other call of the task has ended or asks as well.
@@ -261,26 +270,41 @@ class GraphTask:
             asked = [question.to_dict()]
             await self.record(facts, kind="asked", shown="", questions=asked)
             raise self._interrupt
-        self._asking.append(question)
+        changed = asyncio.Event()
+        # Calls of nodes that are not async end in other threads.
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
+        asking = question, wake
+        self._asking.append(asking)
+        self._wake_asking()
         ends_at = time.monotonic() + SIBLING_SECONDS
         try:
             while self._interrupt is None:
-                await asyncio.sleep(_POLL_SECONDS)
-                is_first = self._asking[0] is question
-                if is_first and (self._is_settled or time.monotonic() > ends_at):
-                    await self._interrupt_together(facts)
+                changed.clear()
+                seconds = None
+                if self._asking[0] is asking:  # it asks for all, and wakes the others
+                    seconds = ends_at - time.monotonic()
+                    if self._is_settled:
+                        seconds = self._joined_at + _SETTLE_SECONDS - time.monotonic()
+                    if seconds <= 0:
+                        await self._interrupt_together(facts)
+                        continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await changed.wait()
             raise self._interrupt
         finally:
-            self._asking.remove(question)
+            self._asking.remove(asking)
+            self._wake_asking()
 
     @property
     def _is_settled(self) -> bool:
-        if time.monotonic() - self._joined_at < _SETTLE_SECONDS:
-            return False
-        return {call.key for call in list(self._underway)} <= {one.call for one in self._asking}
+        """Whether every call that is under way asks."""
+        asking = {question.call for question, _ in self._asking}
+        return {call.key for call in list(self._underway)} <= asking
 
     async def _interrupt_together(self, facts: TaskFacts) -> None:
-        questions = list(self._asking)
+        asking = [question for question, _ in self._asking]
+        questions = sorted(asking, key=lambda question: self._order[question.call])
         self._answered.clear()
         value = shown_value(questions)
         asked = [question.to_dict() for question in questions]
