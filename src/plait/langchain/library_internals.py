@@ -16,6 +16,8 @@ plait takes the slower public way:
   to one of its own, and the call is refused.
 - `langsmith_params` reads how a model describes itself. Without it, the names of its class and its
   fields are used.
+- `replace_http_client` gives Anthropic's models connections of their own. Without it, they keep
+  those that LangChain shares in the process, which fail in a second event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from langchain_core.callbacks import base as callbacks_base
 from langchain_core.callbacks import manager as callbacks_manager
@@ -196,3 +198,15 @@ def langsmith_params(model: BaseChatModel) -> Mapping[str, Any]:
         return described  # pyright: ignore[reportUnknownVariableType]
     name = getattr(model, "model_name", None) or getattr(model, "model", None)
     return {"ls_provider": type(model).__name__.removeprefix("Chat").lower(), "ls_model_name": name}
+
+
+def replace_http_client(model: BaseChatModel, make: Callable[[str | None], Any]) -> None:
+    """Give an Anthropic model, which has no setting for it, the HTTP client for its address."""
+    params: object = getattr(model, "_client_params", None)
+    if not isinstance(params, dict) or not hasattr(type(model), "_async_client"):
+        return
+    from anthropic import AsyncAnthropic  # noqa: PLC0415  # installed, since the model was created
+
+    settings = cast("dict[str, Any]", params)
+    client = AsyncAnthropic(**settings, http_client=make(settings.get("base_url")))
+    vars(model)["_async_client"] = client

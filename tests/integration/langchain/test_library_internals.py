@@ -187,7 +187,7 @@ def test_no_other_module_has_private_names_of_these_packages() -> None:
     private = re.compile(
         r"__pregel_|(langgraph|langsmith|langchain\w*)[\w.]*\._[a-z]"
         r"|_configure_hooks|_filter_injected_args|_to_args_and_kwargs|_injected_args_keys"
-        r"|\._get_ls_params\(\)"
+        r"|\._get_ls_params\(\)|_client_params|\"_async_client\""
     )
     root = Path(plait.__file__).parent
     found = {
