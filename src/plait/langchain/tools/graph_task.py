@@ -214,12 +214,18 @@ class GraphTask:
                 interrupt(None)  # returns the answer, which is recorded
         if self._shown is None or not is_shown:
             return
-        (value, questions), self._shown = self._shown, None
         try:
-            answer = interrupt(value)
+            answer = interrupt(self._shown[0])
         except GraphInterrupt as unanswered:
-            self._interrupt = unanswered
+            self._interrupt, self._shown = unanswered, None
             return
+        await self._note_answers(facts, answer)
+
+    async def _note_answers(self, facts: TaskFacts, answer: object) -> None:
+        """Record the answer to the last interrupt for the calls that it belongs to."""
+        if self._shown is None:
+            return
+        (_, questions), self._shown = self._shown, None
         answers = [
             (question, given)
             for question, given in zip(questions, answers_of(answer, questions), strict=True)
@@ -309,11 +315,14 @@ class GraphTask:
         value = shown_value(questions)
         asked = [question.to_dict() for question in questions]
         await self.record(facts, kind="asked", shown=_digest(value), questions=asked)
+        answers: list[object] = []
         try:
             while True:
-                interrupt(value)  # returns answers to interrupts that did not come again
+                answers.append(interrupt(value))  # those to interrupts that did not come again
         except GraphInterrupt as raised:
             self._interrupt = raised
+        if answers:
+            await self._note_answers(facts, answers[-1])
 
 
 class GraphCall:
