@@ -394,7 +394,8 @@ class Lifecycle:
         """
         show_debug_log()
         self._build = build
-        self._closed = False
+        self.closed = False
+        """Whether the client was closed."""
         self._start()
         _lifecycles.add(self)
 
@@ -423,13 +424,13 @@ class Lifecycle:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self.closed = True
         if self.bridge.started:
             await self._shut_down()
 
     def close(self) -> None:
         """Blocking form of `aclose`."""
-        self._closed = True
+        self.closed = True
         if not self.bridge.started:
             return
         if (loop := self.bridge.stopped_loop()) is not None:
@@ -448,7 +449,7 @@ class Lifecycle:
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` after the client was closed."""
-        if self._closed:
+        if self.closed:
             raise ClientClosedError("the client is closed; its tools can no longer be called")
 
     async def open(self) -> Runtime:

@@ -29,13 +29,13 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The amounts of payments that took the long way."""
     monkeypatch.setenv("PLAIT_WIRE", "lean")
     taken: list[Any] = []
-    plain = ToolExecutor.run
+    plain = ToolExecutor.run_attempts
 
-    async def run(self: ToolExecutor, one: Any) -> Any:
+    async def run(self: ToolExecutor, one: Any, first: Any = None) -> Any:
         taken.append(one.arguments["amount"])
-        return await plain(self, one)
+        return await plain(self, one, first)
 
-    monkeypatch.setattr(ToolExecutor, "run", run)
+    monkeypatch.setattr(ToolExecutor, "run_attempts", run)
     return taken
 
 

@@ -388,19 +388,23 @@ class PausedCalls:
         self, call: ToolCall, send: Send, *, idempotent: bool
     ) -> Answer[types.CallToolResult]:
         """Make the call, or continue it where it was paused."""
-        key, responses = _key(call), call.input_answers
+        key = _key(call)
         if self.has(call):
-            paused = self._calls[key]
-        else:
-            is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
-            if is_lost and not idempotent:
-                raise call.error(OutcomeUnknownError, _EXPIRED)
-            connection = self._pool.connection(call.server, call.access)
-            known = self._answers.pop(key, ()) if responses is not None else ()
-            paused = self._calls[key] = PausedCall(connection, known)
-            self._start(call, paused, send)
+            return await self.outcome(call, self._calls[key])
+        is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
+        if is_lost and not idempotent:
+            raise call.error(OutcomeUnknownError, _EXPIRED)
+        connection = self._pool.connection(call.server, call.access)
+        known = self._answers.pop(key, ()) if call.input_answers is not None else ()
+        paused = self._calls[key] = PausedCall(connection, known)
+        self._start(call, paused, send)
+        return await self.outcome(call, paused)
+
+    async def outcome(self, call: ToolCall, paused: PausedCall) -> Answer[types.CallToolResult]:
+        """Wait for the result of a call that goes on, or raise what its server asks next."""
+        key = _key(call)
         try:
-            answer = await paused.outcome(responses)
+            answer = await paused.outcome(call.input_answers)
         except InputNeededError:
             self.turns.learn(call, elicited=True)
             raise

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from mcp.client.session import ElicitationFnT
 
     from plait.client.calls.approval import OnApproval
-    from plait.client.catalog.tool import Tool
     from plait.client.config.timing import Timeouts
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
-    from plait.client.connections.session import Session
 
 OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""
@@ -142,20 +140,15 @@ class Pause:
     """Whether this is the repetition, with the user's answers."""
 
 
-class PausableCall(Protocol):
-    """A call of a caller that can be paused, made directly."""
-
-    @property
-    def pause(self) -> Pause:
-        """How the call is recognized when it is made again."""
-        ...
+class SendRecorder(Protocol):
+    """Records that a call is about to be sent, for a caller that may make the call again."""
 
     async def send(self) -> None:
-        """Prepare for the call to be sent: from now on it may have taken effect."""
+        """Leave the record: from now on the call may have taken effect."""
         ...
 
     def send_blocking(self) -> None:
-        """Do what `send` does, and block until it is done."""
+        """Do what `send` does, where no event loop runs."""
         ...
 
 
@@ -182,27 +175,12 @@ class RunIdentity:
     """Whether the run is known to resume the last one of its conversation."""
 
 
-@dataclass(slots=True, eq=False)
-class FirstAttempt:
-    """The first attempt of a call, which was made directly."""
-
-    tool: Tool
-    session: Session
-    request: PendingRequest
-    began: float
-    """When it was made, on the monotonic clock."""
-    observation: contextlib.ExitStack | None = None
-    """The observers of the attempt, until it has ended."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the server asked the user during the attempt, which goes on as a paused call."""
-        return isinstance(self.request, PausableRequest) and self.request.paused is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCall:
-    """A tool call, with its callbacks and limits."""
+    """A tool call, with its callbacks and limits; `replace` makes another one of it.
+
+    It is not frozen, because that would take three times as long for every direct call.
+    """
 
     server: str
     tool: str
@@ -219,8 +197,8 @@ class ToolCall:
     """Answers elicitation requests during the call."""
     on_approval: OnApproval | None = None
     """Requests approval if the policy says so, instead of the client's own callback."""
-    on_send: Callable[[], Awaitable[None]] | None = None
-    """Called before the call is sent, when it is permitted."""
+    recorder: SendRecorder | None = field(default=None, repr=False)
+    """Leaves a record before the call is sent, when it is permitted."""
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
     input_answers: InputAnswers | None = field(default=None, repr=False)
@@ -232,8 +210,6 @@ class ToolCall:
     ends_at: float | None = None
     """The monotonic time at which the run ends."""
     run: RunIdentity | None = field(default=None, repr=False)
-    first: FirstAttempt | None = field(default=None, repr=False)
-    """The first attempt, if it was already made."""
     override_context: object | None = field(default=None, repr=False)
     """What functions of overrides get, where those of a fallback server may be needed."""
     decided_hints: Mapping[str, Any] | None = None
@@ -248,10 +224,8 @@ class ToolCall:
             and self.on_log is None
             and self.on_elicitation is None
             and self.input_answers is None
-            and self.pause is None
             and self.access is None
             and self.ends_at is None
-            and self.first is None
         )
 
     @property

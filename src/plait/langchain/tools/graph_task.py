@@ -39,24 +39,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
-from pydantic_core import to_json
 
 from plait import errors
-from plait._support import mcp_types as types
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import Pause, ToolCall
 from plait.errors import OutcomeUnknownError, PlaitError
 from plait.langchain.tools.answers import Kind, Question, answers_of, shown_value
 from plait.langchain.tools.graph_run import TaskFacts
-
-if TYPE_CHECKING:
-    from plait.client.calls.tool_call import FirstAttempt
 
 logger = logging.getLogger("plait.langchain")
 
@@ -408,14 +403,13 @@ class GraphCall:
                 self._lose()
 
     @contextlib.contextmanager
-    def underway_directly(self) -> Generator[None]:
-        """Let the questions of others wait while the first attempt is made; it may go on then."""
+    def underway_here(self) -> Generator[None]:
+        """Let others wait for the call while it is made where no event loop runs."""
         with self._task.underway(self):
             try:
                 yield
-            except BaseException:
+            finally:
                 self._lose()
-                raise
 
     def _lose(self) -> None:
         if not self._outcome.done():
@@ -437,21 +431,15 @@ class GraphCall:
         self._is_sent = True
         _running[self._task.full_name(self.key)] = self._outcome
 
-    async def end(self, result: ToolResult) -> None:
-        """Record the result."""
-        record = {"kind": "ended", "result": result.to_dict()}
+    async def end(self, result: Mapping[str, Any]) -> None:
+        """Record the result, as `ToolResult.to_dict` describes it."""
+        record = {"kind": "ended", "result": result}
         self._outcome.set_result(record)
         await self._end(**record)
 
-    async def end_directly(self, attempt: FirstAttempt) -> None:
-        """Record the result of a direct call."""
-        record = _record_of(attempt)
-        self._outcome.set_result(record)
-        await self._end(**record)
-
-    def end_directly_blocking(self, attempt: FirstAttempt) -> None:
-        """Do what `end_directly` does, where no event loop runs."""
-        record = _record_of(attempt)
+    def end_blocking(self, result: Mapping[str, Any]) -> None:
+        """Do what `end` does, where no event loop runs."""
+        record = {"kind": "ended", "result": result}
         self._outcome.set_result(record)
         if self._is_sent:
             with self._logged():
@@ -480,10 +468,6 @@ class GraphCall:
         """Return the result in a record, or raise the error."""
         if (result := record.get("result")) is not None:
             return ToolResult.from_dict(result)
-        if (wire := record.get("wire_result")) is not None:
-            parsed = types.CallToolResult.model_validate_json(wire, by_name=False)
-            call = self._call
-            return ToolResult.from_mcp(call.server, call.tool, parsed, attempts=1)
         error: Mapping[str, Any] = record["error"]
         kind = getattr(errors, str(error.get("error")), PlaitError)
         raise kind(
@@ -507,9 +491,3 @@ _running = WeakValueDictionary()
 def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _record_of(attempt: FirstAttempt) -> dict[str, Any]:
-    """Return the record of a direct call with a result, which stays as the server wrote it."""
-    result = (attempt.request.message or {})["result"]
-    return {"kind": "ended", "wire_result": to_json(result, inf_nan_mode="constants").decode()}

@@ -12,7 +12,8 @@ from typing import Any
 from langchain_core.callbacks import manager as callbacks_manager
 from langchain_core.callbacks.manager import AsyncCallbackManagerForToolRun
 from langchain_core.globals import get_debug, get_verbose
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import FILTERED_ARGS
 from langchain_core.tracers.context import tracing_v2_callback_var
@@ -26,19 +27,19 @@ from plait.langchain.library_internals import (
 from plait.langchain.tools.graph_run import CALL_OPTIONS
 
 
-def options_of_quiet_run(
-    tool: BaseTool, config: Mapping[str, Any] | None
-) -> Mapping[str, Any] | None:
-    """Return the `configurable` options of a run that is not observed; `None` for others."""
-    if is_observed(tool, config):
+def config_of_quiet_run(tool: BaseTool, config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the config of a run that is not observed; `None` for others."""
+    if is_observed(tool, config) or tool.response_format == "content":
         return None
-    if config is not None and not CALL_OPTIONS.isdisjoint(config):
+    outer = var_child_runnable_config.get()
+    if not config:
+        return outer or _NO_CONFIG
+    if not CALL_OPTIONS.isdisjoint(config):
         return None  # LangChain moves them to `configurable`
-    configurable = None if config is None else config.get("configurable")
-    if configurable is None and (outer := var_child_runnable_config.get()) is not None:
-        configurable = outer.get("configurable")
-    return configurable or {}
+    return config if outer is None else ensure_config(config)
 
+
+_NO_CONFIG: RunnableConfig = {}
 
 RUN_OPTIONS = frozenset(
     {"callbacks", "tags", "metadata", "run_name", "run_id", "config", "tool_call_id"}

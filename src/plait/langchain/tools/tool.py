@@ -6,24 +6,27 @@ call, and would compile them each time if they were strings.
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NotRequired, TypedDict, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NotRequired,
+    TypedDict,
+    cast,
+)
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config, set_config_context
-from langchain_core.runnables.utils import coro_with_context
+from langchain_core.runnables.config import patch_config, var_child_runnable_config
 from langchain_core.tools.base import ArgsSchema
-from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
-from plait._support.loops import running_loop
-from plait.client.calls.direct import DirectTool
-from plait.client.calls.tool_call import FirstAttempt
+from plait.client.calls.executor import ToolExecutor
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
 from plait.langchain.library_internals import (
@@ -32,28 +35,21 @@ from plait.langchain.library_internals import (
     is_original,
 )
 from plait.langchain.tools.content import (
-    TextConverter,
     ToolFailedException,
     ToolOutput,
     error_from,
     message_from,
 )
-from plait.langchain.tools.graph_run import CALL_OPTIONS, configurable_of
 from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.observers import (
     RUN_OPTIONS,
     announced_run,
-    options_of_quiet_run,
+    config_of_quiet_run,
 )
-from plait.langchain.tools.runner import Begun, Invocation, Outcome, ToolRunner
-from plait.langchain.tools.written_calls import fault_of_call
-from plait.models.call_arguments import INVALID
+from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
-
-_BEGUN = "plait_begun"
-"""The argument for a call that was begun directly."""
 
 
 class MCPToolArtifact(TypedDict):
@@ -183,7 +179,6 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         copied, runner = self.model_copy(), copy(self._runner)
         runner.timeout_seconds = checked_limit(seconds, "timeout")
         copied._runner = runner  # noqa: SLF001  # of this class
-        vars(copied).pop("_direct_path", None)
         return copied
 
     @property
@@ -231,108 +226,71 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             output = ToolOutput(failure.content, failure.artifact or {}, is_error=True)
             return self._message(output, invocation.tool_call_id)
 
-    @property
-    def _direct(self) -> "_DirectPath | None":
-        """What makes direct calls, if nothing has changed that they do not know."""
-        path = self._direct_path
-        if path is None or vars(self).get("coroutine") is not None:
-            return None
-        return None if path.change_of(path.server) is not None else path
-
-    @cached_property
-    def _direct_path(self) -> "_DirectPath | None":
-        """What makes direct calls; a subclass of the user may do more in `_run` and `_arun`."""
-        tool, runner = self._tool, self._runner
-        calls = runner.direct(tool) if type(self) is MCPTool else None
-        if calls is None:
-            return None
-        return _DirectPath(calls, runner.text_converter(tool), runner.change_of, tool.server)
-
     @override
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool; an unobserved run skips LangChain's preparations."""
-        invocation = None if kwargs else self._direct_invocation(input, config)
-        if invocation is None or (direct := self._direct) is None:
+        run = None if kwargs else self._quiet_run(input, config)
+        if run is None:
             return await super().ainvoke(input, config, **kwargs)
-        outcome = await self._begin(direct, *invocation)
-        if isinstance(outcome, ToolOutput):
-            return self._message(outcome, invocation[0].tool_call_id)[0]
-        return await super().ainvoke(_with_begun(input, outcome), config)
+        plain, runner, tool, invocation, own_config = run
+        with _CurrentConfig(own_config):
+            outcome = await runner.run_plain(plain, tool, invocation, own_config)
+        return self._message(outcome, invocation.tool_call_id)[0]
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Do what `ainvoke` does, and block until it is done."""
-        invocation = None if kwargs else self._direct_invocation(input, config)
-        if invocation is None or (direct := self._direct) is None:
+        run = None if kwargs else self._quiet_run(input, config)
+        if run is None:
             return super().invoke(input, config, **kwargs)
-        outcome = self._begin_blocking(direct, *invocation)
-        if isinstance(outcome, ToolOutput):
-            return self._message(outcome, invocation[0].tool_call_id)[0]
-        return super().invoke(_with_begun(input, outcome), config)
+        plain, runner, tool, invocation, own_config = run
+        with _CurrentConfig(own_config):
+            outcome = runner.run_plain_blocking(plain, tool, invocation, own_config)
+        return self._message(outcome, invocation.tool_call_id)[0]
 
-    async def _begin(
-        self, direct: "_DirectPath", invocation: Invocation, configurable: Mapping[str, Any]
-    ) -> ToolOutput | Begun:
-        """Make a call directly; return its output, or what is left to be done."""
-        arguments = invocation.arguments
-        if not configurable.get(CONFIG_KEY_CHECKPOINTER):
-            attempt = await direct.calls.call(arguments)
-            return direct.output_of(attempt) or Begun(attempt)
-        in_graph = self._runner.begin_in_graph(self._tool, invocation, configurable)
-        if in_graph is None:
-            return Begun(None)
-        with in_graph.underway_directly():
-            attempt = await direct.calls.call(arguments, pausable=in_graph)
-            if attempt is None or attempt.is_held:
-                return Begun(None, in_graph)  # not sent, or under way as a paused call
-            if (output := direct.output_of(attempt)) is None:
-                return Begun(attempt, in_graph)
-            await in_graph.end_directly(attempt)
-            return output
+    def _quiet_run(self, tool_input: Any, config: RunnableConfig | None) -> "_QuietRun | None":
+        """Return a run that nobody observes, and that has no options; `None` for others."""
+        if type(tool_input) is not dict or not self._is_run_by_runner():
+            return None
+        own_config = config_of_quiet_run(self, config)
+        if own_config is None:
+            return None
+        private = self.__pydantic_private__ or {}  # much quicker than its attributes
+        tool, runner = private["_tool"], private["_runner"]
+        plain = runner.plain(tool, own_config)
+        if plain is None:
+            return None
+        fields = cast("dict[str, Any]", tool_input)
+        call_id: str | None = None
+        if fields.get("type") == "tool_call":
+            call_id, fields = fields["id"], fields["args"]
+        runtime = None
+        if _RUNTIME in fields:
+            fields = dict(fields)
+            runtime = fields.pop(_RUNTIME)
+        invocation = Invocation(arguments=fields, tool_call_id=call_id, runtime=runtime)
+        return plain, runner, tool, invocation, own_config
 
-    def _begin_blocking(
-        self, direct: "_DirectPath", invocation: Invocation, configurable: Mapping[str, Any]
-    ) -> ToolOutput | Begun:
-        """Do what `_begin` does, and block until it is done."""
-        arguments = invocation.arguments
-        if not configurable.get(CONFIG_KEY_CHECKPOINTER):
-            attempt = direct.calls.call_blocking(arguments)
-            return direct.output_of(attempt) or Begun(attempt)
-        if running_loop() is not None:
-            return Begun(None)  # checkpointers may need this loop to write
-        in_graph = self._runner.begin_in_graph(self._tool, invocation, configurable)
-        if in_graph is None:
-            return Begun(None)
-        with in_graph.underway_directly():
-            attempt = direct.calls.call_blocking(arguments, pausable=in_graph)
-            if attempt is None or attempt.is_held:
-                return Begun(None, in_graph)  # not sent, or under way as a paused call
-            if (output := direct.output_of(attempt)) is None:
-                return Begun(attempt, in_graph)
-            in_graph.end_directly_blocking(attempt)
-            return output
+    def _is_run_by_runner(self) -> bool:
+        """Return whether neither a subclass nor a function of the user runs the tool."""
+        return type(self) is MCPTool and self.__dict__.get("coroutine") is None
 
     @override
     async def arun(self, tool_input: str | dict[str, Any], *args: Any, **options: Any) -> Any:
         """Run the tool for observers, which get the events that LangChain sends.
 
-        LangChain inspects functions, copies contexts and starts a task for every run; a direct call
+        LangChain inspects functions, copies contexts and starts a task for every run; a plain call
         runs nothing that needs them.
         """
-        direct = self._direct
-        if direct is None or args or self._needs_langchain(direct, tool_input, options):
+        if args or self._needs_langchain(tool_input, options):
             return await super().arun(tool_input, *args, **options)
         arguments = cast("dict[str, Any]", tool_input)
         call_id, config = options["tool_call_id"], options["config"]
         run = await announced_run(self, arguments, options)
         try:
             invocation = self.invocation_from(arguments, call_id)
-            outcome = await self._begin(direct, invocation, configurable_of(config))
-            if isinstance(outcome, Begun):
-                invocation = replace(invocation, begun=outcome)
-                with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
-                    long_way = self._runner.run(self._tool, invocation, config)
-                    outcome = await coro_with_context(long_way, context)
+            with _CurrentConfig(patch_config(config, callbacks=run.get_child())):
+                outcome = await self._runner.run(self._tool, invocation, config)
             content = self._message(outcome, call_id)[0]
         except (Exception, KeyboardInterrupt) as error:
             await run.on_tool_error(error, tool_call_id=call_id)
@@ -340,44 +298,17 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         await run.on_tool_end(content, color="green", name=self.name)
         return content
 
-    def _needs_langchain(
-        self, direct: "_DirectPath", tool_input: object, options: Mapping[str, Any]
-    ) -> bool:
+    def _needs_langchain(self, tool_input: object, options: Mapping[str, Any]) -> bool:
         """Return whether a run has to be prepared by LangChain itself."""
-        if type(tool_input) is not dict or _BEGUN in tool_input or options.keys() ^ RUN_OPTIONS:
+        if type(tool_input) is not dict or options.keys() ^ RUN_OPTIONS:
             return True
-        if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
-            return True
-        arguments = cast("dict[str, Any]", tool_input)
-        if fault_of_call(arguments, arguments.get(_RUNTIME)) is not None:
+        if not self._is_run_by_runner():
             return True
         if self.handle_tool_error or self.handle_validation_error or not is_original():
             return True
-        return self.response_format == "content" or direct.calls.has_observers
-
-    def _direct_invocation(
-        self, tool_input: Any, config: Any
-    ) -> tuple[Invocation, Mapping[str, Any]] | None:
-        """Return the invocation and the `configurable` part of its config, if it may be direct.
-
-        That is, if it is not observed, and has no options.
-        """
-        if self._direct_path is None or type(tool_input) is not dict:
-            return None
-        configurable = options_of_quiet_run(self, config)
-        if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
-            return None
-        fields = cast("dict[str, Any]", tool_input)
-        call_id: str | None = None
-        if fields.get("type") == "tool_call":
-            call_id, fields = fields["id"], fields["args"]
-        if INVALID in fields:
-            return None
-        if (runtime := fields.get(_RUNTIME)) is not None:
-            if fault_of_call(fields, runtime) is not None:
-                return None
-            fields = {name: value for name, value in fields.items() if name != _RUNTIME}
-        return Invocation(arguments=fields, tool_call_id=call_id), configurable
+        if self.response_format == "content":
+            return True
+        return self._runner.plain(self._tool, options["config"]) is None
 
     @override
     def invocation_from(
@@ -387,7 +318,6 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         arguments = self._arguments(tool_input)
         return Invocation(
             runtime=arguments.pop(_RUNTIME, None),
-            begun=arguments.pop(_BEGUN, None),
             arguments=arguments,
             tool_call_id=tool_call_id,
         )
@@ -411,11 +341,6 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         if vars(self).get("coroutine") is not None:
             return self._runner.block_on(self._run_own, invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
-        if (direct := self._direct_for(invocation, config)) is not None:
-            begun = self._begin_blocking(direct, invocation, configurable_of(config))
-            if isinstance(begun, ToolOutput):
-                return self._message(begun, invocation.tool_call_id)
-            invocation = replace(invocation, begun=begun)
         outcome = self._runner.run_blocking(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
 
@@ -427,20 +352,8 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         if vars(self).get("coroutine") is not None:
             return await self._run_own(invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
-        if (direct := self._direct_for(invocation, config)) is not None:
-            begun = await self._begin(direct, invocation, configurable_of(config))
-            if isinstance(begun, ToolOutput):
-                return self._message(begun, invocation.tool_call_id)
-            invocation = replace(invocation, begun=begun)
         outcome = await self._runner.run(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
-
-    def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> "_DirectPath | None":
-        """Return what makes an observed call directly, if it has no options of its own."""
-        if invocation.begun is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
-            return None
-        is_faulty = fault_of_call(invocation.arguments, invocation.runtime) is not None
-        return None if is_faulty else self._direct
 
     def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""
@@ -455,26 +368,6 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         output = outcome if type(outcome.content) is str else for_messages(outcome)
         name = vars(self).get("name") or vars(self).setdefault("name", self.name)
         return message_from(output, call_id, name), output.artifact
-
-
-@dataclass(frozen=True, slots=True)
-class _DirectPath:
-    """Makes the direct calls of a tool, and converts their results."""
-
-    calls: DirectTool
-    converter: TextConverter
-    change_of: Callable[[str], object]
-    """Returns what has to change before the server can be called."""
-    server: str
-
-    def output_of(self, attempt: FirstAttempt | None) -> ToolOutput | None:
-        """Return the output of a direct call; `None` if the call has to go on."""
-        if attempt is None or (message := attempt.request.message) is None:
-            return None
-        result = message.get("result")
-        if result is None:
-            return None
-        return self.converter.output_of(result, attempt.request.version, attempt.began)
 
 
 _READERS: Final[dict[str, Callable[[Tool, Profile | None], Any]]] = {
@@ -499,11 +392,23 @@ _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _with_begun(tool_input: Any, begun: Begun) -> Any:
-    """Return the input with what its call has begun."""
-    if tool_input.get("type") == "tool_call":
-        return {**tool_input, "args": {**tool_input["args"], _BEGUN: begun}}
-    return {**tool_input, _BEGUN: begun}
+_QuietRun = tuple[ToolExecutor, ToolRunner, Tool, Invocation, RunnableConfig]
+"""What a run needs that nobody observes, and that has no options."""
+
+
+class _CurrentConfig:
+    """Makes a config that of the run in a block, as LangChain does: interrupts look there."""
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        if self._config:
+            self._token = var_child_runnable_config.set(self._config)
+
+    def __exit__(self, *_: object) -> None:
+        if self._config:
+            var_child_runnable_config.reset(self._token)
 
 
 def _metadata(tool: Tool) -> dict[str, Any]:
