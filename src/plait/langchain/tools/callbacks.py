@@ -22,7 +22,8 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.client.protocol.exchange import OnProgress
-    from plait.client.protocol.inbound import OnElicitation, OnLog, RequestContext
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.inbound import OnLog as OnServerLog
 
 
 @runtime_checkable
@@ -65,7 +66,7 @@ class ElicitationCallback(Protocol):
 class MCPCallbacks:
     """Callbacks in the form of the MCP SDK."""
 
-    logging_callback: OnLog | None = None
+    logging_callback: OnServerLog | None = None
     progress_callback: OnProgress | None = None
     elicitation_callback: OnElicitation | None = None
 
