@@ -17,7 +17,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-wires test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,10 +64,6 @@ test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.1
 
 test-extras: dist ## Install the wheel with each extra in a new environment, and use it (EXTRAS=name,… also ray, embeddings)
 	.extra-dist/venv/bin/python scripts/try_extras.py $(EXTRAS)
-
-test-wires: setup ## Run the integration tests on the lean wire, then on that of the MCP SDK
-	$(PYTEST) tests/integration
-	PLAIT_WIRE=sdk $(PYTEST) tests/integration
 
 test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an environment with the extra ray
 	.extra-ray/venv/bin/pytest -q -n 0 tests/integration/verification/ray_live.py
