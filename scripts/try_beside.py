@@ -1,4 +1,4 @@
-"""Install the wheel in dist/ beside other packages that use MCP, each in a new environment: [NAME,…].
+"""Install the wheel in dist/ beside packages that use MCP, each in a new environment: [NAME,…].
 
 Run by `make test-beside`. What is installed beside plait brings the version of the MCP SDK that it
 wants, or none, and plait must work with that.
@@ -41,13 +41,16 @@ def works(wheel: Path, name: str) -> bool:
         python = Path(folder, "venv", "bin", "python")
         at = ["--python", str(python)]
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)
+        program = ROOT / "scripts" / ("beside_sdk.py" if beside else "beside_no_sdk.py")
         for step in (
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
             [str(UV), "pip", "install", "--quiet", *at, wanted, *beside],
             [str(UV), "pip", "check", "--quiet", *at],
-            [str(python), str(ROOT / "scripts" / "beside.py"), str(ROOT / ".venv" / "bin" / "python")],
+            [str(python), str(program), str(ROOT / ".venv" / "bin" / "python")],
         ):
-            done = subprocess.run(step, cwd=folder, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                step, cwd=folder, capture_output=True, text=True, check=False, timeout=600
+            )
             if done.returncode:
                 print(f"{name}: failed\n{done.stdout}{done.stderr}", flush=True)
                 return False

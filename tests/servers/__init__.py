@@ -44,11 +44,11 @@ def legacy_stdio_config(state_dir: Path) -> dict[str, object]:
     return {"command": _legacy_python(), "args": [_legacy_program(), *flags]}
 
 
-def sdk_1_command() -> list[str]:
-    """Return the command of a program that uses plait beside MCP SDK 1.x."""
+def sdk_1_command(url: str) -> list[str]:
+    """Return the command of a program that uses plait and a fault server beside MCP SDK 1.x."""
     # Of two packages with one name, that of its own environment is found first.
-    packages = Path(sysconfig.get_path("purelib"))
-    return [_legacy_python(), str(SERVERS / "sdk_1_program.py"), str(ROOT / "src"), str(packages)]
+    folders = [str(ROOT / "src"), sysconfig.get_path("purelib")]
+    return [_legacy_python(), str(SERVERS / "sdk_1_program.py"), url, *folders]
 
 
 def everything_server(transport: Literal["http", "sse"] = "http") -> ServerProcess:

@@ -1,7 +1,7 @@
 """A program on MCP SDK 1.x that uses plait, run by the Python of `.legacy/venv`.
 
-Its arguments are folders of packages which that environment does not have: plait, and what plait
-needs beside the SDK. Without them it is the server that it uses.
+Its arguments are the URL of a fault server, and folders of packages which that environment does
+not have: plait, and what plait needs beside the SDK. Without them it is the server that it uses.
 """
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
@@ -88,7 +88,8 @@ async def answer(_context: Any, params: Any) -> sdk_types.ElicitResult:
 
 
 async def main() -> None:
-    sys.path += sys.argv[1:]
+    _, url, *folders = sys.argv
+    sys.path += folders
     import plait
 
     warnings: list[str] = []
@@ -103,10 +104,12 @@ async def main() -> None:
     seen = {
         "session over stdio": await by_a_session_of_the_user(plait, stdio),
         "session in process": await by_a_session_of_the_user(plait, here),
+        "session over HTTP": await version_headers(plait, url),
         "tools of a session": await by_a_session_of_the_client(plait, here),
         "tools": await by_tools(plait, here),
         "low-level server": lowest,
         "cancelled calls": await by_cancelled_calls(plait),
+        "was served over HTTP": is_served_over_http(),
         "warnings": warnings,
     }
     sys.stdout.write(json.dumps(seen))
@@ -131,6 +134,21 @@ async def by_a_session_of_the_user(plait: Any, entry: dict[str, Any]) -> list[An
             [asked.content[0].text, worked.content[0].text],
             steps,
         ]
+
+
+async def version_headers(plait: Any, url: str) -> list[str]:
+    async with plait.create_session({"transport": "http", "url": url}) as session:
+        declared = await session.initialize()
+        received = (await session.call_tool("headers", {})).structuredContent
+        return [declared.protocolVersion, received["mcp-protocol-version"]]
+
+
+def is_served_over_http() -> bool:
+    """Return whether the server has a manager of HTTP sessions."""
+    try:
+        return server.session_manager is not None
+    except RuntimeError:
+        return False
 
 
 async def by_a_session_of_the_client(plait: Any, entry: dict[str, Any]) -> list[Any]:

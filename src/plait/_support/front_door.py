@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -28,10 +29,8 @@ def lazy_exports(
         module = None if name.startswith("__") else modules().get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
+        with needing_extras(f"{package}.{name}"):
             value: object = getattr(import_module(module), name)
-        except ModuleNotFoundError as error:
-            raise missing_extra(f"{package}.{name}", error) from error
         setattr(sys.modules[package], name, value)
         return value
 
@@ -63,18 +62,33 @@ _EXTRAS = {
     "alembic": "reasoning",
     "aiosqlite": "reasoning",
     "keyring": "keyring",
+    "mcp": "sdk",
     "starlette": "viewer",
     "uvicorn": "viewer",
 }
 """The extra that installs a library."""
 
 
-def missing_extra(name: str, error: ModuleNotFoundError) -> ImportError:
-    """Return the error that says how to install what is missing, if an extra of plait has it."""
+@contextmanager
+def needing_extras(name: str) -> Generator[None]:
+    """Import what `name` needs in the block; what is missing is named with its extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(name, error) from error
+
+
+def missing_extra(name: str, error: ImportError) -> ImportError:
+    """Return the error that says how to install what is missing, if an extra of plait has it.
+
+    A name that the installed version of a library does not have counts as missing.
+    """
     extra = _EXTRAS.get((error.name or "").partition(".")[0])
     if extra is None:
         return error
     hint = f"pip install 'plait[{extra}]'"
-    return ImportError(
-        f"{name} needs {error.name}, which is not installed: {hint}", name=error.name
-    )
+    if isinstance(error, ModuleNotFoundError):
+        text = f"{name} needs {error.name}, which is not installed: {hint}"
+    else:
+        text = f"{name} needs another version of {error.name}: {hint}"
+    return ImportError(text, name=error.name)

@@ -37,9 +37,6 @@ from plait.client.transports.tape import Tape, tape_from
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT, ListRootsFnT
-
     from plait.client.calls.sampling import Sampler, Sampling
     from plait.client.calls.tool_call import OnAnyProgress, OnLog, OnNotification
     from plait.client.catalog.deferral import TokenCounter
@@ -47,6 +44,7 @@ if TYPE_CHECKING:
     from plait.client.config.budgets import CallBudget, IncomingLimits, Limit, ResultBudget
     from plait.client.config.deferral import Deferral
     from plait.client.config.policy import PolicySource
+    from plait.client.protocol.inbound import OnElicitation, OnRoots, RequestContext
     from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")
@@ -162,7 +160,7 @@ class ToolboxOptions(ClientOptions, total=False):
 
     on_log: OnLog | None
     """Callback for log messages that gets the name of the server."""
-    on_elicitation: Callable[[str], ElicitationFnT] | None
+    on_elicitation: Callable[[str], OnElicitation] | None
     """Returns the callback that answers elicitations of a server."""
     on_sampling: Sampler | Sampling | None
     """The model that servers may use, and its limits."""
@@ -287,14 +285,14 @@ def _ttl(cache: object) -> float | None:
     return checked_seconds(cache, "cache (True, False, or seconds)", may_be_zero=True)
 
 
-def roots_callback(roots: Roots) -> ListRootsFnT:
+def roots_callback(roots: Roots) -> OnRoots:
     """Create the callback that answers `roots/list`."""
     try:
         fixed = None if callable(roots) else _root_list(roots)
     except TypeError:
         raise ConfigError("roots takes folders, URIs, or a function that returns them") from None
 
-    async def answer(context: ClientRequestContext) -> types.ListRootsResult:
+    async def answer(context: RequestContext) -> types.ListRootsResult:
         del context
         if fixed is not None or not callable(roots):
             return types.ListRootsResult(roots=fixed or [])

@@ -34,13 +34,11 @@ from plait.client.subscriptions import Subscriptions
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT, IncomingMessage
-
     from plait.client.catalog.lock.guard import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.session import Session
+    from plait.client.protocol.inbound import IncomingMessage, OnElicitation
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
@@ -168,7 +166,7 @@ class Runtime:
         bridge: LoopBridge,
         *,
         identity: SessionOptions,
-        on_elicitation: Callable[[str], ElicitationFnT] | None = None,
+        on_elicitation: Callable[[str], OnElicitation] | None = None,
         callbacks: ServerCallbacks | None = None,
         catalog_options: CatalogOptions | None = None,
         call_settings: CallSettings | None = None,
@@ -182,7 +180,7 @@ class Runtime:
         """
         self._identity = identity
         self._on_elicitation = on_elicitation
-        router = CallRouter(self._has_direct_calls)
+        router = CallRouter(lambda client: self.pool.sessions_of(client))  # noqa: PLW0108  # built below
         sanitize = catalog_options is None or catalog_options.sanitize
         self._sampling = (
             None if sampling is None else SamplingRequests(sampling, router, sanitize=sanitize)
@@ -359,13 +357,10 @@ class Runtime:
             options.answers = True
         return options
 
-    def _has_direct_calls(self, client: McpSession) -> bool:
-        return any(session.wire.direct_calls for session in self.pool.sessions_of(client))
-
     async def _answer_elicitation(
         self,
-        default: ElicitationFnT,
-        context: ClientRequestContext,
+        default: OnElicitation,
+        context: Any,
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
         """Route an elicitation to the call it belongs to, or to `default`."""
@@ -398,7 +393,8 @@ class Lifecycle:
         """
         show_debug_log()
         self._build = build
-        self._closed = False
+        self.closed = False
+        """Whether the client was closed."""
         self._start()
         _lifecycles.add(self)
 
@@ -427,13 +423,13 @@ class Lifecycle:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self.closed = True
         if self.bridge.started:
             await self._shut_down()
 
     def close(self) -> None:
         """Blocking form of `aclose`."""
-        self._closed = True
+        self.closed = True
         if not self.bridge.started:
             return
         if (loop := self.bridge.stopped_loop()) is not None:
@@ -452,7 +448,7 @@ class Lifecycle:
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` after the client was closed."""
-        if self._closed:
+        if self.closed:
             raise ClientClosedError("the client is closed; its tools can no longer be called")
 
     async def open(self) -> Runtime:

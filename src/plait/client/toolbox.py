@@ -45,8 +45,6 @@ from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
-    from mcp.client.session import ElicitationFnT
-
     from plait.client.calls.approval import OnApproval
     from plait.client.calls.outcome import ToolResult
     from plait.client.catalog.catalog import DiscoveredTools
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from plait.client.config.policy import PolicyDecision
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
+    from plait.client.protocol.inbound import OnElicitation
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
@@ -273,7 +272,7 @@ class Toolbox(ConnectionOwner):
         *,
         timeout_seconds: float | None = None,
         on_progress: OnProgress | None = None,
-        on_elicitation: ElicitationFnT | None = None,
+        on_elicitation: OnElicitation | None = None,
         on_approval: OnApproval | None = None,
         run: Run | None = None,
         reader: str = READ_MORE,

@@ -53,8 +53,11 @@ def is_set_up() -> bool:
 
 @cache
 def _opentelemetry() -> tuple[Callable[[], object], Callable[[], bool]]:
-    from opentelemetry import trace  # noqa: PLC0415  # not before a connection
-    from opentelemetry.context import get_current  # noqa: PLC0415
+    try:
+        from opentelemetry import trace  # noqa: PLC0415  # not before a connection
+        from opentelemetry.context import get_current  # noqa: PLC0415
+    except ModuleNotFoundError:
+        return lambda: None, lambda: False  # nobody can have set it up
 
     def has_provider() -> bool:
         # The environment was read before; `get_tracer_provider` reads it every time.

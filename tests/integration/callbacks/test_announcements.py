@@ -20,6 +20,9 @@ from plait import (
 )
 from plait.client import ServerInfo
 from plait.testing import eventually
+from plait.testing.faults.options import parse
+from plait.testing.faults.run import Run
+from plait.testing.faults.serve import build_server
 from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.server_events import KINDS, LEGACY, Notebook, notifying_server
 from tests.servers import everything_stdio_config
@@ -106,10 +109,14 @@ async def test_each_new_session_is_told_with_what_the_server_says_of_itself(
     assert notes.facts() == [facts, facts]
 
 
-async def test_what_an_older_server_takes_back_and_says_of_roots_is_told(servers: Servers) -> None:
+@pytest.mark.parametrize("kind", ["http", "in-process"])
+async def test_what_an_older_server_takes_back_and_says_of_roots_is_told(
+    kind: str, servers: Servers
+) -> None:
     notes = Notebook()
+    here = {"server": build_server(Run(parse([]))), "protocol": "legacy"}
     async with Toolbox(
-        servers(),
+        servers() if kind == "http" else {"servers": {"server": here}},
         on_cancelled=notes.on("on_cancelled"),
         on_roots_list_changed=notes.on("on_roots_list_changed"),
     ) as box:

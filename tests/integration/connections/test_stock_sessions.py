@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from mcp import MCPError
 from mcp.client import ClientRequestContext, ClientSession
-from mcp.types import CONNECTION_CLOSED, ElicitRequestParams, ElicitResult, TextContent
+from mcp.types import CONNECTION_CLOSED, ElicitRequestParams, ElicitResult, ErrorData, TextContent
 
-from plait import MultiServerMCPClient, create_session, load_mcp_tools
+from plait import (
+    MultiServerMCPClient,
+    OutcomeUnknownError,
+    create_session,
+    load_mcp_tools,
+)
 from plait.testing import ServerProcess, eventually, running
-from plait.testing.faults.options import Settings
+from plait.testing.faults.options import parse
 from plait.testing.faults.run import Run
 from plait.testing.faults.serve import build_server
 from tests.nursery import fault_server, stdio_config
@@ -36,7 +41,7 @@ def servers() -> Generator[dict[str, ServerProcess]]:
 
 def connection_of(kind: str, servers: dict[str, ServerProcess]) -> dict[str, Any]:
     if kind == "in-process":
-        return {"server": build_server(Run(Settings()))}
+        return {"server": build_server(Run(parse([])))}
     if kind == "stdio":
         return stdio_config()
     return {"transport": kind, "url": servers[kind].url}
@@ -88,6 +93,8 @@ async def test_a_session_of_the_client_is_of_the_era_that_is_asked_for(
     async with MultiServerMCPClient({"it": connection}) as client, client.session("it") as session:
         assert type(session) is ClientSession
         assert (session.protocol_version == era) is (era != "legacy")
+        assert session.server_capabilities is not None
+        assert session.server_capabilities.tools is not None
         assert await text_of(session, "echo", text="hello") == "hello"
         echo = next(tool for tool in await load_mcp_tools(session) if tool.name == "echo")
         assert await echo.ainvoke({"text": "again"}) == "again"
@@ -100,14 +107,13 @@ async def test_a_cancelled_request_is_cancelled_at_the_server(
     connection = connection_of(kind, servers)
     async with create_session(connection) as session, asyncio.timeout(10):
         await session.initialize()
-        before = int(await text_of(session, "cancelled_calls"))
-        hanging = asyncio.create_task(session.call_tool("hang", {}))
-        await text_of(session, "echo", text="it was sent first")
-        hanging.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await hanging
-        while int(await text_of(session, "cancelled_calls")) == before:
-            pass
+        before = await text_of(session, "cancelled_calls")
+        while await text_of(session, "cancelled_calls") == before:
+            hanging = asyncio.create_task(session.call_tool("hang", {}))
+            await text_of(session, "echo", text="most likely it hangs meanwhile")
+            hanging.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await hanging
 
 
 @pytest.mark.parametrize("kind", ["stdio", "websocket"])
@@ -125,6 +131,30 @@ async def test_the_end_of_the_server_fails_every_request(kind: str) -> None:
             with pytest.raises(MCPError) as late:
                 await session.call_tool("echo", {"text": "too late"})
             assert late.value.error.code == CONNECTION_CLOSED
+
+
+async def test_a_request_of_the_server_may_be_refused(servers: dict[str, ServerProcess]) -> None:
+    async def refuse(_context: ClientRequestContext, params: ElicitRequestParams) -> ErrorData:
+        return ErrorData(code=-32050, message="ask somebody else")
+
+    connection = connection_of("websocket", servers)
+    connection["session_kwargs"] = {"elicitation_callback": refuse}
+    async with create_session(connection) as session:
+        await session.initialize()
+        with pytest.raises(MCPError, match="ask somebody else"):
+            await session.call_tool("ask", {"question": "Color?"})
+
+
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+async def test_a_tool_over_a_session_knows_that_it_may_have_run(kind: str) -> None:
+    with fault_server("http") as server:
+        connection = connection_of(kind, {"http": server})
+        async with create_session(connection) as session, asyncio.timeout(10):
+            await session.initialize()
+            tools = await load_mcp_tools(session, handle_tool_errors=False)
+            die = next(tool for tool in tools if tool.name == "die")
+            with pytest.raises(OutcomeUnknownError):
+                await die.ainvoke({})
 
 
 async def test_results_are_repaired_before_the_session_validates_them() -> None:

@@ -7,16 +7,20 @@ import json
 
 import pytest
 
+from tests.nursery import fault_server
 from tests.servers import sdk_1_command
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
 async def test_servers_and_sessions_may_be_of_sdk_1() -> None:
-    program = await asyncio.create_subprocess_exec(
-        *sdk_1_command(), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = await program.communicate()
+    with fault_server("http") as server:
+        program = await asyncio.create_subprocess_exec(
+            *sdk_1_command(server.url),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await program.communicate()
 
     assert program.returncode == 0, errors.decode()
     session = [
@@ -29,6 +33,7 @@ async def test_servers_and_sessions_may_be_of_sdk_1() -> None:
     assert json.loads(output) == {
         "session over stdio": session,
         "session in process": session,
+        "session over HTTP": ["2025-11-25", "2025-11-25"],
         "tools of a session": [
             ["7", "Error executing tool fail: nothing there"],
             "Greet Ann",
@@ -38,5 +43,6 @@ async def test_servers_and_sessions_may_be_of_sdk_1() -> None:
         "tools": ["11", "blue", ["old", "Ask me."]],
         "low-level server": "low {'a': 1}",
         "cancelled calls": ["by the caller", "by the end of the session"],
+        "was served over HTTP": False,
         "warnings": [],
     }

@@ -8,12 +8,22 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import anyio
 import pytest
 from mcp import MCPError
-from mcp.server import MCPServer, Server
+from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
-from plait import ConnectError, MultiServerMCPClient, PlaitError, Toolbox
+from plait import ConfigError, ConnectError, MultiServerMCPClient, PlaitError, Toolbox
+from plait._support.redact import Redactor
+from plait.client.config.servers import InProcessServer
+from plait.client.connections.session_options import SessionOptions
+from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.handshake import negotiate
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.session import McpSession
+from plait.client.transports.in_process import link_in_process
+from plait.client.transports.wire_log import make_wire
 from plait.testing import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -133,21 +143,54 @@ async def test_closing_the_client_ends_open_calls(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_server_lives_as_long_as_its_session(era: str) -> None:
+async def test_a_call_that_the_end_of_its_session_has_cut_has_no_answer(era: str) -> None:
+    events: list[str] = []
+    wire = make_wire("here", Redactor(()), lambda: None)
+    session = McpSession(wire, SessionOptions().callbacks({}))
+    async with link_in_process(InProcessServer(server=make_server(events)), wire):
+        await negotiate(session, era)
+        with watched_exchanges() as exchanges:
+            hang = session.request("tools/call", {"name": "hang", "arguments": {}})
+            calling = asyncio.create_task(hang)
+            await eventually(lambda: "hanging" in events)
+    with pytest.raises(RequestError):
+        await calling
+
+    assert exchanges.may_have_run()
+    assert exchanges.last is not None
+    assert not exchanges.last.answered  # an error of the server would look like a refusal
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_server_lives_as_long_as_its_session_and_its_handlers(era: str) -> None:
     events: list[str] = []
 
     @asynccontextmanager
-    async def lifespan(_server: Server[Any]) -> AsyncGenerator[dict[str, Any]]:
+    async def lifespan(_server: MCPServer) -> AsyncGenerator[None]:
         events.append("begins")
-        yield {}
-        await asyncio.sleep(0)
+        yield
         events.append("ends")
 
-    server = Server("low", lifespan=lifespan)
-    async with Toolbox({"low": {"server": server, "protocol": era}}) as box:
-        await box.ready()
-        assert events == ["begins"]
-    assert events == ["begins", "ends"]
+    server = MCPServer("here", lifespan=lifespan)
+
+    @server.tool()
+    async def hang() -> None:
+        events.append("hangs")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            events.append("cancelled")
+
+    async with Toolbox({"here": {"server": server, "protocol": era}}) as box:
+        await box.tools()
+        calling = asyncio.create_task(box.call("here", "hang"))
+        await eventually(lambda: events == ["begins", "hangs"])
+    await asyncio.gather(calling, return_exceptions=True)
+
+    assert events == ["begins", "hangs", "cancelled", "ends"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -193,3 +236,9 @@ async def test_a_server_that_is_used_here_can_still_be_served_over_http() -> Non
     assert first.routes
     async with server.session_manager.run(), Toolbox({"here": server}) as box:
         assert (await box.call("here", "echo", {"text": "both"})).text == "both"
+
+
+async def test_an_object_that_is_no_server_of_the_sdk_is_named() -> None:
+    async with Toolbox({"here": {"server": object()}}) as box:
+        with pytest.raises(ConfigError, match=r"builtins\.object is no server of the MCP SDK"):
+            await box.tools()

@@ -9,6 +9,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
 
+from plait._support.front_door import needing_extras
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
     HttpServer,
@@ -215,16 +216,21 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
 async def _enter_stock(
     stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
 ) -> ClientSession:
-    await import_in_thread(STOCK)
+    await _import_stock()
     from plait.client.connections.stock_session import enter_stock  # noqa: PLC0415  # slow
 
     arguments = options.client_arguments(server.client_options)
     return await enter_stock(stack, await stock_transport(server, wire), mode, arguments)
 
 
+async def _import_stock() -> None:
+    with needing_extras("a session of one's own"):
+        await import_in_thread(STOCK)
+
+
 async def stock_transport(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
     """Return what opens the streams of a stock session of the SDK."""
-    await import_in_thread(STOCK)
+    await _import_stock()
     from plait.client.connections.stock_session import stock_streams  # noqa: PLC0415  # slow
 
     return stock_streams(link_to(server, wire), wire)

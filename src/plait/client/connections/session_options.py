@@ -11,17 +11,17 @@ from plait._version import __version__
 from plait.client.protocol.inbound import Callbacks
 
 if TYPE_CHECKING:
-    from mcp.client.session import (
-        ElicitationFnT,
-        IncomingMessage,
-        ListRootsFnT,
-        LoggingFnT,
-        MessageHandlerFnT,
-        SamplingFnT,
-    )
     from mcp_types import Implementation, LoggingLevel
 
     from plait.client.config.servers import ServerConfig
+    from plait.client.protocol.inbound import (
+        IncomingMessage,
+        OnElicitation,
+        OnLog,
+        OnMessage,
+        OnRoots,
+        OnSampling,
+    )
     from plait.client.transports.tape import Tape
 
 
@@ -48,15 +48,15 @@ class SessionOptions:
     client_info: Implementation | None = None
     """What the client declares itself to be; by default plait."""
     log_level: LoggingLevel | None = None
-    on_message: MessageHandlerFnT | None = None
+    on_message: OnMessage | None = None
     on_notification: Callable[[str, object], None] | None = None
     """Gets method and params of notifications that the SDK does not dispatch."""
-    on_log: LoggingFnT | None = None
-    on_elicitation: ElicitationFnT | None = None
-    on_sampling: SamplingFnT | None = None
+    on_log: OnLog | None = None
+    on_elicitation: OnElicitation | None = None
+    on_sampling: OnSampling | None = None
     sampling_tools: bool = False
     """Whether servers may pass tools in sampling requests."""
-    on_roots: ListRootsFnT | None = None
+    on_roots: OnRoots | None = None
     answers: bool = False
     """Whether the program answers elicitation or sampling requests itself."""
     tape: Tape | None = None
@@ -105,13 +105,13 @@ class SessionOptions:
             **self.extra,
             **own,
         }
-        own_handler: MessageHandlerFnT | None = own.get("message_handler")
+        own_handler: OnMessage | None = own.get("message_handler")
         if own_handler is not None and self.on_message is not None:
             options["message_handler"] = _both(self.on_message, own_handler)
         return options
 
 
-def _both(first: MessageHandlerFnT, second: MessageHandlerFnT) -> MessageHandlerFnT:
+def _both(first: OnMessage, second: OnMessage) -> OnMessage:
     async def handle(message: IncomingMessage) -> None:
         await first(message)
         await second(message)

@@ -12,7 +12,7 @@ from contextlib import (
 )
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import mcp
@@ -30,12 +30,15 @@ from plait.client.protocol.peer import Peer, RequestError, closed
 from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.protocol.requests import HANDSHAKE_VERSION, read_aside, result_of
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
-
-if TYPE_CHECKING:
-    from mcp import Client
+from plait.errors import ConfigError
 
 _OF_SDK_2 = frozenset({"cache", "log_level"})
 """Arguments that a session of SDK 1.x does not have."""
+_MODELS = {
+    "client_info": sdk_types.Implementation,
+    "sampling_capabilities": sdk_types.SamplingCapability,
+}
+"""Arguments that are models of the SDK."""
 
 StockStreams = tuple[MemoryObjectReceiveStream[SessionMessage], "StockWrite"]
 """What a stock session reads and writes."""
@@ -43,48 +46,53 @@ StockStreams = tuple[MemoryObjectReceiveStream[SessionMessage], "StockWrite"]
 
 async def enter_stock(
     stack: AsyncExitStack,
-    transport: AbstractAsyncContextManager[Any],
+    transport: AbstractAsyncContextManager[StockStreams],
     mode: str,
     arguments: Mapping[str, Any],
 ) -> ClientSession:
-    """Open a stock session on the stack, and make the handshake."""
-    if not IS_SDK_1:
-        client = mcp.Client(transport, mode=mode, **arguments)
-        await enter_client(stack, client)
-        return client.session
-    if mode not in {"legacy", "auto"}:
-        raise RuntimeError(f"protocol {mode} takes MCP SDK 2 (installed: SDK 1)")
+    """Open a stock session on the stack, and make the handshake.
+
+    The arguments are those of the client of SDK 2.x.
+    """
+    if IS_SDK_1:
+        return await _enter_sdk_1(stack, transport, mode, arguments)
+    client = mcp.Client(transport, mode=mode, **arguments)
+    await stack.enter_async_context(client)
+    if mode in types.version.MODERN_PROTOCOL_VERSIONS:
+        # The SDK does not verify a pinned version; discovery notices a dead server.
+        raw = await _discover(client.session, mode)
+        client.session.adopt(types.DiscoverResult.model_validate(raw))
+    return client.session
+
+
+async def _discover(session: ClientSession, version: str) -> dict[str, Any]:
+    """Discover a modern server; retry once if it refuses a version that it then lists."""
+    try:
+        return await session.send_discover(version)
+    except mcp.MCPError as error:
+        listed = version in (supported_versions(error.data) or ())
+        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not listed:
+            raise
+    return await session.send_discover(version)
+
+
+async def _enter_sdk_1(
+    stack: AsyncExitStack,
+    transport: AbstractAsyncContextManager[StockStreams],
+    mode: str,
+    arguments: Mapping[str, Any],
+) -> ClientSession:
+    if mode in types.version.MODERN_PROTOCOL_VERSIONS:
+        text = f"a session of MCP SDK 1 does not speak protocol {mode}"
+        raise ConfigError(f'{text}: leave "protocol" out, or install mcp>=2.3')
     known = {name: value for name, value in arguments.items() if name not in _OF_SDK_2}
-    for name, kind in (
-        ("client_info", sdk_types.Implementation),
-        ("sampling_capabilities", sdk_types.SamplingCapability),
-    ):
+    for name, kind in _MODELS.items():
         if known[name] is not None:
             known[name] = kind.model_validate(known[name].model_dump(by_alias=True))
     read, write = await stack.enter_async_context(transport)
     session = await stack.enter_async_context(ClientSession(read, write, **known))
     await session.initialize()
     return session
-
-
-async def enter_client(stack: AsyncExitStack, client: Client) -> None:
-    """Connect a client of SDK 2.x, and make the handshake."""
-    await stack.enter_async_context(client)
-    if client.mode in types.version.MODERN_PROTOCOL_VERSIONS:
-        # The SDK does not verify a pinned version; discovery notices a dead server.
-        raw = await _discover(client, client.mode)
-        client.session.adopt(types.DiscoverResult.model_validate(raw))
-
-
-async def _discover(client: Client, version: str) -> dict[str, Any]:
-    """Discover a modern server; retry once if it refuses a version that it then lists."""
-    try:
-        return await client.session.send_discover(version)
-    except mcp.MCPError as error:
-        listed = version in (supported_versions(error.data) or ())
-        if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or not listed:
-            raise
-    return await client.session.send_discover(version)
 
 
 @asynccontextmanager

@@ -277,6 +277,11 @@ def sending(exchange: Exchange) -> AbstractContextManager[None]:
     return as_current(exchange)
 
 
+def set_current(exchange: Exchange) -> None:
+    """Make an exchange that of the message being sent in this context."""
+    _current.set(exchange)
+
+
 @contextmanager
 def as_current(exchange: Exchange) -> Generator[None]:
     """Make an exchange that of the message being sent in the block."""

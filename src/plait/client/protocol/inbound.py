@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -38,15 +38,49 @@ class RequestContext:
 
 
 if TYPE_CHECKING:
-    OnElicitation = Callable[
-        [RequestContext, types.ElicitRequestParams],
-        Awaitable[types.ElicitResult | types.ErrorData],
-    ]
-    OnSampling = Callable[
-        [RequestContext, types.CreateMessageRequestParams],
-        Awaitable[types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData],
-    ]
-    OnRoots = Callable[[RequestContext], Awaitable[types.ListRootsResult | types.ErrorData]]
+    # The context is a `RequestContext`, or what a session of the MCP SDK has in its place.
+
+    class OnElicitation(Protocol):
+        """A callback for requests for input from the user."""
+
+        async def __call__(
+            self, context: Any, params: types.ElicitRequestParams
+        ) -> types.ElicitResult | types.ErrorData:
+            """Return the answer of the user."""
+            ...
+
+    class OnSampling(Protocol):
+        """A callback for requests to a model."""
+
+        async def __call__(
+            self, context: Any, params: types.CreateMessageRequestParams
+        ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+            """Return the answer of the model."""
+            ...
+
+    class OnRoots(Protocol):
+        """A callback for requests for the roots."""
+
+        async def __call__(self, context: Any) -> types.ListRootsResult | types.ErrorData:
+            """Return the roots."""
+            ...
+
+    class OnLog(Protocol):
+        """A callback for log messages."""
+
+        async def __call__(self, params: types.LoggingMessageNotificationParams) -> None:
+            """Take a log message."""
+            ...
+
+    IncomingMessage = types.ServerNotification | Exception
+    """A notification, or what a session of the MCP SDK could not read."""
+
+    class OnMessage(Protocol):
+        """A callback for all notifications."""
+
+        async def __call__(self, message: IncomingMessage) -> None:
+            """Take a notification."""
+            ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,8 +93,8 @@ class Callbacks:
     sampling: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the client can do in sampling, beside text."""
     on_roots: OnRoots | None = None
-    on_log: Callable[[types.LoggingMessageNotificationParams], Awaitable[None]] | None = None
-    on_message: Callable[[types.ServerNotification], Awaitable[None]] | None = None
+    on_log: OnLog | None = None
+    on_message: OnMessage | None = None
     """Gets every notification."""
     on_raw: Callable[[str, object], None] | None = None
     """Gets method and params of some notifications at once, in the order of arrival."""

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from plait._support import mcp_types as types
 from plait._support.threads import in_thread
-from plait.client.protocol.exchange import PendingRequest, is_response, parse_json
+from plait.client.protocol.exchange import PendingRequest, is_response, parse_json, set_current
 from plait.client.protocol.framing import is_answer
 from plait.client.protocol.peer import (
     HANDSHAKES,
@@ -74,6 +74,7 @@ class HttpPost(HttpExchange):
     ) -> None:
         super().__init__(head, body, template)
         self.exchange = self.request = request
+        self.context.run(set_current, request)
         self.pool: Pool | None = None
         """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from copy import copy
 from typing import Any
 
@@ -21,12 +21,13 @@ from plait.client.protocol.exchange import PendingRequest, parse_json
 from plait.client.protocol.reading import Message
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_json, message_from_sdk
 from plait.client.transports.wire import Wire
+from plait.errors import ConfigError
 
 
 @asynccontextmanager
 async def link_in_process(server: InProcessServer, wire: Wire) -> AsyncGenerator[None]:
     """Run the server during the block, which raises what the server fails with."""
-    runner, inbox = _stream_server(server.server), _Inbox()
+    runner, inbox = _stream_server(server.server, wire), _Inbox()
     wire.use(_InProcessSender(inbox))
     serving = asyncio.get_running_loop().create_task(_serve(runner, inbox, wire))
     try:
@@ -45,13 +46,17 @@ async def link_in_process(server: InProcessServer, wire: Wire) -> AsyncGenerator
             raise error
 
 
-def _stream_server(server: Any) -> Any:
+def _stream_server(server: Any, wire: Wire) -> Any:
     """Return what runs a server over streams: the `Server` itself, or that of an `MCPServer`.
 
     `MCPServer`, and `FastMCP` of SDK 1.x, name it in public only as the app of their HTTP sessions.
     """
     if hasattr(server, "create_initialization_options"):
         return server
+    if not hasattr(server, "streamable_http_app"):
+        kind = f"{type(server).__module__}.{type(server).__name__}"
+        text = f"{wire.server}: {kind} is no server of the MCP SDK"
+        raise ConfigError(f"{text}; start it as a process, or give its URL", server=wire.server)
     try:
         manager = server.session_manager
     except RuntimeError:  # it is not served over HTTP yet
@@ -107,8 +112,7 @@ class _InProcessSender:
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         del request
-        with suppress(anyio.ClosedResourceError):
-            self._inbox.put(notification)
+        self._inbox.put(notification)
 
 
 class _Inbox(AsyncResource):
@@ -124,8 +128,6 @@ class _Inbox(AsyncResource):
 
     def put(self, body: bytes) -> None:
         """Pass a message on."""
-        if self._ended.is_set():
-            raise anyio.ClosedResourceError
         if self._handle is not None:
             self._handle(body)
         else:
@@ -143,8 +145,8 @@ class _Inbox(AsyncResource):
 
     async def hand_over(self, handle: Callable[[bytes], None]) -> None:
         """Give every message to a function when it is sent, until there are no more."""
-        for context, body in self._bodies:
-            context.run(handle, body)
+        for _, body in self._bodies:
+            handle(body)
         self._handle = handle
         await self._ended.wait()
 

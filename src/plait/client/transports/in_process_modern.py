@@ -93,5 +93,6 @@ class _Handlers:
         """Cancel the handlers, and wait until they have ended."""
         running = list(self._running.values())
         for task in running:
-            task.cancel()
+            if not task.cancelling():  # again, it would not let a handler clean up
+                task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

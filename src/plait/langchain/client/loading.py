@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import mcp_types as types
 
+from plait._support.own_types import own_type
 from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.tool import Tool
@@ -15,7 +16,6 @@ from plait.client.connections.opening import enter_session
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
 from plait.langchain.client.sessions import SessionCaller, opened_session, server_from
-from plait.langchain.client.user_session import AnySession, info_of, own_type
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from plait.client.catalog.schemas import Profile
     from plait.client.options import ClientOptions
+    from plait.langchain.client.user_session import AnySession
     from plait.langchain.tools.caller import Caller
     from plait.langchain.tools.interceptors import ToolCallInterceptor
 
@@ -143,6 +144,8 @@ async def load_mcp_server_info(
         ValueError: There is neither a session nor a connection.
     """
     if session is not None:
+        from plait.langchain.client.user_session import info_of  # noqa: PLC0415  # the SDK is there
+
         return await info_of(session)
     if connection is None:
         raise ValueError(_NEITHER)

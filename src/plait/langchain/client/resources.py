@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import mcp_types as types
 from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
-from mcp import ClientSession
-from mcp import types as sdk_types
 
+from plait._support.own_types import own_type
 from plait._support.threads import convert_aside
 from plait.client.calls.outcome import json_text
 from plait.client.connections.operations import all_pages
-from plait.langchain.client.user_session import own_type
 from plait.langchain.tools.blocks import standard_block
 
 if TYPE_CHECKING:
+    from mcp import ClientSession
+
     from plait.client.calls.outcome import ResourceContents
 
 
@@ -85,11 +86,12 @@ async def load_mcp_resources(
 
 async def _listed_uris(session: ResourceSource | ClientSession) -> list[str]:
     async def fetch(cursor: str | None) -> types.ListResourcesResult:
-        if not isinstance(session, ClientSession):
-            return await session.list_resources(cursor=cursor)
-        params = sdk_types.PaginatedRequestParams(cursor=cursor)
-        page = await session.list_resources(params=params)
-        return own_type(types.ListResourcesResult, page)
+        sdk = sys.modules.get("mcp")  # without it, there is no session of it
+        if sdk is None or not isinstance(session, sdk.ClientSession):
+            return await cast("ResourceSource", session).list_resources(cursor=cursor)
+        opened = cast("ClientSession", session)
+        params = sdk.types.PaginatedRequestParams(cursor=cursor)
+        return own_type(types.ListResourcesResult, await opened.list_resources(params=params))
 
     return [resource.uri for page in await all_pages(fetch) for resource in page.resources]
 

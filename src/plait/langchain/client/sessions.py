@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import mcp_types as types
-from mcp import ClientSession
 
+from plait._support.front_door import needing_extras
 from plait._support.gather import resolve
+from plait._support.own_types import own_type
 from plait._support.redact import Redactor
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
@@ -37,12 +38,14 @@ from plait.client.protocol.exchange import watched_exchanges
 from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
-from plait.langchain.client.user_session import AnySession, own_type, user_session
 from plait.langchain.tools.callbacks import MCPCallbacks
 from plait.langchain.tools.caller import Caller, checked_arguments
 
 if TYPE_CHECKING:
+    from mcp import ClientSession
+
     from plait.client.connections.credentials import CallerCredentials
+    from plait.langchain.client.user_session import AnySession
 
 logger = logging.getLogger("plait.langchain")
 
@@ -63,6 +66,8 @@ async def create_session(
     Raises:
         PlaitError: The connection is wrong, or the server cannot be reached.
     """
+    with needing_extras("a session of one's own"):
+        from mcp import ClientSession  # noqa: PLC0415  # the SDK is an extra
     server = server_from(connection)
     callbacks = mcp_callbacks or MCPCallbacks()
     options: dict[str, Any] = {
@@ -115,6 +120,8 @@ class SessionCaller(Caller):
     def __init__(
         self, session: AnySession, name: str, *, timeout_seconds: float | None = None
     ) -> None:
+        with needing_extras("a session of one's own"):
+            from plait.langchain.client.user_session import user_session  # noqa: PLC0415  # the SDK
         self._session = session
         self._bare = user_session(session)
         self._client = cast("Any", self._bare)
@@ -154,8 +161,8 @@ class SessionCaller(Caller):
         if (schema := self.schemas.get(call.tool)) is not None:
             arguments = await checked_arguments(schema, call.arguments, tool=call.tool)
             call = replace(call, arguments=arguments)
-        if call.on_send is not None:
-            await call.on_send()
+        if call.recorder is not None:
+            await call.recorder.send()
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import mcp
 import mcp_types as types
 from mcp import types as sdk_types
 from mcp.client.session import ClientSession
-from pydantic import BaseModel, RootModel, TypeAdapter
+from pydantic import RootModel, TypeAdapter
 
+from plait._support.own_types import own_type
 from plait.client.connections.status import ServerInfo
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.repair import repair_result
@@ -20,21 +21,12 @@ from plait.client.transports.sdk_messages import IS_SDK_1
 if TYPE_CHECKING:
     from mcp import Client
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 AnySession: TypeAlias = "Client | ClientSession"
 """A session of the MCP SDK: the high-level client of SDK 2.x, or the session in it."""
 
 _STOCK: tuple[type, ...] = (ClientSession,) if IS_SDK_1 else (ClientSession, mcp.Client)
-
-
-def own_type(kind: type[ModelT], value: Any) -> ModelT:
-    """Return a value of SDK 1.x as the type of this package; others, and mocks, stay."""
-    if isinstance(value, BaseModel) and not isinstance(value, kind):
-        dumped = value.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return kind.model_validate(dumped)
-    return value
 
 
 async def info_of(session: AnySession) -> ServerInfo:
