@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 @pytest.fixture
 def long_way(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The amounts of payments that took the long way."""
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
     taken: list[Any] = []
     plain = ToolExecutor.run_attempts
 
