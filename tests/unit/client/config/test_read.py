@@ -103,6 +103,13 @@ def test_typed_servers_and_server_objects_stay_what_they_are() -> None:
     )
 
 
+def test_a_server_of_sdk_1_is_recognized_without_its_sdk() -> None:
+    kind = type("FastMCP", (), {"__module__": "mcp.server.fastmcp.server"})
+    server = type("Shop", (kind,), {})()
+
+    assert read_config({"old": server}, environ={}).servers["old"] == InProcessServer(server=server)
+
+
 def test_every_stdio_key_reaches_its_field() -> None:
     server = server_from(
         {
