@@ -1,4 +1,4 @@
-"""What plait uses of LangChain, LangGraph and LangSmith beyond their public interface.
+"""What plait uses of LangChain, LangGraph, LangSmith and the MCP SDK beyond their public interface.
 
 No other module of plait knows a private name of these packages. Each part below is checked when
 this module is imported. If a release has changed what a part needs, the part is switched off, and
@@ -18,6 +18,8 @@ plait takes the slower public way:
   fields are used.
 - `replace_http_client` gives Anthropic's models connections of their own. Without it, they keep
   those that LangChain shares in the process, which fail in a second event loop.
+- `dispatcher_of` and `with_dispatcher` let the results of a session of MCP SDK 2.x be repaired
+  before the SDK validates them. Without them, the session is used as it is.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from copy import copy
 from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar, cast
@@ -210,3 +213,16 @@ def replace_http_client(model: BaseChatModel, make: Callable[[str | None], Any])
     settings = cast("dict[str, Any]", params)
     client = AsyncAnthropic(**settings, http_client=make(settings.get("base_url")))
     vars(model)["_async_client"] = client
+
+
+def dispatcher_of(session: object) -> Any:
+    """Return what sends the requests of a session of MCP SDK 2.x; `None` if that is not known."""
+    dispatcher = getattr(session, "_dispatcher", None)
+    return dispatcher if hasattr(dispatcher, "send_raw_request") else None
+
+
+def with_dispatcher(session: Any, dispatcher: object) -> Any:
+    """Return a copy of a session that sends its requests with another dispatcher."""
+    copied = copy(session)
+    vars(copied)["_dispatcher"] = dispatcher
+    return copied
