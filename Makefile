@@ -13,11 +13,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
+# What plait does in graphs, with a test that nothing in these versions takes the slower way.
+GRAPH_TESTS := -m "not long" tests/unit/langchain tests/integration/langchain/test_library_internals.py tests/integration/langchain/test_once_in_graphs.py tests/integration/langchain/test_direct_in_graphs.py tests/integration/langchain/test_events_of_runs.py tests/integration/elicitation/test_interrupts.py
+
 NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error --fetch-retries=2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-beside test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +68,10 @@ test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.1
 test-extras: dist ## Install the wheel with each extra in a new environment, and use it (EXTRAS=name,… also ray, embeddings)
 	.extra-dist/venv/bin/python scripts/try_extras.py $(EXTRAS)
 
+test-langgraph: .extra-langgraph-lowest/.installed .extra-langgraph-highest/.installed ## Test graphs on the oldest and the newest LangGraph and LangChain that plait allows
+	.extra-langgraph-lowest/venv/bin/pytest -n $(WORKERS) --dist loadfile $(GRAPH_TESTS)
+	.extra-langgraph-highest/venv/bin/pytest -n $(WORKERS) --dist loadfile $(GRAPH_TESTS)
+
 test-beside: setup dist ## Install the wheel beside MCP SDK 1.x, 2.x, none, and packages that need one, and use it (BESIDE=name,…)
 	.extra-dist/venv/bin/python scripts/try_beside.py $(BESIDE)
 
@@ -108,7 +115,7 @@ bench-guard: setup ## Fail when plait needs twice the CPU it needed before, comp
 	$(BIN)/python -m benchmarks.compare.guard
 
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy .demo .bench .extra-docs .extra-dist .extra-ray .extra-embeddings build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .demo .bench .extra-docs .extra-dist .extra-ray .extra-embeddings .extra-langgraph-lowest .extra-langgraph-highest build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:
@@ -156,6 +163,13 @@ $(BIN)/uv:
 .extra-docs/.installed: pyproject.toml constraints.txt | $(BIN)/uv
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-docs/venv
 	$(BIN)/uv pip install --quiet --python .extra-docs/venv/bin/python --group docs -c constraints.txt
+	@touch $@
+
+# The packages of LangChain as they are resolved without our pins, which may not go together with them.
+.extra-langgraph-%/.installed: pyproject.toml | $(BIN)/uv
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .extra-langgraph-$*/venv
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --resolution $* --extra langchain pyproject.toml | grep '^lang' > .extra-langgraph-$*/versions.txt
+	$(BIN)/uv pip install --quiet --python .extra-langgraph-$*/venv/bin/python -e '.[langchain,reasoning]' --group graphs -c .extra-langgraph-$*/versions.txt
 	@touch $@
 
 # Extras that are large have environments of their own.

@@ -68,7 +68,7 @@ async def refused_by(url: str) -> str:
         try:
             await box.tools()
         except AuthRequiredError as error:
-            return str(error)
+            return f"{error} {error.challenge}"
     raise AssertionError("the server that refuses everybody was listed")
 
 
@@ -88,7 +88,8 @@ def main() -> None:
     with HTTPServer(("127.0.0.1", 0), Refusal) as door:
         threading.Thread(target=door.serve_forever, daemon=True).start()
         reason = asyncio.run(refused_by(f"http://127.0.0.1:{door.server_port}/mcp"))
-        assert "plait auth" in reason, reason
+        assert "credentials are missing" in reason, reason
+        assert 'Bearer scope="read"' in reason, reason
         door.shutdown()
     assert "mcp" not in sys.modules
 

@@ -7,25 +7,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from cachetools import LRUCache
-
 from plait._support.gather import resolve
 from plait._support.redact import Redactor
-from plait._support.threads import is_imported
 from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
-from plait.client.calls.tool_call import FirstAttempt, RunIdentity, ToolCall
+from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.config.servers import RemoteServer, ServerConfig, StdioServer
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.client.connections.pool import unknown_server
-from plait.client.connections.session import OPENING
 from plait.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
     import mcp_types as types
 
     from plait.client.calls.approval import PolicyCheck
-    from plait.client.calls.direct import DirectTool
+    from plait.client.calls.direct import CallPlan
+    from plait.client.calls.executor import ToolExecutor
     from plait.client.calls.outcome import ToolResult
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
@@ -34,8 +31,8 @@ if TYPE_CHECKING:
 Run = Mapping[str, Any]
 """The configuration of a run, as LangChain passes it: `configurable`, `metadata`, tags."""
 
-_MOST_DIRECT = 1000
-"""How many tools keep what their direct calls have in common."""
+_MAX_PLAIN = 1000
+"""How many tools are remembered whose calls need no other step."""
 
 
 def takes_run(function: object) -> bool:
@@ -144,43 +141,34 @@ class CallPipeline:
         self.limiter = limiter
         self.bounded = limiter.limited
         self.run_blocking = lifecycle.run_blocking
-        self._direct_tools: LRUCache[tuple[str, str], DirectTool] = LRUCache(_MOST_DIRECT)
+        self._plain: dict[tuple[str, str], CallPlan] = {}
+        """The plans of tools whose calls need no step but `execute`."""
 
     async def run(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Apply overrides, make the call, and keep its result within the budget."""
         completed = call
-        first = await self._direct_attempt(call)
-        if first is None:
+        if self._lifecycle.runtime.executor.direct_tool(call.server, call.tool).plan is None:
             completed = await self.apply_overrides(call, context=call)
-            if completed is call:  # its tool is listed now
-                first = await self._direct_attempt(call)
-        if first is not None:
-            from plait.client.calls.direct import result_of_direct  # noqa: PLC0415  # many modules
-
-            if (direct_result := await result_of_direct(call, first)) is not None:
-                return direct_result
-            completed = call = replace(call, first=first)
         result = await self.execute(completed)
         return await self.bounded(result, call, reader=reader)
 
-    def direct(self, server: str, tool: str) -> DirectTool:
-        """Return what makes direct calls of a tool."""
-        from plait.client.calls.direct import DirectTool  # noqa: PLC0415  # many modules
-
-        return DirectTool(server, tool, self._lifecycle, self._may_be_direct)
-
-    def _may_be_direct(self, server: str) -> bool:
-        """Return whether calls of a server need no credentials of a run, and no budget."""
-        config = self._servers.get(server)
-        return not (config is None or depends_on_run(config) or self.limiter.limits(server))
-
-    async def _direct_attempt(self, call: ToolCall) -> FirstAttempt | None:
-        if not call.is_plain or not is_imported(OPENING):  # else there is no session yet
+    def plain(self, server: str, tool: str) -> ToolExecutor | None:
+        """Return what makes the calls of a tool, if they need no other step."""
+        executor = self._lifecycle.runtime.executor
+        plan = executor.direct_tool(server, tool).plan
+        if plan is None or self._lifecycle.closed:
             return None
-        key = (call.server, call.tool)
-        if key not in self._direct_tools:
-            self._direct_tools[key] = self.direct(call.server, call.tool)
-        return await self._direct_tools[key].call(call.arguments)
+        if self._plain.get((server, tool)) is plan:
+            return executor
+        config = self._servers.get(server)
+        if config is None or depends_on_run(config) or self.limiter.limits(server):
+            return None
+        if server in executor.settings.fallbacks:
+            return None  # functions of its overrides may need to know the request
+        if len(self._plain) >= _MAX_PLAIN:
+            self._plain.clear()
+        self._plain[server, tool] = plan
+        return executor
 
     async def access_for(
         self, server: str, run: Run | None, access: CallerCredentials | None = None
@@ -195,8 +183,6 @@ class CallPipeline:
         backup = runtime.executor.settings.fallbacks.get(call.server)
         if backup is not None:
             call = replace(call, override_context=context)
-        if call.first is not None:
-            return call  # it was sent: its tool has no overrides
         try:
             tool = await self._tool_of(call)
         except PlaitError:

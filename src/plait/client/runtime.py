@@ -180,7 +180,7 @@ class Runtime:
         """
         self._identity = identity
         self._on_elicitation = on_elicitation
-        router = CallRouter(self._has_direct_calls)
+        router = CallRouter(lambda client: self.pool.sessions_of(client))  # noqa: PLW0108  # built below
         sanitize = catalog_options is None or catalog_options.sanitize
         self._sampling = (
             None if sampling is None else SamplingRequests(sampling, router, sanitize=sanitize)
@@ -357,9 +357,6 @@ class Runtime:
             options.answers = True
         return options
 
-    def _has_direct_calls(self, client: McpSession) -> bool:
-        return any(session.wire.direct_calls for session in self.pool.sessions_of(client))
-
     async def _answer_elicitation(
         self,
         default: OnElicitation,
@@ -396,7 +393,8 @@ class Lifecycle:
         """
         show_debug_log()
         self._build = build
-        self._closed = False
+        self.closed = False
+        """Whether the client was closed."""
         self._start()
         _lifecycles.add(self)
 
@@ -425,13 +423,13 @@ class Lifecycle:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self.closed = True
         if self.bridge.started:
             await self._shut_down()
 
     def close(self) -> None:
         """Blocking form of `aclose`."""
-        self._closed = True
+        self.closed = True
         if not self.bridge.started:
             return
         if (loop := self.bridge.stopped_loop()) is not None:
@@ -450,7 +448,7 @@ class Lifecycle:
 
     def check_open(self) -> None:
         """Raise `ClientClosedError` after the client was closed."""
-        if self._closed:
+        if self.closed:
             raise ClientClosedError("the client is closed; its tools can no longer be called")
 
     async def open(self) -> Runtime:

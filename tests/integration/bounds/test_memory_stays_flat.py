@@ -131,7 +131,8 @@ async def _compressed_event(reply: Reply) -> None:
 
 async def _dense_json(reply: Reply) -> None:
     objects = b"{}," * 2_500_000
-    body = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"structuredContent":{"a":['
+    number = reply.seen.message["id"]
+    body = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"a":[' % number
     reply.status(200, {"Content-Type": "application/json"}, body + objects + b"1]}}}")
 
 

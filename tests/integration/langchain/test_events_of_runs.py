@@ -166,13 +166,13 @@ async def test_an_observed_call_that_cannot_be_direct_is_made_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[object] = []
-    plain = ToolExecutor.run
+    plain = ToolExecutor.run_attempts
 
-    async def run(self: ToolExecutor, one: Any) -> Any:
-        taken.append(one.first)
-        return await plain(self, one)
+    async def run(self: ToolExecutor, one: Any, first: Any = None) -> Any:
+        taken.append(first)
+        return await plain(self, one, first)
 
-    monkeypatch.setattr(ToolExecutor, "run", run)
+    monkeypatch.setattr(ToolExecutor, "run_attempts", run)
     server: Any = stdio_config()
     async with MultiServerMCPClient({"server": server}) as client:
         (failing,) = await client.get_tools(include="protocol_error")

@@ -12,7 +12,6 @@ import logging
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
     Callable,
     Coroutine,
     Generator,
@@ -27,20 +26,27 @@ from weakref import WeakKeyDictionary
 from cachetools import LRUCache
 
 from plait._support import mcp_types as types
+from plait.client.calls.paused_call import (
+    ANSWER_TIMEOUT_SECONDS,
+    DirectCall,
+    HeldCall,
+    PausedCall,
+    Send,
+)
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
+from plait.client.calls.tool_call import PausableRequest
 from plait.client.connections.connection import Answer, ServerConnection
-from plait.errors import ClientClosedError, InputNeededError, OutcomeUnknownError, PlaitError
+from plait.errors import InputNeededError, OutcomeUnknownError, PlaitError
 from plait.traces.spans import waiting_span
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT
-
     from plait.client.calls.tool_call import ToolCall
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
-    from plait.client.connections.operations import AnySession, InputAnswers
     from plait.client.connections.pool import ConnectionPool
+    from plait.client.connections.session import Session
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
 
@@ -51,16 +57,12 @@ Sample: TypeAlias = (
 )
 """Sends a server's sampling request to the model."""
 
-ANSWER_TIMEOUT_SECONDS = 600.0
-"""How long an elicitation request waits for its answer before it is cancelled."""
 _TURN_TIMEOUT_SECONDS = 10.0
 """How long a call waits for another one that may or may not elicit."""
 _SHARED_TURN_SECONDS = 2.0
 """The same for a call whose caller is not paused, and gets no question but its own anyway."""
 _MOST_REMEMBERED = 128
 """For how many calls that failed after an elicitation the answers are remembered."""
-_KEY = "question"
-"""The key of an elicitation request; there is only one per round."""
 
 _EXPIRED = (
     "the answer came too late, or to another process than the one in which the server asked; the "
@@ -75,7 +77,7 @@ class ActiveCall:
     server: str
     tool: str
     on_log: Callable[[types.LoggingMessageNotificationParams], None] | None = None
-    on_elicitation: ElicitationFnT | None = None
+    on_elicitation: OnElicitation | None = None
     sample: Sample | None = None
     on_progress: Sequence[Callable[[float, float | None, str | None], None]] = ()
     """The callbacks of the call and of the client."""
@@ -83,16 +85,22 @@ class ActiveCall:
     """How many sampling requests the server has made during this call."""
     pausing: bool = False
     """Whether an elicitation pauses the caller, so that it must not get another call's answer."""
-    session: AnySession | None = None
+    session: McpSession | None = None
     source: object | None = None
     """What log messages of its connection are known by."""
     deadline: Deadline | None = None
     abandoned: bool = False
     """Whether it ended without a response, so that the server may still wait for an answer."""
-    on_asked: Callable[[AnySession], None] | None = None
+    on_asked: Callable[[McpSession], None] | None = None
     """Called when an elicitation request of this call arrives."""
     has_elicited: bool = False
     """Whether the server may have sent an elicitation request during this call."""
+    is_underway: bool = False
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its caller answers elicitation requests."""
+        return self.on_elicitation is not None
 
     @classmethod
     def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
@@ -101,8 +109,7 @@ class ActiveCall:
             call.server,
             call.tool,
             call.on_log and bridge.bind_callback(call.on_log),
-            call.on_elicitation
-            and cast("ElicitationFnT", bridge.bind_handler(call.on_elicitation)),
+            call.on_elicitation and cast("OnElicitation", bridge.bind_handler(call.on_elicitation)),
             sample and bridge.bind_handler(sample),
         )
 
@@ -113,25 +120,27 @@ _current: ContextVar[ActiveCall | None] = ContextVar("plait_active_call", defaul
 class CallRouter:
     """Holds the calls in progress; lives in the loop that owns the connections."""
 
-    def __init__(self, has_direct_calls: Callable[[AnySession], bool] | None = None) -> None:
-        """Take what says whether a session has direct calls, which this class does not know."""
-        self._has_direct_calls = has_direct_calls
+    def __init__(self, sessions_of: Callable[[McpSession], list[Session]] = lambda _: []) -> None:
+        """Take what finds the session that a message came from, with its direct calls."""
+        self._sessions_of = sessions_of
+        self.paused_calls: PausedCalls | None = None
         self._active: list[ActiveCall] = []
         self._changed = asyncio.Event()
-        self._unassigned: Counter[AnySession] = Counter()
+        self._unassigned: Counter[McpSession] = Counter()
         """By session, the elicitation requests whose call is not known yet."""
         self._pending: dict[asyncio.Future[Any], set[ActiveCall]] = {}
         """Sampling results in the making, and the calls that may have requested them."""
 
     @contextlib.contextmanager
     def active(
-        self, call: ActiveCall, session: AnySession, deadline: Deadline | None = None
+        self, call: ActiveCall, session: McpSession, deadline: Deadline | None = None
     ) -> Generator[None]:
         """Route what the server sends on the session to this call during the block.
 
         The deadline is paused while the caller answers an elicitation request.
         """
         call.session, call.deadline, call.abandoned = session, deadline, False
+        call.is_underway = True
         self._active.append(call)
         token = _current.set(call)
         try:
@@ -141,6 +150,7 @@ class CallRouter:
             raise
         finally:
             _current.reset(token)
+            call.is_underway = False
             self._active.remove(call)
             self._ended(call)
 
@@ -154,7 +164,7 @@ class CallRouter:
         call = _current.get()
         if call is None or call.server != server:
             here = [each for each in self._active if each.source is source]
-            call = here[0] if len(here) == 1 and not self._has_direct(here[0].session) else None
+            call = here[0] if len(here) == 1 and not self._direct_calls(here[0].session) else None
         if call is None or call.on_log is None:
             return False
         call.on_log(message)
@@ -162,16 +172,19 @@ class CallRouter:
 
     async def answer_elicitation(
         self,
-        context: ClientRequestContext,
+        context: RequestContext,
         params: types.ElicitRequestParams,
-        default: ElicitationFnT,
+        default: OnElicitation,
     ) -> types.ElicitResult | types.ErrorData:
         """Answer an elicitation request by the callback of its call, or by `default`."""
         call = _current.get()
         for possible in self._calls_on(context.session) if call is None else [call]:
             possible.has_elicited = True
         if call is None:
-            call = await self._eliciting_call(context.session)
+            call = await self._asking_call(context.session)
+        if isinstance(call, HeldCall):
+            with call.time_stopped():
+                return await call.ask(context, params)
         if call is None or call.on_elicitation is None:
             return await default(context, params)
         if call.on_asked is not None:
@@ -185,23 +198,27 @@ class CallRouter:
             logger.warning("%s/%s: elicitation was not answered in time", call.server, call.tool)
             return types.ElicitResult(action="cancel")
 
-    async def _eliciting_call(self, session: AnySession) -> ActiveCall | None:
+    async def _asking_call(self, session: McpSession) -> ActiveCall | HeldCall | None:
         """Find the call that a handshake-era request belongs to, which the request does not name.
 
         If several are possible, wait: a call that gets its response did not send it. A call that
         ends otherwise may have sent it, and then nobody may answer it.
         """
-        possible = self._calls_on(session)
+        possible: list[ActiveCall | DirectCall] = [
+            *self._calls_on(session),
+            *self._direct_calls(session),
+        ]
         self._unassigned[session] += 1
         try:
-            while any(call.on_elicitation is not None for call in possible):
-                if self._has_direct(session):
-                    return None  # it may belong to one of those
-                if any(call.abandoned for call in possible):
-                    return None
-                possible = [call for call in possible if call in self._active]
+            if not any(call.can_ask for call in possible):
+                return None
+            for call in possible:
+                if isinstance(call, DirectCall):
+                    call.call_at_end(self._notify)
+            while not any(call.abandoned for call in possible):
+                possible = [call for call in possible if call.is_underway]
                 if len(possible) <= 1:
-                    return possible[0] if possible else None
+                    return self._held(possible[0]) if possible else None
                 if self._unassigned[session] >= len(possible):
                     logger.warning(
                         "%s sent an elicitation request that may belong to any of %d calls; "
@@ -217,12 +234,21 @@ class CallRouter:
             if not self._unassigned[session]:
                 del self._unassigned[session]
 
-    def _has_direct(self, session: AnySession | None) -> bool:
-        if self._has_direct_calls is None or session is None:
-            return False
-        return self._has_direct_calls(session)
+    def _held(self, call: ActiveCall | DirectCall) -> ActiveCall | HeldCall | None:
+        """Return a call that the server asks something, a direct one as a paused call."""
+        if isinstance(call, ActiveCall):
+            return call
+        return None if self.paused_calls is None else self.paused_calls.hold(call)
 
-    def _calls_on(self, session: AnySession) -> list[ActiveCall]:
+    def _direct_calls(self, session: McpSession | None) -> list[DirectCall]:
+        return [
+            DirectCall(request, one)
+            for one in ([] if session is None else self._sessions_of(session))
+            for request in list(one.wire.requests.values())
+            if request.direct
+        ]
+
+    def _calls_on(self, session: McpSession) -> list[ActiveCall]:
         return [call for call in self._active if call.session is session]
 
     def _notify(self) -> None:
@@ -230,7 +256,7 @@ class CallRouter:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-    def calls_of(self, server: str, session: AnySession) -> list[ActiveCall]:
+    def calls_of(self, server: str, session: McpSession) -> list[ActiveCall]:
         """Return the calls that a request of a session may belong to: the current one, or all."""
         current = _current.get()
         if current is not None and current.server == server:
@@ -271,127 +297,6 @@ def with_schema_defaults(request: types.ElicitRequestParams, answer: T) -> T:
     return answer.model_copy(update={"content": content})
 
 
-Send: TypeAlias = "Callable[[PausedCall], Awaitable[Answer[types.CallToolResult]]]"
-"""Sends the request of a call that may be paused."""
-
-
-class PausedCall:
-    """A call on a handshake-era server, which continues while its caller is paused and resumed.
-
-    A resumed caller starts over, so it goes through the elicitation requests from the first one;
-    those that are answered are not put to the user again.
-    """
-
-    def __init__(
-        self, connection: ServerConnection, known: Sequence[types.ElicitResult] = ()
-    ) -> None:
-        self.connection = connection
-        self.expired = False
-        """Whether a request was cancelled because it was not answered in time."""
-        self._known = dict(enumerate(known))
-        self._requests: list[types.ElicitRequest] = []
-        self._answers: list[asyncio.Future[types.ElicitResult]] = []
-        self._result: asyncio.Future[Answer[types.CallToolResult]] = asyncio.Future()
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[object] | None = None
-        self._turn: asyncio.Lock | None = None
-
-    @property
-    def has_elicited(self) -> bool:
-        """Whether the server has sent an elicitation request so far."""
-        return bool(self._requests)
-
-    @property
-    def answers(self) -> list[types.ElicitResult]:
-        """The user's answers so far."""
-        done = (answer for answer in self._answers if answer.done() and not answer.cancelled())
-        return [answer.result() for answer in done]
-
-    async def run(self, send: Send, turn: asyncio.Lock | None, turn_timeout: float | None) -> None:
-        """Make the call and keep its result; a call that may elicit waits for its turn."""
-        self._task = asyncio.current_task()
-        try:
-            if turn is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(turn_timeout):
-                        await turn.acquire()
-                        self._turn = turn
-            answer = await send(self)
-        except PlaitError as error:
-            self._fail(error)
-        except asyncio.CancelledError:
-            self._fail(ClientClosedError("the client was closed during the call"))
-            raise
-        else:
-            if not self._result.done():
-                self._result.set_result(answer)
-                self._notify()
-        finally:
-            self._release_turn()
-            self.connection.keeper.release(self)
-
-    async def ask(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult:
-        """Pass an elicitation request to the caller, and wait for the answer."""
-        self.connection.keeper.reserve(context.session, self)
-        self._release_turn()
-        answer: asyncio.Future[types.ElicitResult] = asyncio.Future()
-        if (known := self._known.get(len(self._requests))) is not None:
-            answer.set_result(known)
-        self._requests.append(types.ElicitRequest(params=params))
-        self._answers.append(answer)
-        self._notify()
-        try:
-            async with self.connection.concurrency.released(self._task):
-                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
-                    return await answer
-        except TimeoutError:
-            self.expired = True
-            self._fail(ClientClosedError("the elicitation was not answered in time"))
-            return types.ElicitResult(action="cancel")
-
-    async def outcome(self, responses: InputAnswers | None) -> Answer[types.CallToolResult]:
-        """Wait for the result, or raise `InputNeededError` for the next elicitation request."""
-        number = 0
-        if responses is not None:
-            number = int(responses.request_state or 0) + 1
-            self._answer(number - 1, responses.responses)
-        while len(self._requests) <= number and not self._result.done():
-            await self._changed.wait()
-        if len(self._requests) > number:
-            requests = {_KEY: self._requests[number]}
-            raise InputNeededError(requests=requests, request_state=str(number))
-        return self._result.result()
-
-    def cancel(self) -> None:
-        """Cancel the call, on the server too."""
-        if self._task is not None:
-            self._task.cancel()
-
-    def _answer(self, number: int, responses: Mapping[str, types.InputResponse]) -> None:
-        answer = cast("types.ElicitResult", responses[_KEY])
-        if number >= len(self._answers):
-            self._known[number] = answer
-        elif not self._answers[number].done():
-            self._answers[number].set_result(answer)
-
-    def _release_turn(self) -> None:
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.release()
-
-    def _fail(self, error: PlaitError) -> None:
-        if not self._result.done():
-            self._result.set_exception(error)
-            self._result.exception()  # marks it as retrieved: the caller may never resume
-            self._notify()
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-
 class ElicitationTurns:
     """Lets calls that may elicit use a session one after the other.
 
@@ -413,6 +318,10 @@ class ElicitationTurns:
             return None, None
         turn = self._turns.setdefault(connection, asyncio.Lock())
         return turn, None if elicits else _TURN_TIMEOUT_SECONDS
+
+    def asks(self, server: str, tool: str) -> bool | None:
+        """Return whether calls of a tool have elicited; `None` if none has ended yet."""
+        return self._elicits.get((server, tool))
 
     def learn(self, call: ToolCall, *, elicited: bool) -> None:
         """Remember whether a call of a tool has elicited."""
@@ -440,7 +349,7 @@ class ElicitationTurns:
                 turn.release()
             held = False
 
-        def asked(session: AnySession) -> None:
+        def asked(session: McpSession) -> None:
             self.learn(call, elicited=True)
             connection.keeper.reserve(session, active)
             release()
@@ -462,7 +371,7 @@ class PausedCalls:
 
     def __init__(self, pool: ConnectionPool, turns: ElicitationTurns) -> None:
         self._pool = pool
-        self._elicitation_turns = turns
+        self.turns = turns
         self._calls: dict[object, PausedCall] = {}
         self._answers: LRUCache[object, list[types.ElicitResult]] = LRUCache(_MOST_REMEMBERED)
         """Answers of failed calls, for another attempt at the same call."""
@@ -476,21 +385,25 @@ class PausedCalls:
         self, call: ToolCall, send: Send, *, idempotent: bool
     ) -> Answer[types.CallToolResult]:
         """Make the call, or continue it where it was paused."""
-        key, responses = _key(call), call.input_answers
+        key = _key(call)
         if self.has(call):
-            paused = self._calls[key]
-        else:
-            is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
-            if is_lost and not idempotent:
-                raise call.error(OutcomeUnknownError, _EXPIRED)
-            connection = self._pool.connection(call.server, call.access)
-            known = self._answers.pop(key, ()) if responses is not None else ()
-            paused = self._calls[key] = PausedCall(connection, known)
-            self._start(call, paused, send)
+            return await self.outcome(call, self._calls[key])
+        is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
+        if is_lost and not idempotent:
+            raise call.error(OutcomeUnknownError, _EXPIRED)
+        connection = self._pool.connection(call.server, call.access)
+        known = self._answers.pop(key, ()) if call.input_answers is not None else ()
+        paused = self._calls[key] = PausedCall(connection, known)
+        self._start(call, paused, send)
+        return await self.outcome(call, paused)
+
+    async def outcome(self, call: ToolCall, paused: PausedCall) -> Answer[types.CallToolResult]:
+        """Wait for the result of a call that goes on, or raise what its server asks next."""
+        key = _key(call)
         try:
-            answer = await paused.outcome(responses)
+            answer = await paused.outcome(call.input_answers)
         except InputNeededError:
-            self._elicitation_turns.learn(call, elicited=True)
+            self.turns.learn(call, elicited=True)
             raise
         except asyncio.CancelledError:
             paused.cancel()
@@ -506,15 +419,34 @@ class PausedCalls:
         self._drop(key, paused)
         return answer
 
-    def _start(self, call: ToolCall, paused: PausedCall, send: Send) -> None:
-        turn, turn_timeout = self._elicitation_turns.turn_of(call, paused.connection)
+    def hold(self, direct: DirectCall) -> HeldCall | None:
+        """Let a direct call go on as a paused one; `None` if its caller cannot be paused."""
+        request = direct.request
+        if not isinstance(request, PausableRequest):
+            return None
+        if isinstance(request.paused, HeldCall):
+            return request.paused
+        self.turns.learn(request.call, elicited=True)
+        connection = self._pool.connection(direct.server)
+        held = self._calls[_key(request.call)] = HeldCall(connection, direct.session, request)
+        self._start(request.call, held, held.response, turn=(None, None))
+        return held
+
+    def _start(
+        self,
+        call: ToolCall,
+        paused: PausedCall,
+        send: Send,
+        turn: tuple[asyncio.Lock | None, float | None] | None = None,
+    ) -> None:
+        own_turn, turn_timeout = turn or self.turns.turn_of(call, paused.connection)
 
         async def work() -> None:
             try:
-                await paused.run(send, turn, turn_timeout)
+                await paused.run(send, own_turn, turn_timeout)
             finally:
                 if not paused.has_elicited:
-                    self._elicitation_turns.learn(call, elicited=False)
+                    self.turns.learn(call, elicited=False)
                 elif paused.expired:
                     self._drop(_key(call), paused)
 

@@ -1,7 +1,7 @@
 """Direct calls: straight to the wire, where a call needs nothing but its request and response.
 
-What does not depend on a single call is settled when a tool is listed. Everything special takes
-the way of `ToolExecutor`, and so does a direct call that fails: it counts as the first attempt.
+What does not depend on a single call is settled when a tool is listed. A direct call is the first
+attempt of `ToolExecutor`, which also handles those that fail.
 """
 
 from __future__ import annotations
@@ -9,28 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from plait._support import mcp_types as types
-from plait._support.loops import calls_into, running_loop
+from plait._support.loops import calls_into
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.tool_call import FirstAttempt, ToolCall, call_deadline, run_ends_at
-from plait.client.catalog.validation import (
-    SchemaValidator,
-    prepare,
-    validator_for_schema,
-    validator_if_prepared,
-)
+from plait.client.calls.paused_call import HeldCall
+from plait.client.calls.tool_call import PausableRequest, ToolCall, call_deadline, run_ends_at
+from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
 from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
@@ -46,18 +43,21 @@ from plait.client.protocol.peer import closed
 from plait.client.protocol.repair import is_unfinished
 from plait.client.protocol.requests import PROTOCOL_VERSION_HEADER, read_aside, result_of
 from plait.client.transports.wire import Wire
-from plait.errors import ToolFailedError
-from plait.traces.observer import CallTool, Observer, observe
 from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
+    from plait.client.calls.executor import ToolExecutor
     from plait.client.catalog.listing import Listing
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
     from plait.client.connections.session import Session
-    from plait.client.runtime import Lifecycle, Runtime
 
 logger = logging.getLogger("plait.client.calls")
+
+T = TypeVar("T")
+
+Convert = Callable[[Mapping[str, Any], str, float], T | None]
+"""Converts a result as the server sent it, of a protocol version and an attempt begun then."""
 
 METHOD = "tools/call"
 _GRACE_SECONDS = 2.0
@@ -76,7 +76,6 @@ class CallPlan:
     """Whether the policy decides by the annotations of the tool, which must be current."""
     timeout_seconds: float
     cap_seconds: float
-    observers: Sequence[Observer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,93 +92,90 @@ class _Head:
         return b"".join((start, number, token, number, rest, arguments, b"}}"))
 
 
+@dataclass(slots=True, eq=False)
+class DirectAttempt:
+    """A direct call: it is permitted, and only its request is to be sent."""
+
+    tool: Tool
+    session: Session
+    request: PendingRequest
+    body: bytes
+    began: float
+    """When it was prepared, on the monotonic clock."""
+    is_made: bool = False
+
+    @property
+    def result(self) -> Mapping[str, Any] | None:
+        """The result of the response, as the server sent it."""
+        return None if self.request.message is None else self.request.message.get("result")
+
+    def converted(self, convert: Convert[T] | None) -> T | None:
+        """Return what a caller makes of the result; `None` if that is left to this package."""
+        if convert is None or self.result is None:
+            return None
+        return convert(self.result, self.request.version, self.began)
+
+    @property
+    def held(self) -> HeldCall | None:
+        """The paused call as which it goes on, if the server asked the user something."""
+        paused = self.request.paused if isinstance(self.request, PausableRequest) else None
+        return paused if isinstance(paused, HeldCall) else None
+
+
 class DirectTool:
     """Makes the direct calls of one tool; used from any thread and any event loop."""
 
-    def __init__(
-        self, server: str, name: str, lifecycle: Lifecycle, may_be_direct: Callable[[str], bool]
-    ) -> None:
-        """Take the tool; `may_be_direct` says whether the configuration of a server allows it."""
+    def __init__(self, server: str, name: str, executor: ToolExecutor) -> None:
         self._server, self._name = server, name
         self._key = (server, "")
-        self._lifecycle = lifecycle
-        self._may_be_direct = may_be_direct
-        self._runtime: Runtime | None = None
+        self._executor = executor
+        self._pool, self._catalog = executor.pool, executor.catalog
         self._listing: Listing | None = None
         self._plan: CallPlan | None = None
         self._head: _Head | None = None
         self._proven: Session | None = None
 
-    @property
-    def has_observers(self) -> bool:
-        """Whether observers of the client see the calls, in the context of their caller."""
-        return bool(self._lifecycle.runtime.executor.settings.observers)
-
-    async def call(
-        self, arguments: Mapping[str, Any], *, pausable: bool = False
-    ) -> FirstAttempt | None:
-        """Make a call and wait for its outcome; `None` if it has to take the long way.
-
-        `pausable` means that the caller pauses while the user answers an elicitation.
-        """
-        prepared = self._prepared(arguments, pausable=pausable)
-        if prepared is None and (schema := self._uncompiled()) is not None:
-            await prepare(schema)
-            prepared = self._prepared(arguments, pausable=pausable)
-        if prepared is None:
-            return None
-        attempt, body, owner = prepared
-        request = attempt.request
+    async def make(self, attempt: DirectAttempt) -> None:
+        """Send the request, and wait until it has an outcome, or the server asks something."""
+        request, owner = attempt.request, attempt.session.loop
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         request.wake = partial(wake, woken)
         if loop is not owner:
             request.wake = partial(calls_into(loop).call, request.wake)
-        self._send(attempt, body, owner, is_owner=loop is owner)
+        self._send(attempt, is_owner=loop is owner)
         try:
             await woken
-        except asyncio.CancelledError as cancelled:
-            self._abandon(attempt, owner, cancelled)
+        except asyncio.CancelledError:
+            self._abandon(attempt)
             raise
-        return self._ended(attempt, owner)
+        self._ended(attempt)
 
-    def call_blocking(
-        self, arguments: Mapping[str, Any], *, pausable: bool = False
-    ) -> FirstAttempt | None:
-        """Do what `call` does, and block until it is done."""
-        prepared = self._prepared(arguments, pausable=pausable)
-        if prepared is None and (schema := self._uncompiled()) is not None:
-            validator_for_schema(schema)
-            prepared = self._prepared(arguments, pausable=pausable)
-        if prepared is None:
-            return None
-        attempt, body, owner = prepared
-        if running_loop() is owner:
-            return None  # the long way explains why this cannot be
+    def make_blocking(self, attempt: DirectAttempt) -> None:
+        """Do what `make` does, and block until it is done."""
+        request, wire = attempt.request, attempt.session.wire
         done = Lock()
         done.acquire()
-        attempt.request.wake, attempt.request.blocks = done.release, True
-        self._send(attempt, body, owner, is_owner=False)
-        request, wire = attempt.request, attempt.session.wire
+        request.wake, request.blocks = done.release, True
+        self._send(attempt, is_owner=False)
         try:
             while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, _seconds_left(request))):
                 if _seconds_left(request) < -_GRACE_SECONDS:
                     # The loop that should have ended it does not run.
                     wire.requests.pop(request.request_id, None)
                     request.fail(RequestExpiredError())
-        except BaseException as interrupt:  # Ctrl-C
-            self._abandon(attempt, owner, interrupt)
+        except BaseException:  # Ctrl-C
+            self._abandon(attempt)
             raise
-        return self._ended(attempt, owner)
+        self._ended(attempt)
 
-    def _prepared(
-        self, arguments: Mapping[str, Any], *, pausable: bool
-    ) -> tuple[FirstAttempt, bytes, asyncio.AbstractEventLoop] | None:
-        """Return the call with its request, if it needs nothing else."""
-        plan, runtime = self._current_plan(), self._lifecycle.runtime
-        if plan is None or runtime.executor.log_levels:
+    def prepare(self, call: ToolCall) -> DirectAttempt | None:
+        """Return the attempt with its request, if the call needs nothing else."""
+        plan, executor = self.plan, self._executor
+        if plan is None or not call.is_plain or executor.log_levels:
             return None
-        keeper = runtime.pool.connections[self._server].keeper
+        connection = self._pool.connections[self._server]
+        keeper = connection.keeper
         session = keeper.ready_session
         if session is None or session.holders:
             return None
@@ -191,12 +187,14 @@ class DirectTool:
             return None
         if run_ends_at.get() is not None or run_budgets.get() or is_traced():
             return None
-        if (
-            pausable
+        may_be_held = (
+            call.pause is not None
             and template.version not in types.version.MODERN_PROTOCOL_VERSIONS
-            and runtime.elicits
-        ):
-            return None  # the server may ask in the middle of the call
+            and keeper.options.on_elicitation is not None
+        )
+        if may_be_held and not executor.may_ask_directly(call):
+            return None
+        arguments = call.arguments
         if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
             return None
         if plan.policy is not None and not _surely_allows(plan.policy, plan.tool, arguments):
@@ -210,56 +208,48 @@ class DirectTool:
             head = self._head = _head(self._name, template)
         now = time.monotonic()
         request_id = wire.next_request_id()
-        request = PendingRequest(METHOD, request_id, template.version)
+        request = (
+            PausableRequest(METHOD, request_id, template.version, call=call)
+            if may_be_held
+            else PendingRequest(METHOD, request_id, template.version)
+        )
         request.direct = True
         request.headers = head.headers
         request.timeout_seconds = plan.timeout_seconds
         request.expires_at = now + plan.timeout_seconds
         request.latest = now + plan.cap_seconds
-        observation = ExitStack() if plan.observers else None
-        attempt = FirstAttempt(plan.tool, session, request, now, observation)
-        return attempt, head.body(request_id, encoded), session.loop
+        return DirectAttempt(plan.tool, session, request, head.body(request_id, encoded), now)
 
-    def _current_plan(self) -> CallPlan | None:
-        runtime = self._lifecycle.runtime
-        current, outdated = runtime.catalog.lists
+    @property
+    def plan(self) -> CallPlan | None:
+        """What its calls have in common; `None` if each of them needs more than a request."""
+        current, outdated = self._catalog.lists
         listing = current.get(self._key) or outdated.get(self._key)
-        if listing is not self._listing or runtime is not self._runtime:
+        if listing is not self._listing:
             self._plan = None
         if self._plan is None:
-            self._listing, self._runtime = listing, runtime
-            if self._may_be_direct(self._server):
-                self._plan = plan_for(runtime, self._server, self._name)
+            self._listing = listing
+            self._plan = plan_for(self._executor, self._server, self._name)
         return self._plan
 
-    def _uncompiled(self) -> Mapping[str, Any] | None:
+    def uncompiled(self) -> Mapping[str, Any] | None:
         """Return the schema of the tool if its first call has to compile it."""
-        runtime = self._lifecycle.runtime
-        if self._plan is not None or not runtime.executor.settings.validate_arguments:
+        if self._plan is not None or not self._executor.settings.validate_arguments:
             return None
-        tool = runtime.catalog.known(self._server, self._name)
+        tool = self._catalog.known(self._server, self._name)
         if tool is None or validator_if_prepared(tool.wire_schema) is not None:
             return None
         return tool.wire_schema
 
     def _is_current(self, generation: int) -> bool:
         """Return whether the tool is listed in this session, and no change was announced since."""
-        listing = self._lifecycle.runtime.catalog.lists[0].get(self._key)
+        listing = self._catalog.lists[0].get(self._key)
         return listing is not None and listing.holds(generation, time.monotonic())
 
-    def _send(
-        self,
-        attempt: FirstAttempt,
-        body: bytes,
-        owner: asyncio.AbstractEventLoop,
-        *,
-        is_owner: bool,
-    ) -> None:
+    def _send(self, attempt: DirectAttempt, *, is_owner: bool) -> None:
         """Write the request; `is_owner` means that the loop of the connections runs here."""
-        request, wire = attempt.request, attempt.session.wire
-        if attempt.observation is not None and self._plan is not None:
-            operation = CallTool(server=self._server, tool=self._name, attempt=1)
-            attempt.observation.enter_context(observe(self._plan.observers, operation))
+        attempt.is_made = True
+        request, wire, owner = attempt.request, attempt.session.wire, attempt.session.loop
         sender = wire.sender
         wire.requests[request.request_id] = request
         if owner.is_closed():
@@ -267,9 +257,9 @@ class DirectTool:
         try:
             wire.expire(request, owner)
             if sender is not None and (sender.any_thread or is_owner):
-                _write(wire, sender, body, request)
+                _write(wire, sender, attempt.body, request)
             elif sender is not None:
-                write = partial(_write, wire, sender, body, request)
+                write = partial(_write, wire, sender, attempt.body, request)
                 calls_into(owner).call(partial(copy_context().run, write))
         except RuntimeError:
             sender = None  # the loop of the connections has ended
@@ -277,53 +267,36 @@ class DirectTool:
             wire.requests.pop(request.request_id, None)
             request.fail(closed())
 
-    def _abandon(
-        self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop, error: BaseException
-    ) -> None:
+    def _abandon(self, attempt: DirectAttempt) -> None:
         """Tell the server that the caller does not wait any more."""
-        request, wire = attempt.request, attempt.session.wire
-        if attempt.observation is not None:
-            attempt.observation.__exit__(type(error), error, error.__traceback__)
+        request, wire, owner = attempt.request, attempt.session.wire, attempt.session.loop
         if wire.requests.pop(request.request_id, None) is None:
             return
         with suppress(RuntimeError):
             owner.call_soon_threadsafe(wire.cancel, request)
             owner.call_soon_threadsafe(wire.check_drained)
+            owner.call_soon_threadsafe(request.fail, closed())
 
-    def _ended(self, attempt: FirstAttempt, owner: asyncio.AbstractEventLoop) -> FirstAttempt:
-        session, request = attempt.session, attempt.request
+    def _ended(self, attempt: DirectAttempt) -> None:
+        session = attempt.session
         session.last_used = time.monotonic()
-        if attempt.observation is not None:
-            _end_observation(attempt.observation, (request.message or {}).get("result"))
-        if session is not self._proven and request.message is not None:
-            self._proven = session
-            connection = self._lifecycle.runtime.pool.connections.get(self._server)
-            if connection is not None:
-                with suppress(RuntimeError):  # the loop of the connections has ended
-                    owner.call_soon_threadsafe(connection.keeper.mark_proven)
-        return attempt
+        if session is self._proven or attempt.request.message is None:
+            return
+        self._proven = session
+        connection = self._pool.connections.get(self._server)
+        if connection is not None:
+            with suppress(RuntimeError):  # the loop of the connections has ended
+                session.loop.call_soon_threadsafe(connection.keeper.mark_proven)
 
 
-def _end_observation(observation: ExitStack, result: Mapping[str, Any] | None) -> None:
-    """End the observation of a call with a result; one without a result goes on."""
-    if result is None:
-        return
-    if result.get("isError") is True:
-        failed = ToolFailedError("the tool reported a failure")
-        observation.__exit__(ToolFailedError, failed, None)
-    else:
-        observation.close()
-
-
-def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
+def plan_for(executor: ToolExecutor, server: str, name: str) -> CallPlan | None:
     """Plan the calls of a tool; `None` if each of them needs more than a request."""
-    connection = runtime.pool.connections.get(server)
-    tool = runtime.catalog.known(server, name)
+    connection, catalog = executor.pool.connections.get(server), executor.catalog
+    tool = catalog.known(server, name)
     if connection is None or tool is None or connection.concurrency.limited:
         return None
-    if runtime.catalog.is_guarded or runtime.catalog.refusal(server, name) is not None:
+    if catalog.is_guarded or catalog.refusal(server, name) is not None:
         return None
-    executor = runtime.executor
     if tool.override is not None or tool.mirrors_arguments or not executor.may_be_direct():
         return None
     arguments = None
@@ -333,30 +306,27 @@ def plan_for(runtime: Runtime, server: str, name: str) -> CallPlan | None:
             return None  # the first call compiles it
     call = ToolCall(server=server, tool=name)
     deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
-    check, observers = executor.settings.policy_check, executor.settings.observers
+    check = executor.settings.policy_check
     return CallPlan(
-        tool,
-        arguments,
-        check.policy,
-        check.uses_hints,
-        deadline.seconds,
-        deadline.cap_seconds,
-        observers,
+        tool, arguments, check.policy, check.uses_hints, deadline.seconds, deadline.cap_seconds
     )
 
 
-async def result_of_direct(call: ToolCall, attempt: FirstAttempt) -> ToolResult | None:
+async def result_of_direct(call: ToolCall, attempt: DirectAttempt) -> ToolResult | None:
     """Return the result of a direct call; `None` if the call has to go on."""
     request = attempt.request
-    if request.message is None or "error" in request.message:
+    if attempt.result is None:
         return None
-    parsed = await read_aside(request, _parsed)
+    try:
+        parsed = await read_aside(request, _parsed)
+    except ValidationError:
+        return None
     if parsed is None:
+        return None
+    if parsed.is_error and lacks_back_channel(error_text(parsed)):
         return None
     attempt.session.wire.note_repairs(request)
     notes = request.notes
-    if parsed.is_error and lacks_back_channel(error_text(parsed)):
-        return None
     if attempt.tool.output_schema is not None:
         left = request.expires_at - time.monotonic()
         deviations = await output_schema_notes(attempt.tool, parsed, left)

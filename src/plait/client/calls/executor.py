@@ -10,10 +10,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
+from plait._support.loops import running_loop
 from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
@@ -21,10 +22,10 @@ from plait.client.calls.call_routing import (
     ActiveCall,
     CallRouter,
     ElicitationTurns,
-    PausedCall,
     PausedCalls,
     Sample,
 )
+from plait.client.calls.direct import Convert, DirectAttempt, DirectTool, result_of_direct
 from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
 from plait.client.calls.outcome import (
     ToolResult,
@@ -32,9 +33,9 @@ from plait.client.calls.outcome import (
     output_schema_notes,
     retry_reason,
 )
+from plait.client.calls.paused_call import PausedCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
-    FirstAttempt,
     OnAnyProgress,
     ToolCall,
     call_deadline,
@@ -47,7 +48,7 @@ from plait.client.catalog.validation import prepare
 from plait.client.config.timing import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.deadline import HASTY
-from plait.client.connections.operations import AnyClient, call_tool, is_modern, is_refused
+from plait.client.connections.operations import call_tool, is_modern, is_refused
 from plait.errors import (
     CallTimeoutError,
     ConnectionLostError,
@@ -76,12 +77,17 @@ if TYPE_CHECKING:
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
     from plait.client.connections.pool import ConnectionPool
+    from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
 
 _SHORT_SECONDS = 0.1
 _MOST_DECISIONS = 3
 """How often a call is decided about, while the hints of its tool change."""
+_MAX_DIRECT_TOOLS = 1000
+"""How many tools keep what their direct calls have in common."""
+
+T = TypeVar("T")
 
 
 class _HintsChangedError(PermissionDeniedError):
@@ -129,9 +135,10 @@ class ToolExecutor:
         sample: Sample | None = None,
     ) -> None:
         """Take the parts; `sample` answers sampling requests, if servers may make them."""
-        self._pool = pool
-        self._catalog = catalog
+        self.pool = pool
+        self.catalog = catalog
         self._bridge = bridge
+        self._direct_tools: dict[tuple[str, str], DirectTool] = {}
         self.settings = settings or CallSettings()
         caching = self.settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
@@ -142,8 +149,18 @@ class ToolExecutor:
         self.router = router or CallRouter()
         self._sample = sample
         self._turns = ElicitationTurns()
-        self._paused_calls = PausedCalls(pool, self._turns)
+        self._paused_calls = self.router.paused_calls = PausedCalls(pool, self._turns)
         self._runs = RunCounters(self.settings.call_budget)
+
+    def direct_tool(self, server: str, tool: str) -> DirectTool:
+        """Return what makes the direct calls of a tool."""
+        key = (server, tool)
+        direct = self._direct_tools.get(key)
+        if direct is None:
+            if len(self._direct_tools) >= _MAX_DIRECT_TOOLS:
+                self._direct_tools.clear()
+            direct = self._direct_tools[key] = DirectTool(server, tool, self)
+        return direct
 
     def may_be_direct(self) -> bool:
         """Return whether calls need nothing that only this class does."""
@@ -156,48 +173,105 @@ class ToolExecutor:
             and settings.on_progress is None
         )
 
-    async def run(self, call: ToolCall) -> ToolResult:
-        """Make the call, and retry it where that cannot run it twice."""
+    def may_ask_directly(self, call: ToolCall) -> bool:
+        """Return whether a call may be direct though its server may ask in the middle of it."""
+        is_known = self._turns.asks(call.server, call.tool) is False
+        return is_known and not self._paused_calls.has(call)
+
+    async def run(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
+        """Make the call, and retry it where that cannot run it twice.
+
+        The first attempt is direct if the call needs nothing but its request and response.
+        `convert` may convert the result of that attempt, as the server sent it, in place of this
+        method; it returns `None` if it cannot.
+        """
+        direct = self.direct_tool(call.server, call.tool)
+        attempt = direct.prepare(call)
+        if attempt is None and (schema := direct.uncompiled()) is not None:
+            await prepare(schema)
+            attempt = direct.prepare(call)
+        if attempt is None or self.settings.observers:
+            return await self.run_attempts(call, attempt)
+        if call.recorder is not None:
+            await call.recorder.send()
+        await direct.make(attempt)
+        converted = attempt.converted(convert)
+        return await self._continued(call, attempt) if converted is None else converted
+
+    def run_blocking(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
+        """Do what `run` does, and block until it is done."""
+        direct = self.direct_tool(call.server, call.tool)
+        attempt = direct.prepare(call)
+        if attempt is None or self.settings.observers or running_loop() is attempt.session.loop:
+            return self._bridge.run_blocking(self.run, call, convert)
+        if call.recorder is not None:
+            call.recorder.send_blocking()
+        direct.make_blocking(attempt)
+        converted = attempt.converted(convert)
+        if converted is not None:
+            return converted
+        return self._bridge.run_blocking(self._continued, call, attempt)
+
+    async def _continued(self, call: ToolCall, attempt: DirectAttempt) -> ToolResult:
+        """Return the result of a call whose first attempt is made."""
+        result = await result_of_direct(call, attempt)
+        return await self.run_attempts(call, attempt) if result is None else result
+
+    async def run_attempts(self, call: ToolCall, first: DirectAttempt | None = None) -> ToolResult:
+        """Permit the call and attempt it until there is a result, an error, or no time left.
+
+        `first` is permitted, and perhaps already made.
+        """
         async with within_run(call):
             if not is_traced():
-                return await self._run_decided(call)
+                return await self._run(call, first)
             with _span_of(call) as details:
-                return _described(await self._run_decided(call), details)
+                return _described(await self._run(call, first), details)
 
-    async def _run_decided(self, call: ToolCall) -> ToolResult:
-        """Make the call; if the hints it was permitted by have changed, decide again."""
-        for _ in range(_MOST_DECISIONS - 1):
+    async def _run(self, call: ToolCall, first: DirectAttempt | None) -> ToolResult:
+        """Permit, attempt, classify; then retry, fall back, or raise."""
+        primary: tuple[PlaitError, Tool | None] | None = None
+        """The error and the tool of the first server, while its fallback is called."""
+        decisions = 0
+        while True:
+            # A call that was sent is not checked again: a failure would say that it has not run.
+            tool, permitted = None if first is None else first.tool, call
             try:
-                return await self._run(call)
-            except _HintsChangedError as changed:
-                logger.info("%s", changed)
-                call = replace(call, first=None)
-        return await self._run(call)
-
-    async def _run(self, call: ToolCall) -> ToolResult:
-        # One that was sent is not checked again: a failure would say that it has not run.
-        tool = None if call.first is None else call.first.tool
-        try:
-            if call.first is None:
-                tool = await self._recall(call)
-                self._check_offered(call)
-            call = await self._permitted(call, tool)
-            if self.results is None:
-                return await self._run_on_server(call, tool)
-            result = await self._run_cached(call, tool, self.results)
-        except PlaitError as error:
-            fallback = await self._fallback_call(call, tool, error)
-            if fallback is None:
-                raise
-            return await self._run_fallback(fallback, tool, error)
-        return result
+                if first is None:
+                    tool = await self._recall(call)
+                    if primary is not None:
+                        permitted = await self._for_fallback(call, tool, primary[1])
+                    self._check_offered(call)
+                    permitted = await self._permitted(permitted, tool)
+                elif self.settings.policy_check.policy is not None:
+                    # Another attempt meets the tool as it is then.
+                    permitted = replace(call, decided_hints=first.tool.annotations)
+                if self.results is None or first is not None:
+                    return await self._run_on_server(permitted, tool, first)
+                return await self._run_cached(permitted, tool, self.results)
+            except PlaitError as error:
+                if primary is not None:
+                    if not has_not_run(error):
+                        raise  # it may have run there, which the caller must know
+                    logger.warning("the fallback server failed too: %s", error)
+                    primary[0].add_note(f"the fallback server failed too: {error}")
+                    raise primary[0] from error
+                first, decisions = None, decisions + 1
+                if isinstance(error, _HintsChangedError) and decisions < _MOST_DECISIONS:
+                    logger.info("%s", error)
+                    continue
+                fallback = await self._fallback_call(permitted, tool, error)
+                if fallback is None:
+                    raise
+                logger.warning("%s; calling %s instead", error, fallback.server)
+                call, primary = fallback, (error, tool)
 
     async def _run_cached(
         self, call: ToolCall, tool: Tool | None, results: ResultCache
     ) -> ToolResult:
         if not results.caches(tool):
             return await self._run_on_server(call, tool)
-        caller = await caller_of(call, self._pool[call.server].server)
+        caller = await caller_of(call, self.pool[call.server].server)
         if caller is None:
             if call.server not in self._uncached:
                 self._uncached.add(call.server)
@@ -211,7 +285,7 @@ class ToolExecutor:
             return cached
         changes = results.changes(call.server)
         active = ActiveCall.of(call, self._bridge, self._sample)
-        result = await self._run_on_server(call, tool, active)
+        result = await self._run_on_server(call, tool, active=active)
         # The answers of this user are no part of the key, and those of another are others.
         if call.input_answers is None and not active.has_elicited:
             results.put(call, tool, result, since=changes, caller=caller)
@@ -235,8 +309,8 @@ class ToolExecutor:
             timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
             deadline = call_deadline(call, timeouts, self.settings.default_seconds)
             with self._runs.counted(call):
-                if call.on_send is not None:
-                    await call.on_send()
+                if call.recorder is not None:
+                    await call.recorder.send()
                 try:
                     async with deadline:
                         result = await function(call)
@@ -248,125 +322,116 @@ class ToolExecutor:
         return replace(result, seconds=time.monotonic() - began)
 
     async def _recall(self, call: ToolCall) -> Tool | None:
-        if self._catalog.is_guarded:
+        if self.catalog.is_guarded:
             # Before the arguments are checked, which only the locked schema can do.
-            await self._bridge.run(self._catalog.approve, call.server, call.tool, call.access)
-        if self.settings.policy_check.uses_hints and call.first is None:
-            current = self._catalog.current
+            await self._bridge.run(self.catalog.approve, call.server, call.tool, call.access)
+        if self.settings.policy_check.uses_hints:
+            current = self.catalog.current
             tool, _ = await self._bridge.run(current, call.server, call.tool, call.access)
             return tool
-        known = self._catalog.known(call.server, call.tool, call.access)
+        known = self.catalog.known(call.server, call.tool, call.access)
         if known is not None:
             return known
-        return await self._bridge.run(self._catalog.recall, call.server, call.tool, call.access)
+        return await self._bridge.run(self.catalog.recall, call.server, call.tool, call.access)
 
     async def _run_on_server(
-        self, call: ToolCall, tool: Tool | None, active: ActiveCall | None = None
+        self,
+        call: ToolCall,
+        tool: Tool | None,
+        first: DirectAttempt | None = None,
+        active: ActiveCall | None = None,
     ) -> ToolResult:
+        """Attempt a permitted call on its server, again where that cannot run it twice."""
         active = active or ActiveCall.of(call, self._bridge, self._sample)
+        client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
+        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
+        active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
+        began = time.monotonic() if first is None else first.began
+        observers = (*self.settings.observers, SPANS) if is_traced() else self.settings.observers
+        attempt = 0
         try:
             with self._runs.counted(call):
-                if call.on_send is not None:
-                    await call.on_send()
-                return await self._run_attempts(call, tool, active)
+                if call.recorder is not None:
+                    await call.recorder.send()
+                while True:
+                    attempt += 1
+                    operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
+                    try:
+                        with observe(observers, operation):
+                            if first is not None and not first.is_made:
+                                await self.direct_tool(call.server, call.tool).make(first)
+                            answer = await self._bridge.run(
+                                self._attempt, call, tool, active, first
+                            )
+                            if observers and answer.value.is_error:
+                                raise _ReportedFailure(answer)
+                        break
+                    except _ReportedFailure as failed:
+                        answer = failed.answer
+                        break
+                    except PlaitError as error:
+                        pause = self._pause_before_retry(call, tool, error, attempt, began)
+                        if pause is None:
+                            error.attempts = attempt
+                            if tool is not None and tool.read_only:
+                                mark_harmless(error)
+                            raise
+                        logger.info("calling %s again after: %s", call.where, retry_reason(error))
+                        details = {"error.type": error_type(error), "attempt": attempt}
+                        add_event("plait.retry", details)
+                        await asyncio.sleep(pause)
+                        first = None
         finally:
             if self.results is not None and (tool is None or not tool.read_only):
                 # The call may have changed what was read before, also if its answer was lost.
                 self.results.forget(call.server)
-
-    async def _run_attempts(
-        self, call: ToolCall, tool: Tool | None, active: ActiveCall
-    ) -> ToolResult:
-        client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
-        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
-        active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
-        attempt = 0
-        first = call.first
-        began = time.monotonic() if first is None else first.began
-        while True:
-            attempt += 1
-            operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
-            observation = None if first is None else first.observation
-            observers = self.settings.observers
-            if is_traced():
-                observers = (*observers, SPANS)
-            try:
-                with observation or observe(observers, operation):
-                    answer = await self._bridge.run(self._attempt, call, tool, active, first)
-                    if observers and answer.value.is_error:
-                        raise _ReportedFailure(answer)
-            except _ReportedFailure as failed:
-                answer = failed.answer
-            except PlaitError as error:
-                pause = self._pause_before_retry(call, tool, error, attempt, began)
-                if pause is None:
-                    error.attempts = attempt
-                    if tool is not None and tool.read_only:
-                        mark_harmless(error)
-                    raise
-                logger.info("calling %s again after: %s", call.where, retry_reason(error))
-                add_event("plait.retry", {"error.type": error_type(error), "attempt": attempt})
-                await asyncio.sleep(pause)
-                first = None
-                continue
-            notes: tuple[str, ...] = ()
-            if tool is not None:
-                left = self._seconds_of(call) - (time.monotonic() - began)
-                notes = await output_schema_notes(tool, answer.value, left)
-            for note in notes:
-                logger.warning("%s: %s", call.where, note)
-            return ToolResult.from_mcp(
-                call.server,
-                call.tool,
-                answer.value,
-                attempts=attempt,
-                notes=(*answer.notes, *notes),
-                seconds=time.monotonic() - began,
-            )
+        notes: tuple[str, ...] = ()
+        if tool is not None:
+            left = self._seconds_of(call) - (time.monotonic() - began)
+            notes = await output_schema_notes(tool, answer.value, left)
+        for note in notes:
+            logger.warning("%s: %s", call.where, note)
+        return ToolResult.from_mcp(
+            call.server,
+            call.tool,
+            answer.value,
+            attempts=attempt,
+            notes=(*answer.notes, *notes),
+            seconds=time.monotonic() - began,
+        )
 
     async def _attempt(
-        self,
-        call: ToolCall,
-        tool: Tool | None,
-        active: ActiveCall,
-        first: FirstAttempt | None = None,
+        self, call: ToolCall, tool: Tool | None, active: ActiveCall, first: DirectAttempt | None
     ) -> Answer[types.CallToolResult]:
-        """Make one attempt, in the loop that owns the connections; `first` is already made."""
-        connection = self._pool.connection(call.server, call.access)
+        """Make one attempt, in the loop of the connections, or go on with a direct one."""
+        connection = self.pool.connection(call.server, call.access)
         with connection.used():
-            return await self._attempt_on(connection, call, tool, active, first)
+            deadline = self._deadline(call, connection)
+            send = partial(self._send, call, tool, connection, deadline, active)
+            if first is not None:
+                if first.held is not None:
+                    return await self._paused_calls.outcome(call, first.held)
+                if is_refused(first.request):
+                    raise connection.failure_of(first.session, first.request, deadline, call.tool)
+                return await send(first)
+            active.source = connection.keeper.options
+            if call.pause is None and call.on_elicitation is None:
+                return await send()
+            if not await self._elicits_during_calls(call, connection, deadline):
+                return await send()
+            if call.pause is None:
+                if connection.keeper.transport == "http":  # requests come in the stream of a call
+                    return await send()
+                async with self._turns.taken(call, active, connection):
+                    return await send()
 
-    async def _attempt_on(
-        self,
-        connection: ServerConnection,
-        call: ToolCall,
-        tool: Tool | None,
-        active: ActiveCall,
-        first: FirstAttempt | None,
-    ) -> Answer[types.CallToolResult]:
-        deadline = self._deadline(call, connection)
-        if first is not None:
-            if is_refused(first.request):
-                raise connection.failure_of(first.session, first.request, deadline, call.tool)
-            return await self._send(call, tool, connection, deadline, active, first)
+            async def send_paused(paused: PausedCall) -> Answer[types.CallToolResult]:
+                active.on_elicitation, active.pausing = paused.ask, True
+                bare = replace(call, input_answers=None, pause=None)
+                return await self._send(bare, tool, connection, deadline, active)
 
-        active.source = connection.keeper.options
-        if call.pause is None and call.on_elicitation is None:
-            return await self._send(call, tool, connection, deadline, active)
-        if not await self._elicits_during_calls(call, connection, deadline):
-            return await self._send(call, tool, connection, deadline, active)
-        if call.pause is None:
-            if connection.keeper.transport == "http":  # requests come in the stream of their call
-                return await self._send(call, tool, connection, deadline, active)
-            async with self._turns.taken(call, active, connection):
-                return await self._send(call, tool, connection, deadline, active)
-
-        async def send(paused: PausedCall) -> Answer[types.CallToolResult]:
-            active.on_elicitation, active.pausing = paused.ask, True
-            bare = replace(call, input_answers=None, pause=None)
-            return await self._send(bare, tool, connection, deadline, active)
-
-        return await self._paused_calls.run(call, send, idempotent=_is_idempotent(tool))
+            idempotent = _is_idempotent(tool)
+            return await self._paused_calls.run(call, send_paused, idempotent=idempotent)
 
     async def _elicits_during_calls(
         self, call: ToolCall, connection: ServerConnection, deadline: Deadline
@@ -384,13 +449,13 @@ class ToolExecutor:
         connection: ServerConnection,
         deadline: Deadline,
         active: ActiveCall,
-        first: FirstAttempt | None = None,
+        first: DirectAttempt | None = None,
     ) -> Answer[types.CallToolResult]:
         approved = None
-        if self._catalog.is_guarded:
-            approved = await self._catalog.approve(call.server, call.tool, call.access)
+        if self.catalog.is_guarded:
+            approved = await self.catalog.approve(call.server, call.tool, call.access)
         if call.decided_hints is not None and first is None:
-            listed, version = await self._catalog.current(call.server, call.tool, call.access)
+            listed, version = await self.catalog.current(call.server, call.tool, call.access)
             approved = approved or version
             if hints_of(listed) != call.decided_hints:
                 text = "its annotations changed after the call was permitted. It was not sent."
@@ -401,8 +466,8 @@ class ToolExecutor:
             for callback in active.on_progress:
                 callback(progress, total, message)
 
-        async def operation(client: AnyClient) -> types.CallToolResult:
-            if approved not in (None, self._catalog.version(call.server, call.access)):
+        async def operation(client: McpSession) -> types.CallToolResult:
+            if approved not in (None, self.catalog.version(call.server, call.access)):
                 # It waited for its turn, and the tools may be others than those that were checked.
                 text = "the server was restarted, or changed its tools, before the call was sent"
                 raise call.error(ConnectionLostError, text)
@@ -430,7 +495,7 @@ class ToolExecutor:
         """Return the seconds to wait before the next attempt, or `None` if there must be none."""
         if attempt >= ATTEMPTS or not may_retry(error, idempotent=_is_idempotent(tool)):
             return None
-        limit = self._deadline(call, self._pool[call.server]).seconds
+        limit = self._deadline(call, self.pool[call.server]).seconds
         return pause_before_retry(error, limit - (time.monotonic() - began))
 
     def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
@@ -441,17 +506,12 @@ class ToolExecutor:
         return deadline
 
     def _check_offered(self, call: ToolCall) -> None:
-        reason = self._catalog.refusal(call.server, call.tool, call.access)
+        reason = self.catalog.refusal(call.server, call.tool, call.access)
         if reason is not None:
             raise not_offered(call.server, call.tool, reason)
 
     async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if the policy permits it."""
-        if call.first is not None:
-            if self.settings.policy_check.policy is None:
-                return call
-            # It was permitted before it was sent; another attempt meets the tool as it is then.
-            return replace(call, decided_hints=call.first.tool.annotations)
         call = await self._with_valid_arguments(await self.settings.policy_check.own(call), tool)
         permitted = await self.settings.policy_check.permit(call, tool)
         if permitted.arguments is call.arguments:
@@ -484,8 +544,8 @@ class ToolExecutor:
     def _seconds_of(self, call: ToolCall) -> float:
         """Return the time of a call, also of one of a function of the program."""
         timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
-        if call.server in self._pool.connections:
-            timeouts = self._pool[call.server].server.timeouts
+        if call.server in self.pool.connections:
+            timeouts = self.pool[call.server].server.timeouts
         return call_deadline(call, timeouts, self.settings.default_seconds).seconds
 
     async def _fallback_call(
@@ -499,38 +559,20 @@ class ToolExecutor:
         if before_fallback is not None and await resolve(before_fallback(error, call)) is False:
             return None
         # Credentials and decisions are for the first server only.
-        return replace(
-            call,
-            server=server,
-            access=None,
-            instead_of=call.server,
-            first=None,
-            decided_hints=None,
-        )
+        return replace(call, server=server, access=None, instead_of=call.server, decided_hints=None)
 
-    async def _run_fallback(
-        self, call: ToolCall, primary: Tool | None, error: PlaitError
-    ) -> ToolResult:
-        """Make the call on the fallback server; if that fails too, raise the first error."""
-        logger.warning("%s; calling %s instead", error, call.server)
-        try:
-            tool = await self._recall(call)
-            if tool is None:
-                raise ToolNotFoundError(
-                    f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
-                )
-            self._check_offered(call)
-            # What overrides hide is for one server: it may be secret, or not for the model to set.
-            context = call.override_context or call
-            arguments = await arguments_for_fallback(tool, call.arguments, primary, context)
-            call = await self._permitted(replace(call, arguments=arguments), tool)
-            return await self._run_on_server(call, tool)
-        except PlaitError as second:
-            if not has_not_run(second):
-                raise  # it may have run there, which the caller must know
-            logger.warning("the fallback server failed too: %s", second)
-            error.add_note(f"the fallback server failed too: {second}")
-            raise error from second
+    async def _for_fallback(
+        self, call: ToolCall, tool: Tool | None, primary: Tool | None
+    ) -> ToolCall:
+        """Return the call with the arguments that the tool of the fallback server takes."""
+        if tool is None:
+            raise ToolNotFoundError(
+                f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
+            )
+        # What overrides hide is for one server: it may be secret, or not for the model to set.
+        context = call.override_context or call
+        arguments = await arguments_for_fallback(tool, call.arguments, primary, context)
+        return replace(call, arguments=arguments)
 
 
 def _is_idempotent(tool: Tool | None) -> bool:

@@ -19,9 +19,8 @@ from plait._support.sanitize import Care, is_clean_json, sanitize_text
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-
     from plait.client.calls.call_routing import ActiveCall, CallRouter
+    from plait.client.protocol.inbound import RequestContext
 
 SamplingRequest: TypeAlias = "types.CreateMessageRequestParams"
 
@@ -229,7 +228,7 @@ class SamplingRequests:
         self._logged: set[tuple[str, str]] = set()
 
     async def answer(
-        self, server: str, context: ClientRequestContext, params: SamplingRequest
+        self, server: str, context: RequestContext, params: SamplingRequest
     ) -> SamplingResult | types.ErrorData:
         """Answer a request, in the loop of the tool call that it belongs to."""
         calls = self._router.calls_of(server, context.session)

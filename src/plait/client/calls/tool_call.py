@@ -8,26 +8,22 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
 from plait._support.gather import resolve
 from plait.client.config.budgets import value_by_tool
 from plait.client.connections.deadline import PATIENT, Deadline, Patience
+from plait.client.protocol.exchange import PendingRequest
 from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT
-
     from plait.client.calls.approval import OnApproval
-    from plait.client.catalog.tool import Tool
     from plait.client.config.timing import Timeouts
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
-    from plait.client.connections.session import Session
-    from plait.client.protocol.exchange import PendingRequest
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""
@@ -100,9 +96,7 @@ NOTIFICATION_CALLBACKS = tuple(field.name for field in fields(ServerCallbacks))
 """The names of all callbacks of the form `(params, context)`."""
 
 
-async def decline(
-    context: ClientRequestContext, params: types.ElicitRequestParams
-) -> types.ElicitResult:
+async def decline(context: RequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
     """Decline an elicitation, in a client that only a paused run answers."""
     del context, params
     return types.ElicitResult(action="decline")
@@ -142,6 +136,27 @@ class Pause:
     """Whether this is the repetition, with the user's answers."""
 
 
+class SendRecorder(Protocol):
+    """Records that a call is about to be sent, for a caller that may make the call again."""
+
+    async def send(self) -> None:
+        """Leave the record: from now on the call may have taken effect."""
+        ...
+
+    def send_blocking(self) -> None:
+        """Do what `send` does, where no event loop runs."""
+        ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PausableRequest(PendingRequest):
+    """A direct call that is held if the server asks the user something in the middle of it."""
+
+    call: ToolCall
+    paused: object | None = None
+    """What holds it, once the server has asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunIdentity:
     """Identifies a run and its conversation."""
@@ -156,22 +171,12 @@ class RunIdentity:
     """Whether the run is known to resume the last one of its conversation."""
 
 
-@dataclass(slots=True, eq=False)
-class FirstAttempt:
-    """The first attempt of a call, which was made directly."""
-
-    tool: Tool
-    session: Session
-    request: PendingRequest
-    began: float
-    """When it was made, on the monotonic clock."""
-    observation: contextlib.ExitStack | None = None
-    """The observers of the attempt, until it has ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ToolCall:
-    """A tool call, with its callbacks and limits."""
+    """A tool call, with its callbacks and limits; `replace` makes another one of it.
+
+    It is not frozen, because that would take three times as long for every direct call.
+    """
 
     server: str
     tool: str
@@ -184,12 +189,12 @@ class ToolCall:
     """How much of its time the call has spent before it was sent."""
     on_progress: OnProgress | None = None
     on_log: OnCallLog | None = None
-    on_elicitation: ElicitationFnT | None = None
+    on_elicitation: OnElicitation | None = None
     """Answers elicitation requests during the call."""
     on_approval: OnApproval | None = None
     """Requests approval if the policy says so, instead of the client's own callback."""
-    on_send: Callable[[], Awaitable[None]] | None = None
-    """Called before the call is sent, when it is permitted."""
+    recorder: SendRecorder | None = field(default=None, repr=False)
+    """Leaves a record before the call is sent, when it is permitted."""
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
     input_answers: InputAnswers | None = field(default=None, repr=False)
@@ -201,8 +206,6 @@ class ToolCall:
     ends_at: float | None = None
     """The monotonic time at which the run ends."""
     run: RunIdentity | None = field(default=None, repr=False)
-    first: FirstAttempt | None = field(default=None, repr=False)
-    """The first attempt, if it was already made."""
     override_context: object | None = field(default=None, repr=False)
     """What functions of overrides get, where those of a fallback server may be needed."""
     decided_hints: Mapping[str, Any] | None = None
@@ -217,10 +220,8 @@ class ToolCall:
             and self.on_log is None
             and self.on_elicitation is None
             and self.input_answers is None
-            and self.pause is None
             and self.access is None
             and self.ends_at is None
-            and self.first is None
         )
 
     @property

@@ -32,8 +32,6 @@ logger = logging.getLogger("plait.client.connections")
 PageT = TypeVar("PageT", bound="types.PaginatedResult")
 T = TypeVar("T")
 
-AnyClient = AnySession = McpSession
-
 _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
 

@@ -9,12 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from mcp import Client
-    from mcp.client import ClientSession
     from mcp_types import Implementation, InitializeResult, ServerCapabilities
 
     from plait.client.connections.states import Breaker, State
-    from plait.client.protocol.session import McpSession
     from plait.errors import PlaitError
 
 
@@ -29,7 +26,7 @@ class ServerInfo:
     instructions: str | None = None
 
     @classmethod
-    def of(cls, client: Client | ClientSession | McpSession) -> Self:
+    def of(cls, client: Any) -> Self:
         """Read them from an open client or session."""
         return cls(
             client.server_info,

@@ -161,8 +161,8 @@ class SessionCaller(Caller):
         if (schema := self.schemas.get(call.tool)) is not None:
             arguments = await checked_arguments(schema, call.arguments, tool=call.tool)
             call = replace(call, arguments=arguments)
-        if call.on_send is not None:
-            await call.on_send()
+        if call.recorder is not None:
+            await call.recorder.send()
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             deadline.extend()

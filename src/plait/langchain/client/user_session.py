@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from copy import copy
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp
 import mcp_types as types
@@ -17,6 +16,7 @@ from plait.client.connections.status import ServerInfo
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.repair import repair_result
 from plait.client.transports.sdk_messages import IS_SDK_1
+from plait.langchain.library_internals import dispatcher_of, with_dispatcher
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -61,16 +61,14 @@ class UserSession:
 
     @property
     def session(self) -> Any:
-        """The session, with the dispatcher of this object."""
+        """The session, which sends requests with this object where that can be arranged."""
         opened = getattr(self._session, "session", self._session)  # of a client, or one itself
-        repaired = copy(opened)
-        repaired._dispatcher = self  # noqa: SLF001  # the SDK has no hook for results
-        self._dispatcher = getattr(opened, "_dispatcher", None)
-        return repaired
+        self._dispatcher = dispatcher_of(opened)
+        return opened if self._dispatcher is None else with_dispatcher(opened, self)
 
     async def send_raw_request(self, method: str, *args: Any) -> Any:
         """Send a request as the dispatcher of the session."""
-        result = await cast("Any", self._dispatcher).send_raw_request(method, *args)
+        result = await self._dispatcher.send_raw_request(method, *args)
         return self._repaired(method, result)
 
     def _repaired(self, method: str, result: dict[str, Any]) -> dict[str, Any]:

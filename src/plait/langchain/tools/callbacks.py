@@ -21,9 +21,9 @@ from plait.client.calls.tool_call import (
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp.client import ClientRequestContext
-    from mcp.client.session import ElicitationFnT, LoggingFnT
-    from mcp.shared.dispatcher import ProgressFnT
+    from plait.client.protocol.exchange import OnProgress
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.inbound import OnLog as OnServerLog
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class ElicitationCallback(Protocol):
 
     async def __call__(
         self,
-        mcp_context: ClientRequestContext,
+        mcp_context: RequestContext,
         params: types.ElicitRequestParams,
         context: CallbackContext,
     ) -> types.ElicitResult:
@@ -66,9 +66,9 @@ class ElicitationCallback(Protocol):
 class MCPCallbacks:
     """Callbacks in the form of the MCP SDK."""
 
-    logging_callback: LoggingFnT | None = None
-    progress_callback: ProgressFnT | None = None
-    elicitation_callback: ElicitationFnT | None = None
+    logging_callback: OnServerLog | None = None
+    progress_callback: OnProgress | None = None
+    elicitation_callback: OnElicitation | None = None
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Callbacks(ServerCallbacks):
             return None
         return lambda server, params: self._log(params, CallbackContext(server_name=server))
 
-    def elicitation_callback(self, server: str) -> ElicitationFnT:
+    def elicitation_callback(self, server: str) -> OnElicitation:
         """Return the callback for elicitation by a server; without one, requests are declined."""
         context = CallbackContext(server_name=server)
         return self.to_mcp_format(context=context).elicitation_callback or decline
@@ -125,7 +125,7 @@ class Callbacks(ServerCallbacks):
 
     async def _elicit(
         self,
-        context: ClientRequestContext,
+        context: RequestContext,
         params: types.ElicitRequestParams,
         *,
         callback_context: CallbackContext,

@@ -13,7 +13,7 @@ from plait.errors import InvalidArgumentsError
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from plait.client.calls.direct import DirectTool
+    from plait.client.calls.executor import ToolExecutor
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.tool_call import ToolCall
     from plait.client.connections.credentials import CallerCredentials
@@ -29,8 +29,8 @@ class Caller(Protocol):
     A subclass without credentials by run, overrides or budgets inherits methods that do nothing.
     """
 
-    def direct(self, server: str, tool: str) -> DirectTool | None:
-        """Return what makes direct calls of a tool, if there is such a way."""
+    def plain(self, server: str, tool: str) -> ToolExecutor | None:
+        """Return what makes calls of a tool that need no other step, if they need none."""
         del server, tool
         return None
 

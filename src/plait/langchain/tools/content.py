@@ -195,7 +195,7 @@ def convert_result(
     return ToolOutput(_content(shown, labels, is_error=is_error), artifact, is_error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextConverter:
     """Converts the most common results of a tool, one plain text each, from their JSON.
 

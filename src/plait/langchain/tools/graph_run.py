@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
+from langgraph.constants import CONFIG_KEY_CHECKPOINTER
+from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
+from langgraph.types import Interrupt
 
 from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
 from plait.client.call_pipeline import thread_of
 from plait.client.calls.tool_call import RunIdentity
-
-CHECKPOINTER = "__pregel_checkpointer"
-_RESUMING = "__pregel_resuming"
-_RUNTIME = "__pregel_runtime"
-_SCRATCHPAD = "__pregel_scratchpad"
-_RESUME = "__resume__"
-_INTERRUPT = "__interrupt__"
+from plait.errors import ConfigError
+from plait.langchain.library_internals import is_resumed, may_run_again
 
 CALL_OPTIONS = frozenset({"timeout", "deadline"})
 """Options of calls in the `configurable` part of a config."""
@@ -39,13 +36,20 @@ def run_identity(config: Mapping[str, Any], runtime: object | None = None) -> Ru
     id. A resumed run has a new one, is marked as resumed in its first step only, and has the same
     last human message.
     """
-    configurable = configurable_of(config)
     return RunIdentity(
-        key=getattr(configurable.get(_RUNTIME), "control", None),
+        key=getattr(_graph_runtime(), "control", None),
         thread=thread_of(config),
         turn=_last_human_message_id(getattr(runtime, "state", None)),
-        resumed=bool(configurable.get(_RESUMING)),
+        resumed=is_resumed(configurable_of(config)),
     )
+
+
+def _graph_runtime() -> Runtime[Any] | None:
+    """Return what LangGraph gives the node that runs here; `None` outside of a graph."""
+    try:
+        return get_runtime()
+    except (KeyError, RuntimeError):
+        return None
 
 
 def _last_human_message_id(state: object) -> str | None:
@@ -61,25 +65,34 @@ def _last_human_message_id(state: object) -> str | None:
 
 def may_interrupt(config: Mapping[str, Any]) -> bool:
     """Return whether a run can pause and resume: its graph has a checkpointer."""
-    return bool(configurable_of(config).get(CHECKPOINTER))
+    return bool(configurable_of(config).get(CONFIG_KEY_CHECKPOINTER))
 
 
-def task_of(config: Mapping[str, Any]) -> TaskFacts | None:
-    """Return the task that makes a call; `None` if its graph cannot pause."""
-    configurable = configurable_of(config)
-    saver, scratchpad = configurable.get(CHECKPOINTER), configurable.get(_SCRATCHPAD)
-    if not saver or scratchpad is None:
+def task_of(configurable: Mapping[str, Any]) -> TaskFacts | None:
+    """Return the task that makes a call; `None` if its graph cannot pause.
+
+    Raises:
+        ConfigError: The graph can pause, and LangGraph does not say which task makes the call. So
+            nobody could tell whether the task makes it for the second time.
+    """
+    saver = configurable.get(CONFIG_KEY_CHECKPOINTER)
+    if not saver:
         return None
-    info = getattr(configurable.get(_RUNTIME), "execution_info", None)
-    attempt: int = getattr(info, "node_attempt", 1)
+    info = getattr(_graph_runtime(), "execution_info", None)
+    if info is None:
+        raise ConfigError(
+            "this version of langgraph does not say which task of a graph calls a tool, so that a "
+            "resumed graph could make the call twice. It was not sent. Install "
+            "'langgraph>=1.2,<2' in a version that plait is tested with, or compile the graph "
+            "without a checkpointer"
+        )
     return TaskFacts(
         saver=saver,
-        scratchpad=scratchpad,
+        info=info,
         thread=str(configurable.get("thread_id")),
-        namespace=str(configurable.get("checkpoint_ns") or ""),
+        namespace=info.checkpoint_ns,
         checkpoints=configurable.get("checkpoint_map") or {},
-        attempt=attempt,
-        runs_again=bool(configurable.get(_RESUMING)) or attempt > 1 or bool(scratchpad.resume),
+        runs_again=info.node_attempt > 1 or may_run_again(configurable),
     )
 
 
@@ -88,27 +101,15 @@ class TaskFacts:
     """A task of a graph, and what its checkpointer has of it."""
 
     saver: Any = field(repr=False)
-    scratchpad: Any = field(repr=False)
+    info: ExecutionInfo = field(repr=False)
+    """What LangGraph says of this attempt at the task; another attempt has another object."""
     thread: str
     namespace: str
     """The path of the task in its graph, the same in each of its runs."""
     checkpoints: Mapping[str, str] = field(repr=False)
     """The ids of the checkpoints of the graphs around it."""
-    attempt: int
-    """How often the node was tried in this run of the graph."""
     runs_again: bool
     """Whether the node may have run before."""
-
-    @property
-    def identity(self) -> object:
-        """An object that lives as long as this run of the task."""
-        return self.scratchpad.get_null_resume
-
-    def next_index(self) -> int:
-        """Return the place of the next interrupt among those of the task; only a counter knows."""
-        counter = getattr(self.scratchpad.interrupt_counter, "_counter", None)
-        count = re.fullmatch(r"count\((\d+)\)", repr(getattr(counter, "__self__", None)))
-        return int(count[1]) if count else 0
 
     async def writes(self) -> list[tuple[str, str, Any]]:
         """Return what was written for the tasks of the checkpoint: task, channel and value."""
@@ -119,14 +120,16 @@ class TaskFacts:
         """Write a value for a task."""
         await self._asked("put_writes", self._where, [(channel, value)], task)
 
-    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> tuple[int, Any] | None:
-        """Return the place and the value of the interrupt that the task ended with."""
-        own = self.namespace.rpartition("|")[2].rpartition(":")[2]
-        by_channel = {channel: value for task, channel, value in writes if task == own}
-        interrupts = by_channel.get(_INTERRUPT)
-        if not interrupts:
-            return None
-        return len(by_channel.get(_RESUME) or ()), interrupts[-1].value
+    def write_blocking(self, task: str, channel: str, value: object) -> None:
+        """Do what `write` does, where no event loop runs."""
+        self.saver.put_writes(self._where, [(channel, value)], task)
+
+    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> Interrupt[Any] | None:
+        """Return the interrupt that the task ended with."""
+        own = [value for task, _, value in writes if task == self.info.task_id]
+        parts = [cast("Sequence[object]", one) for one in own if isinstance(one, list | tuple)]
+        found: list[Any] = [one for part in parts for one in part if isinstance(one, Interrupt)]
+        return found[-1] if found else None
 
     @property
     def _where(self) -> dict[str, Any]:

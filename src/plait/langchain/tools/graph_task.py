@@ -5,9 +5,23 @@ interrupt, when the node is retried, and when another process goes on with the t
 leaves records with the checkpointer, one before it is sent and one with its result. A call that
 has a result returns it, and one that was sent and has none is not sent again.
 
+Both records are written before the call goes on, with every checkpointer:
+
+- The first must be there before the request is: whoever finds it without a result knows that the
+  call may have taken effect, also after a crash.
+- The second must be there before the node goes on: the next thing in it may be an interrupt or an
+  error of the user's own, of which nobody tells plait. Were the result still in memory only, a
+  process that resumes the graph could not return it.
+
+They are small, and one that keeps its data in memory stores both within 20 µs. What is left out is
+everything else: a task that runs for the first time reads nothing, because nothing can be there,
+and its calls are direct like those of any other caller. A repeatable call leaves no record.
+
 A task has one interrupt at a time, and its answers are matched by their order. The calls of a node
 may be made at the same time, and in another order in each run. So they share one interrupt, and
-each answer is recorded for the call that it belongs to.
+each answer is recorded for the call that it belongs to. LangGraph runs a node on the condition that
+it repeats its interrupts in their order. So an answer is taken where the call that asked comes
+again: what came before it in the node, such as an interrupt of the user's own, has come before.
 """
 
 from __future__ import annotations
@@ -22,11 +36,13 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NoReturn
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
+from cachetools import LRUCache
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
@@ -47,9 +63,10 @@ What still runs then goes on, and is waited for when this process resumes the gr
 _SETTLE_SECONDS: Final = 0.05
 """How long calls that are made at the same time may come one after the other."""
 
-_POLL_SECONDS: Final = 0.005
-
 _CHANNEL: Final = "plait_calls"
+
+_MAX_TASKS: Final = 4096
+"""How many tasks are known at once; LangGraph does not say when one ends, so the oldest leave."""
 
 _LOST = (
     "it was sent before the graph was interrupted, and its result is not known. "
@@ -74,27 +91,31 @@ class GraphTask:
     @classmethod
     def of(cls, facts: TaskFacts) -> GraphTask:
         """Return the run of the task that makes a call."""
+        name = facts.thread, facts.namespace
         with _lock:
-            task = _tasks.get(facts.identity)
-            if task is None or task.attempt != facts.attempt:
-                task = _tasks[facts.identity] = cls(facts)
+            task = _tasks.get(name)
+            if task is None or task.info is not facts.info:
+                task = _tasks[name] = cls(facts)
             return task
 
     def __init__(self, facts: TaskFacts) -> None:
-        self.attempt = facts.attempt
+        self.info = facts.info
         self._thread, self._name = facts.thread, facts.namespace
         self._calls: Counter[str] = Counter()
+        self._order: dict[str, int] = {}
+        """By key, when each call was made in comparison with others; questions have this order."""
         self._is_loaded = not facts.runs_again
         self._loading = asyncio.Lock()
         self._past: dict[str, _Past] = {}
         self._records = 0
-        self._answered: set[int] = set()
-        """The places of interrupts of this module whose answers are recorded."""
-        self._shown: tuple[int, Any, list[Question]] | None = None
-        """The last interrupt, if it is one of this module: its place, value and questions."""
+        self._answered: list[frozenset[str]] = []
+        """The calls of each interrupt that was answered and has not come again in this run."""
+        self._shown: tuple[Any, list[Question]] | None = None
+        """The last interrupt, if it is one of this module: its value and its questions."""
         self._underway: set[GraphCall] = set()
         self._joined_at = 0.0
-        self._asking: list[Question] = []
+        self._asking: list[tuple[Question, Callable[[], object]]] = []
+        """What calls ask, and how to wake them when another call has ended or asks."""
         self._interrupt: GraphInterrupt | None = None
 
     async def call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
@@ -102,15 +123,26 @@ class GraphTask:
 
         Calls that are the same in this are told apart by their order.
         """
-        name = f"{call.where} {call.call_id or _digest(call.arguments)}"
-        key = f"{name} {self._calls[name]}"
-        self._calls[name] += 1
+        key = self._key_of(call)
         async with self._loading:
             if not self._is_loaded:
                 await self._load(facts)
                 self._is_loaded = True
-            await self._take_answers(facts)
+            await self._take_answers(facts, key)
         return GraphCall(self, facts, key, call, is_repeatable=is_repeatable)
+
+    def first_call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
+        """Return a call of a task that surely runs for the first time."""
+        return GraphCall(self, facts, self._key_of(call), call, is_repeatable=is_repeatable)
+
+    def _key_of(self, call: ToolCall) -> str:
+        name = f"{call.where} {call.call_id or _digest(call.arguments)}"
+        with _lock:  # nodes that are not async make their calls in threads
+            number = self._calls[name]
+            self._calls[name] += 1
+            key = f"{name} {number}"
+            self._order[key] = len(self._order)
+        return key
 
     def past_of(self, key: str) -> _Past:
         """Return what is known of a call from earlier runs."""
@@ -130,14 +162,14 @@ class GraphTask:
         writes = await facts.writes()
         records = [value for _, channel, value in writes if channel == _CHANNEL]
         own = [record for record in records if record["task"] == self._name]
-        self._past = {}
+        self._past, self._answered = {}, []
         asked: dict[str, list[Question]] = {}
         for record in sorted(own, key=lambda record: record["number"]):
             self._records = max(self._records, record["number"])
             self._apply(record, asked)
         shown = facts.last_interrupt(writes)
-        if shown is not None and (questions := asked.get(_digest(shown[1]))) is not None:
-            self._shown = (*shown, questions)
+        if shown is not None and (questions := asked.get(_digest(shown.value))) is not None:
+            self._shown = shown.value, questions
 
     def _apply(self, record: Mapping[str, Any], asked: dict[str, list[Question]]) -> None:
         match record:
@@ -152,8 +184,8 @@ class GraphTask:
                 for question in asked[shown]:
                     past = self.past_of(question.call)
                     past.is_sent, past.unanswered = False, question
-            case {"kind": "answered", "place": place, "answers": answers}:
-                self._answered.add(place)
+            case {"kind": "answered", "calls": calls, "answers": answers}:
+                self._answered.append(frozenset(calls))
                 for question, answer in answers:
                     self._note_answer(Question(**question), answer)
             case _:
@@ -164,19 +196,31 @@ class GraphTask:
         past.unanswered = None
         past.answers.append((question, answer))
 
-    async def _take_answers(self, facts: TaskFacts) -> None:
-        """Take the answers to interrupts of this module, where they are next in the task."""
-        while facts.next_index() in self._answered:
-            interrupt(None)  # returns the answer, which is recorded
-        if self._shown is None or facts.next_index() != self._shown[0]:
+    async def _take_answers(self, facts: TaskFacts, key: str) -> None:
+        """Take the answers to interrupts of this module that a call was part of."""
+        if self._interrupt is not None:
+            return  # there are no more answers in this run
+        is_shown = self._shown is not None and key in {one.call for one in self._shown[1]}
+        # The last interrupt came after all that were answered before it.
+        repeated = [calls for calls in self._answered if is_shown or key in calls]
+        for calls in repeated:
+            self._answered.remove(calls)
+            with contextlib.suppress(GraphInterrupt):
+                interrupt(None)  # returns the answer, which is recorded
+        if self._shown is None or not is_shown:
             return
-        (place, value, questions), self._shown = self._shown, None
         try:
-            answer = interrupt(value)
+            answer = interrupt(self._shown[0])
         except GraphInterrupt as unanswered:
-            self._interrupt = unanswered
+            self._interrupt, self._shown = unanswered, None
             return
-        self._answered.add(place)
+        await self._note_answers(facts, answer)
+
+    async def _note_answers(self, facts: TaskFacts, answer: object) -> None:
+        """Record the answer to the last interrupt for the calls that it belongs to."""
+        if self._shown is None:
+            return
+        (_, questions), self._shown = self._shown, None
         answers = [
             (question, given)
             for question, given in zip(questions, answers_of(answer, questions), strict=True)
@@ -185,14 +229,21 @@ class GraphTask:
         for question, given in answers:
             self._note_answer(question, given)
         pairs = [(question.to_dict(), given) for question, given in answers]
-        await self.record(facts, kind="answered", place=place, answers=pairs)
+        asked = [question.call for question in questions]
+        await self.record(facts, kind="answered", calls=asked, answers=pairs)
 
     async def record(self, facts: TaskFacts, **record: Any) -> None:
         """Leave a record with the checkpointer."""
-        self._records += 1
-        record |= {"task": self._name, "number": self._records}
         # It is the id of no task, so that LangGraph does not take the record for output.
-        await facts.write(str(uuid.uuid4()), _CHANNEL, record)
+        await facts.write(str(uuid.uuid4()), _CHANNEL, self._numbered(record))
+
+    def record_blocking(self, facts: TaskFacts, **record: Any) -> None:
+        """Do what `record` does, where no event loop runs."""
+        facts.write_blocking(str(uuid.uuid4()), _CHANNEL, self._numbered(record))
+
+    def _numbered(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        self._records += 1
+        return {**record, "task": self._name, "number": self._records}
 
     @contextlib.contextmanager
     def underway(self, call: GraphCall) -> Generator[None]:
@@ -203,6 +254,11 @@ class GraphTask:
             yield
         finally:
             self._underway.discard(call)
+            self._wake_asking()
+
+    def _wake_asking(self) -> None:
+        for _, wake in list(self._asking):
+            wake()
 
     async def ask(self, question: Question, facts: TaskFacts) -> NoReturn:
         """Interrupt the graph when every other call of the task has ended or asks as well.
@@ -215,34 +271,53 @@ class GraphTask:
             asked = [question.to_dict()]
             await self.record(facts, kind="asked", shown="", questions=asked)
             raise self._interrupt
-        self._asking.append(question)
+        changed = asyncio.Event()
+        # Calls of nodes that are not async end in other threads.
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
+        asking = question, wake
+        self._asking.append(asking)
+        self._wake_asking()
         ends_at = time.monotonic() + SIBLING_SECONDS
         try:
             while self._interrupt is None:
-                await asyncio.sleep(_POLL_SECONDS)
-                is_first = self._asking[0] is question
-                if is_first and (self._is_settled or time.monotonic() > ends_at):
-                    await self._interrupt_together(facts)
+                changed.clear()
+                seconds = None
+                if self._asking[0] is asking:  # it asks for all, and wakes the others
+                    seconds = ends_at - time.monotonic()
+                    if self._is_settled:
+                        seconds = self._joined_at + _SETTLE_SECONDS - time.monotonic()
+                    if seconds <= 0:
+                        await self._interrupt_together(facts)
+                        continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await changed.wait()
             raise self._interrupt
         finally:
-            self._asking.remove(question)
+            self._asking.remove(asking)
+            self._wake_asking()
 
     @property
     def _is_settled(self) -> bool:
-        if time.monotonic() - self._joined_at < _SETTLE_SECONDS:
-            return False
-        return {call.key for call in self._underway} <= {one.call for one in self._asking}
+        """Whether every call that is under way asks."""
+        asking = {question.call for question, _ in self._asking}
+        return {call.key for call in list(self._underway)} <= asking
 
     async def _interrupt_together(self, facts: TaskFacts) -> None:
-        questions = list(self._asking)
+        asking = [question for question, _ in self._asking]
+        questions = sorted(asking, key=lambda question: self._order[question.call])
+        self._answered.clear()
         value = shown_value(questions)
         asked = [question.to_dict() for question in questions]
         await self.record(facts, kind="asked", shown=_digest(value), questions=asked)
+        answers: list[object] = []
         try:
             while True:
-                interrupt(value)  # returns answers to interrupts that did not come again
+                answers.append(interrupt(value))  # those to interrupts that did not come again
         except GraphInterrupt as raised:
             self._interrupt = raised
+        if answers:
+            await self._note_answers(facts, answers[-1])
 
 
 class GraphCall:
@@ -263,7 +338,8 @@ class GraphCall:
         self._facts = facts
         self._call = call
         self._is_repeatable = is_repeatable
-        self._outcome: concurrent.futures.Future[ToolResult] = concurrent.futures.Future()
+        self._outcome: concurrent.futures.Future[Mapping[str, Any]] = concurrent.futures.Future()
+        """The record of the result."""
         self._is_sent = False
 
     @property
@@ -305,11 +381,11 @@ class GraphCall:
         if past.outcome is None and past.is_sent:
             running = _running.get(self._task.full_name(self.key))
             if running is not None:
-                return await asyncio.wrap_future(running)
+                return self._result_of(await asyncio.wrap_future(running))
             await self._task.reload(self._facts)  # it may have ended a moment ago
             past = self._task.past_of(self.key)
         if past.outcome is not None:
-            return _result_of(past.outcome)
+            return self._result_of(past.outcome)
         if past.is_sent:
             raise self._call.error(OutcomeUnknownError, _LOST)
         return None
@@ -324,9 +400,20 @@ class GraphCall:
                 await self._fail(error)
                 raise
             finally:
-                if not self._outcome.done():
-                    lost = self._call.error(OutcomeUnknownError, _LOST)
-                    self._outcome.set_exception(lost)
+                self._lose()
+
+    @contextlib.contextmanager
+    def underway_here(self) -> Generator[None]:
+        """Let others wait for the call while it is made where no event loop runs."""
+        with self._task.underway(self):
+            try:
+                yield
+            finally:
+                self._lose()
+
+    def _lose(self) -> None:
+        if not self._outcome.done():
+            self._outcome.set_exception(self._call.error(OutcomeUnknownError, _LOST))
 
     async def send(self) -> None:
         """Record that the call is about to be sent."""
@@ -336,10 +423,27 @@ class GraphCall:
         self._is_sent = True
         _running[self._task.full_name(self.key)] = self._outcome
 
-    async def end(self, result: ToolResult) -> None:
-        """Record the result."""
-        self._outcome.set_result(result)
-        await self._end(kind="ended", result=result.to_dict())
+    def send_blocking(self) -> None:
+        """Do what `send` does, where no event loop runs."""
+        if self._is_repeatable or self._is_sent:
+            return
+        self._task.record_blocking(self._facts, kind="sent", call=self.key)
+        self._is_sent = True
+        _running[self._task.full_name(self.key)] = self._outcome
+
+    async def end(self, result: Mapping[str, Any]) -> None:
+        """Record the result, as `ToolResult.to_dict` describes it."""
+        record = {"kind": "ended", "result": result}
+        self._outcome.set_result(record)
+        await self._end(**record)
+
+    def end_blocking(self, result: Mapping[str, Any]) -> None:
+        """Do what `end` does, where no event loop runs."""
+        record = {"kind": "ended", "result": result}
+        self._outcome.set_result(record)
+        if self._is_sent:
+            with self._logged():
+                self._task.record_blocking(self._facts, call=self.key, **record)
 
     async def _fail(self, error: PlaitError) -> None:
         self._outcome.set_exception(error)
@@ -349,17 +453,37 @@ class GraphCall:
             await self._end(kind="ended", error=error.to_dict())
 
     async def _end(self, **record: Any) -> None:
-        if not self._is_sent:
-            return
+        if self._is_sent:
+            with self._logged():
+                await self._task.record(self._facts, call=self.key, **record)
+
+    @contextlib.contextmanager
+    def _logged(self) -> Generator[None]:
         try:
-            await self._task.record(self._facts, call=self.key, **record)
+            yield
         except Exception:  # boundary: a checkpointer may raise anything, and the call is over
             logger.warning("%s: its outcome is not recorded", self._call.where, exc_info=True)
 
+    def _result_of(self, record: Mapping[str, Any]) -> ToolResult:
+        """Return the result in a record, or raise the error."""
+        if (result := record.get("result")) is not None:
+            return ToolResult.from_dict(result)
+        error: Mapping[str, Any] = record["error"]
+        kind = getattr(errors, str(error.get("error")), PlaitError)
+        raise kind(
+            error["message"],
+            server=error.get("client"),
+            tool=error.get("tool_name"),
+            code=error.get("code"),
+            status=error.get("status"),
+            retry=error.get("retry"),
+            retryable=error.get("retryable"),
+        )
 
-_tasks: WeakKeyDictionary[Any, GraphTask] = WeakKeyDictionary()
+
+_tasks: LRUCache[tuple[str, str], GraphTask] = LRUCache(_MAX_TASKS)
 _lock = threading.Lock()
-_running: WeakValueDictionary[tuple[str, str, str], concurrent.futures.Future[ToolResult]]
+_running: WeakValueDictionary[tuple[str, str, str], concurrent.futures.Future[Mapping[str, Any]]]
 _running = WeakValueDictionary()
 """The outcomes of calls that this process makes; also of those that outlive their task."""
 
@@ -367,20 +491,3 @@ _running = WeakValueDictionary()
 def _digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _result_of(record: Mapping[str, Any]) -> ToolResult:
-    """Return the result in a record, or raise the error."""
-    if (result := record.get("result")) is not None:
-        return ToolResult.from_dict(result)
-    error: Mapping[str, Any] = record["error"]
-    kind = getattr(errors, str(error.get("error")), PlaitError)
-    raise kind(
-        error["message"],
-        server=error.get("client"),
-        tool=error.get("tool_name"),
-        code=error.get("code"),
-        status=error.get("status"),
-        retry=error.get("retry"),
-        retryable=error.get("retryable"),
-    )

@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableBinding
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
 
 from plait._support.sizes import size_label
+from plait.langchain.library_internals import langsmith_params
 from plait.langchain.tools.blocks import Block, mcp_content_from, text_block, wire_json
 from plait.traces.messages.from_mcp import decoded_bytes
 
@@ -51,7 +52,7 @@ def provider_of(model: object) -> str:
     inner = _unbound(model)
     params: Mapping[str, Any] = {}
     if isinstance(inner, BaseChatModel):
-        params = inner._get_ls_params()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        params = langsmith_params(inner)
     return str(params.get("ls_provider", "")).lower()
 
 

@@ -6,40 +6,40 @@ not observed does not need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import Any
 
-from langchain_core import globals as langchain_globals
-from langchain_core.callbacks import base as callbacks_base
 from langchain_core.callbacks import manager as callbacks_manager
 from langchain_core.callbacks.manager import AsyncCallbackManagerForToolRun
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.globals import get_debug, get_verbose
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 from langchain_core.tools import BaseTool
-from langchain_core.tools import base as tools_base
-from langchain_core.tracers.context import (
-    _configure_hooks as configure_hooks,  # pyright: ignore[reportPrivateUsage]
-)
+from langchain_core.tools.base import FILTERED_ARGS
 from langchain_core.tracers.context import tracing_v2_callback_var
-from langchain_core.utils.env import env_var_is_set
-from langsmith.utils import get_env_var, tracing_is_enabled  # pyright: ignore[reportUnknownVariableType]
 
+from plait.langchain.library_internals import (
+    InvocationTool,
+    has_hooks,
+    is_original,
+    traces_to_langsmith,
+)
 from plait.langchain.tools.graph_run import CALL_OPTIONS
 
 
-def options_of_quiet_run(
-    tool: BaseTool, config: Mapping[str, Any] | None
-) -> Mapping[str, Any] | None:
-    """Return the `configurable` options of a run that is not observed; `None` for others."""
-    if is_observed(tool, config):
+def config_of_quiet_run(tool: BaseTool, config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return the config of a run that is not observed; `None` for others."""
+    if is_observed(tool, config) or tool.response_format == "content":
         return None
-    if config is not None and not CALL_OPTIONS.isdisjoint(config):
+    outer = var_child_runnable_config.get()
+    if not config:
+        return outer or _NO_CONFIG
+    if not CALL_OPTIONS.isdisjoint(config):
         return None  # LangChain moves them to `configurable`
-    configurable = None if config is None else config.get("configurable")
-    if configurable is None and (outer := var_child_runnable_config.get()) is not None:
-        configurable = outer.get("configurable")
-    return configurable or {}
+    return config if outer is None else ensure_config(config)
 
+
+_NO_CONFIG: RunnableConfig = {}
 
 RUN_OPTIONS = frozenset(
     {"callbacks", "tags", "metadata", "run_name", "run_id", "config", "tool_call_id"}
@@ -48,7 +48,7 @@ RUN_OPTIONS = frozenset(
 
 
 async def announced_run(
-    tool: BaseTool, arguments: dict[str, Any], options: Mapping[str, Any]
+    tool: InvocationTool, arguments: dict[str, Any], options: Mapping[str, Any]
 ) -> AsyncCallbackManagerForToolRun:
     """Announce the run of a tool to its observers, as `BaseTool.arun` does with these options."""
     manager = callbacks_manager.AsyncCallbackManager.configure(
@@ -60,7 +60,8 @@ async def announced_run(
         options["metadata"],
         tool.metadata,
     )
-    shown = tool._filter_injected_args(arguments)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    hidden = tool.injected.union(FILTERED_ARGS)
+    shown = {name: value for name, value in arguments.items() if name not in hidden}
     return await manager.on_tool_start(
         {"name": tool.name, "description": tool.description},
         str(shown),
@@ -81,11 +82,11 @@ def is_observed(tool: BaseTool, config: Mapping[str, Any] | None) -> bool:
         return True
     return (
         bool(tool.callbacks or tool.verbose or tool.handle_tool_error)
-        or langchain_globals._verbose  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        or langchain_globals._debug  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        or get_verbose()
+        or get_debug()
         or tracing_v2_callback_var.get() is not None
-        or _is_hooked()
-        or _traces_to_langsmith()
+        or has_hooks()
+        or traces_to_langsmith()
         or not is_original()
     )
 
@@ -94,54 +95,3 @@ def _has_handlers(callbacks: Any) -> bool:
     if not callbacks:
         return False
     return isinstance(callbacks, list) or bool(callbacks.handlers)
-
-
-def _is_hooked() -> bool:
-    for variable, _, _, name in configure_hooks:
-        if variable.get() is not None or (name is not None and env_var_is_set(name)):
-            return True
-    return False
-
-
-langsmith_context: Any = import_module("langsmith._internal._context")
-
-
-def _traces_to_langsmith() -> bool:
-    """Do what `tracing_is_enabled` does, which is slow where only the environment decides."""
-    try:
-        is_set = (
-            langsmith_context._TRACING_ENABLED.get() is not None  # noqa: SLF001
-            or langsmith_context._PARENT_RUN_TREE_REF.get() is not None  # noqa: SLF001
-            or langsmith_context._GLOBAL_TRACING_ENABLED is not None  # noqa: SLF001
-        )
-    except AttributeError:  # another version of langsmith
-        is_set = True
-    if is_set:
-        return bool(tracing_is_enabled())
-    return get_env_var("TRACING_V2", default=get_env_var("TRACING", default="")) == "true"
-
-
-def _functions() -> tuple[Callable[..., Any], ...]:
-    """Return what instrumentation replaces to observe runs."""
-    return (
-        callbacks_base.BaseCallbackManager.__init__,
-        callbacks_manager._configure,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-        BaseTool.ainvoke,
-        BaseTool.arun,
-        BaseTool.invoke,
-        BaseTool.run,
-    )
-
-
-def _written_by_langchain(function: Callable[..., Any]) -> bool:
-    files = {module.__file__ for module in (callbacks_base, callbacks_manager, tools_base)}
-    code = getattr(function, "__code__", None)
-    return not hasattr(function, "__wrapped__") and getattr(code, "co_filename", None) in files
-
-
-_originals = tuple(function for function in _functions() if _written_by_langchain(function))
-
-
-def is_original() -> bool:
-    """Return whether no instrumentation has replaced what LangChain runs tools with."""
-    return _functions() == _originals

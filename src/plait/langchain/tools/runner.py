@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from plait._support.durations import checked_limit
+from plait._support.loops import running_loop
 from plait._support.threads import in_thread
 from plait.client.calls.outcome import FULL_RESULT, ToolResult, has_many_parts
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.calls.tool_call import FirstAttempt, ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import ConfigError, InputNeededError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -35,8 +37,14 @@ from plait.langchain.tools.content import (
     pending_reads,
     with_resources,
 )
-from plait.langchain.tools.graph_run import TaskFacts, configurable_of, run_identity, task_of
-from plait.langchain.tools.graph_task import GraphTask
+from plait.langchain.tools.graph_run import (
+    CALL_OPTIONS,
+    TaskFacts,
+    configurable_of,
+    run_identity,
+    task_of,
+)
+from plait.langchain.tools.graph_task import GraphCall, GraphTask
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -54,27 +62,29 @@ from plait.langchain.tools.interrupts import (
     needs_sign_in,
     wait_for_sign_in,
 )
-from plait.langchain.tools.written_calls import check_call
+from plait.langchain.tools.written_calls import check_call, fault_of_call
+from plait.models.call_arguments import INVALID
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
-    from plait.client.calls.direct import DirectTool
+    from plait.client.calls.direct import Convert
+    from plait.client.calls.executor import ToolExecutor
     from plait.client.catalog.tool import Tool
     from plait.client.config.servers import ServerConfig
     from plait.langchain.tools.caller import Caller
 
 logger = logging.getLogger("plait.langchain")
 
+T = TypeVar("T", ToolResult, ToolOutput, ToolResult | ToolOutput)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(slots=True, kw_only=True)
 class Invocation:
     """One invocation of a tool by LangChain."""
 
     arguments: Mapping[str, Any] = field(repr=False)
     tool_call_id: str | None = None
     runtime: object | None = field(default=None, repr=False)
-    first: FirstAttempt | None = field(default=None, repr=False)
-    """The first attempt of the call, if it was already made."""
 
     def run(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the config of the run with the context of its graph."""
@@ -160,36 +170,137 @@ class ToolRunner:
 
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool; errors that a developer must act on are raised."""
-        settings, began = self.settings, time.monotonic()
         if (apply := self.change_of(tool.server)) is not None:
             await apply()
+        if (plain := self.plain(tool, config)) is not None:
+            return await self.run_plain(plain, tool, invocation, config)
+        sender, began = await self._sender(tool, invocation, config), time.monotonic()
         request = MCPToolCallRequest(
             name=tool.wire_name,
             args=dict(invocation.arguments),
             server_name=tool.server,
             runtime=invocation.runtime,
         )
-        sender = await self._sender(tool, invocation, request, config)
         try:
             check_call(tool, invocation.arguments, invocation.runtime)
             request.args = dict((await sender.completed(request)).arguments)
             result = await self._chain(sender.send, config)(request)
             if not isinstance(result, types.CallToolResult):
                 return result
-            result = await self._with_resources(sender, result)
-            result, full_result = await self._within_budget(sender, result)
+            return await self._converted(sender, result)
         except PlaitError as error:
-            if not settings.is_for_model(error):
-                raise
-            logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
-            seconds = time.monotonic() - began
-            return output_from_error(error, tool, seconds=seconds, sanitize=settings.sanitize)
+            return self._output_of_error(error, tool, began)
+
+    def plain(self, tool: Tool, config: Mapping[str, Any]) -> ToolExecutor | None:
+        """Return what makes a call that has no options, and that nobody intercepts."""
+        if not self._is_plain or self.timeout_seconds is not None:
+            return None
+        if self.change_of(tool.server) is not None:
+            return None
+        if config and not CALL_OPTIONS.isdisjoint(configurable_of(config)):
+            return None
+        return self._caller.plain(tool.server, tool.wire_name)
+
+    async def run_plain(
+        self,
+        plain: ToolExecutor,
+        tool: Tool,
+        invocation: Invocation,
+        config: Mapping[str, Any],
+    ) -> Outcome:
+        """Do what `run` does, with what `plain` has returned."""
+        call, began = self._plain_call(tool, invocation), time.monotonic()
+        convert, sender = self._converter(tool), None
+        try:
+            if invocation.runtime is not None or INVALID in invocation.arguments:
+                check_call(tool, invocation.arguments, invocation.runtime)
+            task = task_of(configurable_of(config)) if config else None
+            if task is None:
+                result = await plain.run(call, convert)
+            else:
+                sender = _Sender(self._caller, self.settings, tool, call, task)
+                result = await sender.make(call, partial(plain.run, convert=convert))
+            if isinstance(result, ToolOutput):
+                return result
+            sender = sender or _Sender(self._caller, self.settings, tool, call, task)
+            return await self._converted(sender, sender.noted(result))
+        except PlaitError as error:
+            return self._output_of_error(error, tool, began)
+
+    def run_blocking(
+        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
+    ) -> Outcome:
+        """Do what `run` does, and block until it is done; a direct call needs no event loop."""
+        plain = self.plain(tool, config)
+        if plain is None:
+            return self.block_on(self.run, tool, invocation, config)
+        return self.run_plain_blocking(plain, tool, invocation, config)
+
+    def run_plain_blocking(
+        self,
+        plain: ToolExecutor,
+        tool: Tool,
+        invocation: Invocation,
+        config: Mapping[str, Any],
+    ) -> Outcome:
+        """Do what `run_plain` does, and block until it is done."""
+        task = task_of(configurable_of(config))
+        may_wait = task is None or not (task.runs_again or running_loop() is not None)
+        if not may_wait or fault_of_call(invocation.arguments, invocation.runtime) is not None:
+            return self.block_on(self.run, tool, invocation, config)
+        call, began = self._plain_call(tool, invocation), time.monotonic()
+        sender = _Sender(self._caller, self.settings, tool, call, task)
+        with nullcontext() if task is None else sender.begun(task):
+            made: ToolResult | ToolOutput | PlaitError
+            try:
+                made = plain.run_blocking(sender.call, self._converter(tool))
+            except PlaitError as error:
+                made = error
+            if isinstance(made, ToolOutput):
+                sender.end_blocking(made)
+                return made
+            return self.block_on(self._finished, sender, made, tool, began)
+
+    async def _finished(
+        self, sender: _Sender, made: ToolResult | PlaitError, tool: Tool, began: float
+    ) -> Outcome:
+        """Return the outcome of a call that was made without an event loop."""
+
+        async def execute(_: ToolCall) -> ToolResult:
+            if isinstance(made, PlaitError):
+                raise made
+            return made
+
+        try:
+            result = await sender.make(sender.call, execute)
+            return await self._converted(sender, sender.noted(result))
+        except PlaitError as error:
+            return self._output_of_error(error, tool, began)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        settings, callbacks = self.settings, self.settings.callbacks
+        return not (
+            settings.interceptors
+            or settings.before_tool_call
+            or settings.after_tool_call
+            or callbacks.on_progress
+            or callbacks.on_logging_message
+            or callbacks.on_elicitation
+            or self._access is not None
+        )
+
+    async def _converted(self, sender: _Sender, result: types.CallToolResult) -> ToolOutput:
+        """Return the output for a result, with its resources, and within its budget."""
+        settings = self.settings
+        result = await self._with_resources(sender, result)
+        result, full_result = await self._within_budget(sender, result)
         convert = partial(
             convert_result,
             result,
             server=sender.server,
             tool=sender.tool,
-            handling=settings.handling_for(tool.server),
+            handling=settings.handling_for(sender.listed.server),
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
@@ -201,29 +312,21 @@ class ToolRunner:
             raise error_from(output)
         return output
 
-    def run_blocking(
-        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
-    ) -> Outcome:
-        """Do what `run` does, and block until it is done."""
-        return self.block_on(self.run, tool, invocation, config)
+    def _output_of_error(self, error: PlaitError, tool: Tool, began: float) -> ToolOutput:
+        """Return the output for an error, or raise one that the model cannot act on."""
+        if not self.settings.is_for_model(error):
+            raise error
+        logger.info("%s/%s failed: %s", tool.server, tool.wire_name, error)
+        seconds = time.monotonic() - began
+        return output_from_error(error, tool, seconds=seconds, sanitize=self.settings.sanitize)
 
-    def direct(self, tool: Tool) -> DirectTool | None:
-        """Return what makes direct calls of a tool, unless each call needs more than a request."""
-        settings, callbacks = self.settings, self.settings.callbacks
-        if settings.interceptors or settings.before_tool_call or settings.after_tool_call:
-            return None
-        if callbacks.on_progress or callbacks.on_logging_message or callbacks.on_elicitation:
-            return None
-        if self._access is not None or self.timeout_seconds is not None:
-            return None
-        return self._caller.direct(tool.server, tool.wire_name)
-
-    def text_converter(self, tool: Tool) -> TextConverter:
+    def _converter(self, tool: Tool) -> Convert[ToolOutput]:
         """Return what converts the most common results of a tool."""
         settings = self.settings
+        handling = settings.handling_for(tool.server)
         return TextConverter(
-            tool, settings.handling_for(tool.server), settings.sanitize, settings.handle_tool_errors
-        )
+            tool, handling, settings.sanitize, settings.handle_tool_errors
+        ).output_of
 
     def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
         settings = self.settings
@@ -234,39 +337,36 @@ class ToolRunner:
         return chained(send, interceptors)
 
     async def _sender(
-        self,
-        tool: Tool,
-        invocation: Invocation,
-        request: MCPToolCallRequest,
-        config: Mapping[str, Any],
+        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
     ) -> _Sender:
-        settings = self.settings
         access = await self._caller.access_for(tool.server, invocation.run(config), self._access)
         context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
-        callbacks = settings.callbacks.to_mcp_format(context=context)
+        callbacks = self.settings.callbacks.to_mcp_format(context=context)
         configurable = configurable_of(config)
         call = ToolCall(
             server=tool.server,
             tool=tool.wire_name,
-            arguments=request.args,
+            arguments=invocation.arguments,
             call_id=invocation.tool_call_id,
             timeout_seconds=checked_limit(configurable.get("timeout"), "timeout")
             or self.timeout_seconds,
             on_progress=callbacks.progress_callback,
             on_log=callbacks.logging_callback,
             on_elicitation=callbacks.elicitation_callback,
+            on_approval=Approvals(self.settings.on_approval, None),
             access=access,
             ends_at=_monotonic(configurable.get("deadline")),
-            run=run_identity(config, request.runtime),
-            first=invocation.first,
+            run=run_identity(config, invocation.runtime),
         )
-        return _Sender(
-            self._caller,
-            call,
-            task=task_of(config),
-            signs_in=settings.handle_tool_errors and not settings.raise_auth_errors,
-            on_approval=settings.on_approval,
-            read_only=tool.wire_name if tool.read_only else None,
+        return _Sender(self._caller, self.settings, tool, call, task_of(configurable))
+
+    def _plain_call(self, tool: Tool, invocation: Invocation) -> ToolCall:
+        return ToolCall(
+            server=tool.server,
+            tool=tool.wire_name,
+            arguments=invocation.arguments,
+            call_id=invocation.tool_call_id,
+            on_approval=Approvals(self.settings.on_approval, None),
         )
 
     async def _with_resources(
@@ -304,75 +404,127 @@ class ToolRunner:
         return bounded.to_mcp(), bounded.full_result
 
 
-@dataclass
 class _Sender:
     """The innermost handler of one invocation: it makes the call as interceptors changed it."""
 
-    caller: Caller
-    call: ToolCall
-    """The call as it was last made."""
-    task: TaskFacts | None
-    """The task of the graph that makes the call, if the graph can pause."""
-    signs_in: bool
-    """Whether the graph is interrupted where the user has to sign in."""
-    on_approval: OnApproval | None
-    read_only: str | None
-    """The tool that may be called again, if it is the one that is called."""
-
-    def __post_init__(self) -> None:
-        self._run_access = self.access = self.call.access
+    def __init__(
+        self,
+        caller: Caller,
+        settings: RunnerSettings,
+        tool: Tool,
+        call: ToolCall,
+        task: TaskFacts | None,
+    ) -> None:
+        """Take the task of the graph that makes the call, if the graph can pause."""
+        self.listed = tool
+        self.call = call
+        """The call as it was last made."""
+        self._caller = caller
+        self._settings = settings
+        self._task = task
+        self._in_graph: GraphCall | None = None
+        """The call of that task, if it was begun."""
+        self._run_access = self.access = call.access
         """The credentials of the run, and those for reading resources of `server`."""
-        self.server, self.tool = self.call.server, self.call.tool
+        self.server, self.tool = call.server, call.tool
         """What answered: maybe the fallback server, or a tool that an interceptor chose."""
-        self.facts: dict[str, Any] = {"attempts": 0, "notes": [], "seconds": 0.0}
+        self.facts: Mapping[str, Any] = {"attempts": 0, "notes": [], "seconds": 0.0}
         """What the artifact says of the call; of the last one, if there were several."""
 
     async def completed(self, context: object) -> ToolCall:
-        self.call = await self.caller.apply_overrides(self.call, context=context)
+        self.call = await self._caller.apply_overrides(self.call, context=context)
         return self.call
 
     async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
         call = replace(self.call, tool=request.name, arguments=request.args, access=access)
         self.call = call
-        if self.task is None:
-            on_approval = Approvals(self.on_approval, None)
-            result = await self.caller.execute(replace(call, on_approval=on_approval))
-        else:
-            result = await self._send_in_graph(call, self.task)
+        return self.noted(await self.make(call, self._caller.execute))
+
+    def noted(self, result: ToolResult) -> types.CallToolResult:
+        """Note what is known of a result, and return it for interceptors."""
         self.server, self.tool = result.server, result.tool
-        self.facts |= {"attempts": result.attempts, "seconds": result.seconds}
-        self.facts["notes"] = list(result.notes)
+        notes = list(result.notes)
+        self.facts = {"attempts": result.attempts, "seconds": result.seconds, "notes": notes}
         # The fallback server must not get the credentials of another server.
-        self.access = access if result.server == call.server else None
+        self.access = self.call.access if result.server == self.call.server else None
         return result.to_mcp()
 
-    async def _send_in_graph(self, call: ToolCall, task: TaskFacts) -> ToolResult:
+    async def make(
+        self, call: ToolCall, execute: Callable[[ToolCall], Awaitable[T]]
+    ) -> ToolResult | T:
         """Make a call, unless an earlier run of its task has made it."""
-        is_repeatable = call.tool == self.read_only
-        in_graph = await GraphTask.of(task).call(call, task, is_repeatable=is_repeatable)
-        earlier = await in_graph.earlier_result()
-        if earlier is not None:
-            return earlier
+        if self._task is None:
+            return await execute(call)
+        in_graph, self._in_graph = self._in_graph, None
+        if in_graph is None:
+            in_graph = await GraphTask.of(self._task).call(
+                call, self._task, is_repeatable=self._is_repeatable(call)
+            )
+            earlier = await in_graph.earlier_result()
+            if earlier is not None:
+                return earlier
         async with in_graph.underway():
             check_not_declined(in_graph, call)
-            call = replace(
-                call,
-                input_answers=await input_answers(in_graph, call),
-                pause=in_graph.pause if call.on_elicitation is None else None,
-                on_approval=Approvals(self.on_approval, in_graph),
-                on_send=in_graph.send,
-            )
+            answers = await input_answers(in_graph, call)
+            call = replace(self._call_of(in_graph, call), input_answers=answers)
             try:
-                result = await self.caller.execute(call)
+                result = await execute(call)
             except InputNeededError as needed:
                 await ask_for_input(in_graph, call, needed)
             except PlaitError as error:
-                if not self.signs_in or not needs_sign_in(error):
+                settings = self._settings
+                if not settings.handle_tool_errors or settings.raise_auth_errors:
+                    raise
+                if not needs_sign_in(error):
                     raise
                 await wait_for_sign_in(in_graph, call, error)
-            await in_graph.end(result)
+            await in_graph.end(_described(result))
             return result
+
+    @contextmanager
+    def begun(self, task: TaskFacts) -> Generator[None]:
+        """Begin a call that its task makes for the first time, where no event loop runs."""
+        in_graph = self._in_graph = GraphTask.of(task).first_call(
+            self.call, task, is_repeatable=self._is_repeatable(self.call)
+        )
+        self.call = self._call_of(in_graph, self.call)
+        with in_graph.underway_here():
+            yield
+
+    def end_blocking(self, output: ToolOutput) -> None:
+        """Record the output of a call that was begun."""
+        if self._in_graph is not None:
+            self._in_graph.end_blocking(_described(output))
+
+    def _is_repeatable(self, call: ToolCall) -> bool:
+        return self.listed.read_only and call.tool == self.listed.wire_name
+
+    def _call_of(self, in_graph: GraphCall, call: ToolCall) -> ToolCall:
+        return replace(
+            call,
+            pause=in_graph.pause if call.on_elicitation is None else None,
+            on_approval=Approvals(self._settings.on_approval, in_graph),
+            recorder=in_graph,
+        )
+
+
+def _described(result: ToolResult | ToolOutput) -> dict[str, Any]:
+    """Return a result as data, for a run of the task that returns it again."""
+    if isinstance(result, ToolResult):
+        return result.to_dict()
+    artifact = result.artifact
+    return {
+        "server": artifact["server"],
+        "tool": artifact["tool"],
+        "is_error": result.is_error,
+        "content": [{"type": "text", "text": result.content}],
+        "structured_content": artifact["structured_content"],
+        "meta": artifact["_meta"],
+        "attempts": artifact["attempts"],
+        "notes": artifact["notes"],
+        "seconds": artifact["seconds"],
+    }
 
 
 def _monotonic(value: object) -> float | None:

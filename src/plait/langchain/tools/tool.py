@@ -6,54 +6,50 @@ call, and would compile them each time if they were strings.
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NotRequired,
+    TypedDict,
+    cast,
+)
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import patch_config, set_config_context
-from langchain_core.runnables.utils import coro_with_context
-from langchain_core.tools import BaseTool
+from langchain_core.runnables.config import patch_config, var_child_runnable_config
 from langchain_core.tools.base import ArgsSchema
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
-from plait.client.calls.direct import DirectTool
-from plait.client.calls.tool_call import FirstAttempt
+from plait.client.calls.executor import ToolExecutor
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
+from plait.langchain.library_internals import (
+    InvocationTool,
+    checked_invocation,
+    is_original,
+)
 from plait.langchain.tools.content import (
-    TextConverter,
     ToolFailedException,
     ToolOutput,
     error_from,
     message_from,
 )
-from plait.langchain.tools.graph_run import (
-    CALL_OPTIONS,
-    CHECKPOINTER,
-    configurable_of,
-    may_interrupt,
-)
 from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.observers import (
     RUN_OPTIONS,
     announced_run,
-    is_original,
-    options_of_quiet_run,
+    config_of_quiet_run,
 )
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
-from plait.langchain.tools.written_calls import fault_of_call
-from plait.models.call_arguments import INVALID
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
-
-_FIRST = "plait_first_attempt"
-"""The argument for a first attempt that was made directly."""
 
 
 class MCPToolArtifact(TypedDict):
@@ -76,7 +72,7 @@ class MCPToolArtifact(TypedDict):
     """The error of a call without a result."""
 
 
-class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
+class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     """A tool of an MCP server.
 
     It is not a `StructuredTool` of LangChain, which loses the artifact of a failed call and cannot
@@ -87,6 +83,8 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    injected: ClassVar[frozenset[str]] = frozenset({_RUNTIME})
 
     response_format: Literal["content", "content_and_artifact"] = "content_and_artifact"
     handle_tool_error: Any = None
@@ -181,7 +179,6 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         copied, runner = self.model_copy(), copy(self._runner)
         runner.timeout_seconds = checked_limit(seconds, "timeout")
         copied._runner = runner  # noqa: SLF001  # of this class
-        vars(copied).pop("_direct_path", None)
         return copied
 
     @property
@@ -229,138 +226,101 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
             output = ToolOutput(failure.content, failure.artifact or {}, is_error=True)
             return self._message(output, invocation.tool_call_id)
 
-    @property
-    def _direct(self) -> "_DirectPath | None":
-        """What makes direct calls, if nothing has changed that they do not know."""
-        path = self._direct_path
-        if path is None or vars(self).get("coroutine") is not None:
-            return None
-        return None if path.change_of(path.server) is not None else path
-
-    @cached_property
-    def _direct_path(self) -> "_DirectPath | None":
-        """What makes direct calls; a subclass of the user may do more in `_run` and `_arun`."""
-        tool, runner = self._tool, self._runner
-        calls = runner.direct(tool) if type(self) is MCPTool else None
-        if calls is None:
-            return None
-        return _DirectPath(calls, runner.text_converter(tool), runner.change_of, tool.server)
-
     @override
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the tool; an unobserved run skips LangChain's preparations."""
-        invocation = None if kwargs else self._direct_invocation(input, config)
-        if invocation is None or (direct := self._direct) is None:
+        run = None if kwargs else self._quiet_run(input, config)
+        if run is None:
             return await super().ainvoke(input, config, **kwargs)
-        arguments, call_id, pausable = invocation
-        attempt = await direct.calls.call(arguments, pausable=pausable)
-        if (output := direct.output_of(attempt)) is not None:
-            return self._message(output, call_id)[0]
-        return await super().ainvoke(_with_attempt(input, attempt), config)
+        plain, runner, tool, invocation, own_config = run
+        with _CurrentConfig(own_config):
+            outcome = await runner.run_plain(plain, tool, invocation, own_config)
+        return self._message(outcome, invocation.tool_call_id)[0]
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Do what `ainvoke` does, and block until it is done."""
-        invocation = None if kwargs else self._direct_invocation(input, config)
-        if invocation is None or (direct := self._direct) is None:
+        run = None if kwargs else self._quiet_run(input, config)
+        if run is None:
             return super().invoke(input, config, **kwargs)
-        arguments, call_id, pausable = invocation
-        attempt = direct.calls.call_blocking(arguments, pausable=pausable)
-        if (output := direct.output_of(attempt)) is not None:
-            return self._message(output, call_id)[0]
-        return super().invoke(_with_attempt(input, attempt), config)
+        plain, runner, tool, invocation, own_config = run
+        with _CurrentConfig(own_config):
+            outcome = runner.run_plain_blocking(plain, tool, invocation, own_config)
+        return self._message(outcome, invocation.tool_call_id)[0]
+
+    def _quiet_run(self, tool_input: Any, config: RunnableConfig | None) -> "_QuietRun | None":
+        """Return a run that nobody observes, and that has no options; `None` for others."""
+        if type(tool_input) is not dict or not self._is_run_by_runner():
+            return None
+        own_config = config_of_quiet_run(self, config)
+        if own_config is None:
+            return None
+        private = self.__pydantic_private__ or {}  # much quicker than its attributes
+        tool, runner = private["_tool"], private["_runner"]
+        plain = runner.plain(tool, own_config)
+        if plain is None:
+            return None
+        fields = cast("dict[str, Any]", tool_input)
+        call_id: str | None = None
+        if fields.get("type") == "tool_call":
+            call_id, fields = fields["id"], fields["args"]
+        runtime = None
+        if _RUNTIME in fields:
+            fields = dict(fields)
+            runtime = fields.pop(_RUNTIME)
+        invocation = Invocation(arguments=fields, tool_call_id=call_id, runtime=runtime)
+        return plain, runner, tool, invocation, own_config
+
+    def _is_run_by_runner(self) -> bool:
+        """Return whether neither a subclass nor a function of the user runs the tool."""
+        return type(self) is MCPTool and self.__dict__.get("coroutine") is None
 
     @override
     async def arun(self, tool_input: str | dict[str, Any], *args: Any, **options: Any) -> Any:
         """Run the tool for observers, which get the events that LangChain sends.
 
-        LangChain inspects functions, copies contexts and starts a task for every run; a direct call
+        LangChain inspects functions, copies contexts and starts a task for every run; a plain call
         runs nothing that needs them.
         """
-        direct = self._direct
-        if direct is None or args or self._needs_langchain(direct, tool_input, options):
+        if args or self._needs_langchain(tool_input, options):
             return await super().arun(tool_input, *args, **options)
         arguments = cast("dict[str, Any]", tool_input)
         call_id, config = options["tool_call_id"], options["config"]
-        if not self._may_be_direct(may_interrupt(config)):
-            return await super().arun(tool_input, *args, **options)
         run = await announced_run(self, arguments, options)
         try:
-            invocation: Invocation = self._to_args_and_kwargs(arguments, call_id)[1]["invocation"]
-            pausable = may_interrupt(config)
-            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                content = self._message(output, call_id)[0]
-            else:
-                invocation = replace(invocation, first=attempt)
-                with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
-                    long_way = self._runner.run(self._tool, invocation, config)
-                    outcome = await coro_with_context(long_way, context)
-                content = self._message(outcome, call_id)[0]
+            invocation = self.invocation_from(arguments, call_id)
+            with _CurrentConfig(patch_config(config, callbacks=run.get_child())):
+                outcome = await self._runner.run(self._tool, invocation, config)
+            content = self._message(outcome, call_id)[0]
         except (Exception, KeyboardInterrupt) as error:
             await run.on_tool_error(error, tool_call_id=call_id)
             raise
         await run.on_tool_end(content, color="green", name=self.name)
         return content
 
-    def _needs_langchain(
-        self, direct: "_DirectPath", tool_input: object, options: Mapping[str, Any]
-    ) -> bool:
+    def _needs_langchain(self, tool_input: object, options: Mapping[str, Any]) -> bool:
         """Return whether a run has to be prepared by LangChain itself."""
-        if type(tool_input) is not dict or _FIRST in tool_input or options.keys() ^ RUN_OPTIONS:
+        if type(tool_input) is not dict or options.keys() ^ RUN_OPTIONS:
             return True
-        if not CALL_OPTIONS.isdisjoint(configurable_of(options["config"])):
-            return True
-        arguments = cast("dict[str, Any]", tool_input)
-        if fault_of_call(arguments, arguments.get(_RUNTIME)) is not None:
+        if not self._is_run_by_runner():
             return True
         if self.handle_tool_error or self.handle_validation_error or not is_original():
             return True
-        return self.response_format == "content" or direct.calls.has_observers
-
-    def _direct_invocation(
-        self, tool_input: Any, config: Any
-    ) -> tuple[dict[str, Any], str | None, bool] | None:
-        """Return arguments, call id and whether the run can pause, if a call may be direct.
-
-        That is, if it is not observed, and has no options.
-        """
-        if self._direct_path is None or type(tool_input) is not dict:
-            return None
-        configurable = options_of_quiet_run(self, config)
-        if configurable is None or not CALL_OPTIONS.isdisjoint(configurable):
-            return None
-        pausable = bool(configurable.get(CHECKPOINTER))
-        if not self._may_be_direct(pausable):
-            return None
-        fields = cast("dict[str, Any]", tool_input)
-        call_id: str | None = None
-        if fields.get("type") == "tool_call":
-            call_id, fields = fields["id"], fields["args"]
-        if INVALID in fields:
-            return None
-        if (runtime := fields.get(_RUNTIME)) is not None:
-            if fault_of_call(fields, runtime) is not None:
-                return None
-            fields = {name: value for name, value in fields.items() if name != _RUNTIME}
-        return fields, call_id, pausable
-
-    @cached_property
-    def _injected_args_keys(self) -> frozenset[str]:
-        return frozenset({_RUNTIME})
+        if self.response_format == "content":
+            return True
+        return self._runner.plain(self._tool, options["config"]) is None
 
     @override
-    def _to_args_and_kwargs(
+    def invocation_from(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ) -> Invocation:
+        """Return the invocation for the input of a run."""
         arguments = self._arguments(tool_input)
-        invocation = Invocation(
+        return Invocation(
             runtime=arguments.pop(_RUNTIME, None),
-            first=arguments.pop(_FIRST, None),
             arguments=arguments,
             tool_call_id=tool_call_id,
         )
-        return (), {"invocation": invocation}
 
     def _arguments(self, tool_input: str | dict[str, Any]) -> dict[str, Any]:
         if isinstance(tool_input, dict):
@@ -374,45 +334,26 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         return {names[0]: tool_input}
 
     @override
-    def _run(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+    def _run(
+        self, config: RunnableConfig, invocation: Invocation | None = None, **arguments: Any
+    ) -> tuple[Any, Any]:
+        invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
             return self._runner.block_on(self._run_own, invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
-        if (direct := self._direct_for(invocation, config)) is not None:
-            pausable = may_interrupt(config)
-            attempt = direct.calls.call_blocking(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                return self._message(output, invocation.tool_call_id)
-            invocation = replace(invocation, first=attempt)
         outcome = self._runner.run_blocking(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
 
     @override
-    async def _arun(self, invocation: Invocation, config: RunnableConfig) -> tuple[Any, Any]:
+    async def _arun(
+        self, config: RunnableConfig, invocation: Invocation | None = None, **arguments: Any
+    ) -> tuple[Any, Any]:
+        invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
             return await self._run_own(invocation)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
-        if (direct := self._direct_for(invocation, config)) is not None:
-            pausable = may_interrupt(config)
-            attempt = await direct.calls.call(invocation.arguments, pausable=pausable)
-            if (output := direct.output_of(attempt)) is not None:
-                return self._message(output, invocation.tool_call_id)
-            invocation = replace(invocation, first=attempt)
         outcome = await self._runner.run(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
-
-    def _direct_for(self, invocation: Invocation, config: RunnableConfig) -> "_DirectPath | None":
-        """Return what makes an observed call directly, if it has no options of its own."""
-        if invocation.first is not None or not CALL_OPTIONS.isdisjoint(configurable_of(config)):
-            return None
-        if not self._may_be_direct(may_interrupt(config)):
-            return None
-        is_faulty = fault_of_call(invocation.arguments, invocation.runtime) is not None
-        return None if is_faulty else self._direct
-
-    def _may_be_direct(self, pausable: bool) -> bool:
-        """Return whether a call may leave no record, because its graph may repeat it, or cannot."""
-        return not pausable or self._tool.read_only
 
     def _message(self, outcome: Outcome, call_id: str | None) -> tuple[Any, Any]:
         """Return the message and the artifact; LangChain would make one without the status."""
@@ -427,26 +368,6 @@ class MCPTool(BaseTool):  # noqa: PLW1641  # as no model of pydantic has a hash
         output = outcome if type(outcome.content) is str else for_messages(outcome)
         name = vars(self).get("name") or vars(self).setdefault("name", self.name)
         return message_from(output, call_id, name), output.artifact
-
-
-@dataclass(frozen=True, slots=True)
-class _DirectPath:
-    """Makes the direct calls of a tool, and converts their results."""
-
-    calls: DirectTool
-    converter: TextConverter
-    change_of: Callable[[str], object]
-    """Returns what has to change before the server can be called."""
-    server: str
-
-    def output_of(self, attempt: FirstAttempt | None) -> ToolOutput | None:
-        """Return the output of a direct call; `None` if the call has to go on."""
-        if attempt is None or (message := attempt.request.message) is None:
-            return None
-        result = message.get("result")
-        if result is None:
-            return None
-        return self.converter.output_of(result, attempt.request.version, attempt.began)
 
 
 _READERS: Final[dict[str, Callable[[Tool, Profile | None], Any]]] = {
@@ -471,13 +392,23 @@ _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-def _with_attempt(tool_input: Any, attempt: FirstAttempt | None) -> Any:
-    """Return the input with the first attempt of its call."""
-    if attempt is None:
-        return tool_input
-    if tool_input.get("type") == "tool_call":
-        return {**tool_input, "args": {**tool_input["args"], _FIRST: attempt}}
-    return {**tool_input, _FIRST: attempt}
+_QuietRun = tuple[ToolExecutor, ToolRunner, Tool, Invocation, RunnableConfig]
+"""What a run needs that nobody observes, and that has no options."""
+
+
+class _CurrentConfig:
+    """Makes a config that of the run in a block, as LangChain does: interrupts look there."""
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self._config = config
+
+    def __enter__(self) -> None:
+        if self._config:
+            self._token = var_child_runnable_config.set(self._config)
+
+    def __exit__(self, *_: object) -> None:
+        if self._config:
+            var_child_runnable_config.reset(self._token)
 
 
 def _metadata(tool: Tool) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from plait.agents.engines.langchain.scripted_model import scripted_model
 from plait.agents.model_retry import CutAnswerError, is_transient
 from plait.agents.provider_http import WrongPageError, model_client
 from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
+from plait.langchain.library_internals import replace_http_client
 from plait.models.endpoints import (
     endpoint_fault,
     is_loopback,
@@ -130,7 +131,7 @@ class ChatModels:
         except ImportError as error:
             raise _missing(provider, error) from error
         if provider == "anthropic":
-            self._connect(chat_model)
+            replace_http_client(chat_model, self._client)
         return chat_model
 
     async def aclose(self) -> None:
@@ -195,14 +196,6 @@ class ChatModels:
     def _client(self, base_url: str | None) -> httpx2.AsyncClient:
         self._clients.append(model_client(base_url))
         return self._clients[-1]
-
-    def _connect(self, model: BaseChatModel) -> None:
-        """Replace the connections of an Anthropic model, which has no setting for them."""
-        from anthropic import AsyncAnthropic  # noqa: PLC0415  # installed, since the model was created
-
-        settings: dict[str, Any] = getattr(model, "_client_params")  # noqa: B009
-        client = self._client(settings.get("base_url"))
-        vars(model)["_async_client"] = AsyncAnthropic(**settings, http_client=client)
 
 
 def _openai_model(name: str, settings: dict[str, Any]) -> BaseChatModel:

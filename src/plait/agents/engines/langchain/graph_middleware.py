@@ -30,6 +30,7 @@ from plait.agents.engines.langchain.graph_recording import (
     node_of,
     settings_of,
 )
+from plait.langchain.library_internals import langsmith_params
 from plait.models.call_arguments import arguments_from
 from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
@@ -238,7 +239,7 @@ def _answers_in(reply: _Reply) -> list[AIMessage]:
 def _facts_of(request: ModelRequest[Any]) -> ModelRequestFacts:
     model: Any = request.model
     attributes: Mapping[str, Any] = model.__dict__
-    standard: Mapping[str, Any] = model._get_ls_params()  # noqa: SLF001
+    standard = langsmith_params(model)
     return ModelRequestFacts(
         standard.get("ls_model_name"),
         settings_of(standard, attributes, request.model_settings),
