@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from mcp.client import ClientRequestContext, ClientSession
 from mcp_types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -22,10 +21,12 @@ from mcp_types import (
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter
 from plait.client.calls.sampling import Sampling, SamplingRequests, input_bytes, refusal
+from plait.client.protocol.inbound import RequestContext
+from plait.client.protocol.session import McpSession
 from plait.errors import ConfigError
 
-SESSION = cast("ClientSession", object())
-CONTEXT = ClientRequestContext(session=SESSION, request_id="1")
+SESSION = cast("McpSession", object())
+CONTEXT = RequestContext(session=SESSION, request_id="1")
 
 
 class StoppedClock:
