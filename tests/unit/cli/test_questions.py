@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from mcp.client import ClientRequestContext
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 from plait.cli.questions import Questioner, ReadLine
+from plait.client.protocol.inbound import RequestContext
 
 pytestmark = pytest.mark.anyio
 
-CONTEXT = cast("ClientRequestContext", None)
+CONTEXT = cast("RequestContext", None)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {

@@ -6,10 +6,11 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from mcp.client import ClientRequestContext, ClientSession
 from mcp_types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter, with_schema_defaults
+from plait.client.protocol.inbound import RequestContext
+from plait.client.protocol.session import McpSession
 
 pytestmark = pytest.mark.anyio
 
@@ -18,8 +19,8 @@ class FakeSession:
     """Stands for a session; only which one it is matters."""
 
 
-def session() -> ClientSession:
-    return cast("ClientSession", FakeSession())
+def session() -> McpSession:
+    return cast("McpSession", FakeSession())
 
 
 def question(text: str) -> ElicitRequestFormParams:
@@ -45,7 +46,7 @@ class Calls:
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def begin(self, one: ActiveCall, on: ClientSession) -> None:
+    async def begin(self, one: ActiveCall, on: McpSession) -> None:
         begun, end = asyncio.Event(), asyncio.Event()
 
         async def call() -> None:
@@ -72,8 +73,8 @@ class Calls:
             await self.end(name)
 
 
-def asked(router: CallRouter, on: ClientSession, text: str = "?") -> asyncio.Task[Any]:
-    context = ClientRequestContext(session=on, request_id=1)
+def asked(router: CallRouter, on: McpSession, text: str = "?") -> asyncio.Task[Any]:
+    context = RequestContext(session=on, request_id=1)
     return asyncio.ensure_future(router.answer_elicitation(context, question(text), declined))
 
 
