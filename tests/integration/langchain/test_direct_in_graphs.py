@@ -86,7 +86,7 @@ def consent(state: Any) -> Any:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_calls_of_a_tool_that_has_not_asked_are_direct(
+async def test_calls_are_direct_also_the_first_of_a_tool(
     tmp_path: Path, long_way: list[Any], blocking: bool
 ) -> None:
     async with opened(tmp_path) as pay:
@@ -99,7 +99,7 @@ async def test_calls_of_a_tool_that_has_not_asked_are_direct(
 
     assert texts_of(state) == ["paid 2", "paid 2", "paid 3"]
     assert sorted(ledger_of(tmp_path)) == [1, 2, 2, 3]
-    assert long_way == [1]
+    assert long_way == []
 
 
 async def test_a_direct_call_is_paused_when_the_server_asks_and_goes_on_with_the_answer(
@@ -114,14 +114,18 @@ async def test_a_direct_call_is_paused_when_the_server_asks_and_goes_on_with_the
         done = await graph.ainvoke(consent(paused), thread("1"))
 
         # From now on it is known that the tool may ask.
+        long_way.clear()
         again = await graph.ainvoke(message_of([600]), thread("2"))
         last = await graph.ainvoke(consent(again), thread("2"))
+        small = await graph.ainvoke(message_of([3]), thread("3"))
 
     (asked,) = paused["__interrupt__"]
     assert asked.value["requests"][0]["message"] == "Pay 500?"
     assert texts_of(done) == ["paid 2", "paid 500"]
     assert texts_of(last) == ["paid 600"]
-    assert ledger_of(tmp_path) == [1, 2, 500, 600]
+    assert texts_of(small) == ["paid 3"]
+    assert ledger_of(tmp_path) == [1, 2, 500, 600, 3]
+    assert long_way == [600, 600]  # both times because the server asks
 
 
 async def test_a_question_waits_for_the_other_direct_calls_that_may_have_asked_it(
@@ -196,7 +200,7 @@ async def test_a_direct_call_is_not_repeated_after_an_interrupt_of_the_users_own
 
         graph = graph_of(node)
         await graph.ainvoke({"messages": []}, thread("1"))
-        assert long_way == [1]
+        assert long_way == []
         done = await graph.ainvoke(Command(resume="yes"), thread("1"))
 
     assert done["messages"][-1].text == "yes ['paid 2', 'paid 2']"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+import threading
+from collections import Counter, deque
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -36,6 +37,7 @@ from plait.client.calls.paused_call import (
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.calls.tool_call import PausableRequest
 from plait.client.connections.connection import Answer, ServerConnection
+from plait.client.protocol.exchange import wake
 from plait.errors import InputNeededError, OutcomeUnknownError, PlaitError
 from plait.traces.spans import waiting_span
 
@@ -297,6 +299,50 @@ def with_schema_defaults(request: types.ElicitRequestParams, answer: T) -> T:
     return answer.model_copy(update={"content": content})
 
 
+class Turn:
+    """Held by the one call of a connection that may elicit; released in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_held = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def claim(self) -> bool:
+        """Take it if nobody has it or waits for it; from any thread."""
+        with self._lock:
+            is_free = not self._is_held and not self._waiting
+            self._is_held = self._is_held or is_free
+        return is_free
+
+    async def acquire(self) -> bool:
+        """Wait for it, in the loop of the connections."""
+        with self._lock:
+            if not self._is_held and not self._waiting:
+                self._is_held = True
+                return True
+            handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(handed)
+        try:
+            await handed
+        except asyncio.CancelledError:
+            with self._lock:
+                is_mine = handed not in self._waiting
+                if not is_mine:
+                    self._waiting.remove(handed)
+            if is_mine:
+                self.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        """Pass it on to the call that has waited longest; from any thread."""
+        with self._lock:
+            self._is_held = bool(self._waiting)
+            if self._waiting:
+                handed = self._waiting.popleft()
+                handed.get_loop().call_soon_threadsafe(wake, handed)
+
+
 class ElicitationTurns:
     """Lets calls that may elicit use a session one after the other.
 
@@ -305,23 +351,21 @@ class ElicitationTurns:
     """
 
     def __init__(self) -> None:
-        self._turns: WeakKeyDictionary[ServerConnection, asyncio.Lock] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[ServerConnection, Turn] = WeakKeyDictionary()
+        self._lock = threading.Lock()
         self._elicits: dict[tuple[str, str], bool] = {}
         """By server and tool, whether it has ever sent an elicitation request."""
 
     def turn_of(
         self, call: ToolCall, connection: ServerConnection
-    ) -> tuple[asyncio.Lock | None, float | None]:
-        """Return what a call waits for, if anything, and how long at most."""
+    ) -> tuple[Turn | None, float | None]:
+        """Return what a call waits for, if anything, and how long at most; from any thread."""
         elicits = self._elicits.get((call.server, call.tool))
         if elicits is False:
             return None, None
-        turn = self._turns.setdefault(connection, asyncio.Lock())
+        with self._lock:
+            turn = self._turns.setdefault(connection, Turn())
         return turn, None if elicits else _TURN_TIMEOUT_SECONDS
-
-    def asks(self, server: str, tool: str) -> bool | None:
-        """Return whether calls of a tool have elicited; `None` if none has ended yet."""
-        return self._elicits.get((server, tool))
 
     def learn(self, call: ToolCall, *, elicited: bool) -> None:
         """Remember whether a call of a tool has elicited."""
@@ -437,7 +481,7 @@ class PausedCalls:
         call: ToolCall,
         paused: PausedCall,
         send: Send,
-        turn: tuple[asyncio.Lock | None, float | None] | None = None,
+        turn: tuple[Turn | None, float | None] | None = None,
     ) -> None:
         own_turn, turn_timeout = turn or self.turns.turn_of(call, paused.connection)
 

@@ -26,7 +26,13 @@ from plait._support.loops import calls_into
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.outcome import ToolResult, output_schema_notes
 from plait.client.calls.paused_call import HeldCall
-from plait.client.calls.tool_call import PausableRequest, ToolCall, call_deadline, run_ends_at
+from plait.client.calls.tool_call import (
+    PausableRequest,
+    SendRecorder,
+    ToolCall,
+    call_deadline,
+    run_ends_at,
+)
 from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
 from plait.client.config.argument_readings import is_large
 from plait.client.connections.error_mapping import lacks_back_channel
@@ -46,6 +52,7 @@ from plait.client.transports.wire import Wire
 from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
+    from plait.client.calls.call_routing import Turn
     from plait.client.calls.executor import ToolExecutor
     from plait.client.catalog.listing import Listing
     from plait.client.catalog.tool import Tool
@@ -102,6 +109,8 @@ class DirectAttempt:
     body: bytes
     began: float
     """When it was prepared, on the monotonic clock."""
+    turn: Turn | None = None
+    """What keeps other calls from asking meanwhile, if the server may ask in the middle of it."""
     is_made: bool = False
 
     @property
@@ -135,7 +144,7 @@ class DirectTool:
         self._head: _Head | None = None
         self._proven: Session | None = None
 
-    async def make(self, attempt: DirectAttempt) -> None:
+    async def make(self, attempt: DirectAttempt, recorder: SendRecorder | None) -> None:
         """Send the request, and wait until it has an outcome, or the server asks something."""
         request, owner = attempt.request, attempt.session.loop
         loop = asyncio.get_running_loop()
@@ -143,22 +152,28 @@ class DirectTool:
         request.wake = partial(wake, woken)
         if loop is not owner:
             request.wake = partial(calls_into(loop).call, request.wake)
-        self._send(attempt, is_owner=loop is owner)
         try:
+            if recorder is not None:
+                await recorder.send()
+            self._send(attempt, is_owner=loop is owner)
             await woken
         except asyncio.CancelledError:
             self._abandon(attempt)
             raise
+        finally:
+            self._end_turn(attempt)
         self._ended(attempt)
 
-    def make_blocking(self, attempt: DirectAttempt) -> None:
+    def make_blocking(self, attempt: DirectAttempt, recorder: SendRecorder | None) -> None:
         """Do what `make` does, and block until it is done."""
         request, wire = attempt.request, attempt.session.wire
         done = Lock()
         done.acquire()
         request.wake, request.blocks = done.release, True
-        self._send(attempt, is_owner=False)
         try:
+            if recorder is not None:
+                recorder.send_blocking()
+            self._send(attempt, is_owner=False)
             while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, _seconds_left(request))):
                 if _seconds_left(request) < -_GRACE_SECONDS:
                     # The loop that should have ended it does not run.
@@ -167,7 +182,17 @@ class DirectTool:
         except BaseException:  # Ctrl-C
             self._abandon(attempt)
             raise
+        finally:
+            self._end_turn(attempt)
         self._ended(attempt)
+
+    def _end_turn(self, attempt: DirectAttempt) -> None:
+        """Let other calls ask; one that has asked has its session to itself."""
+        if attempt.turn is None or not isinstance(attempt.request, PausableRequest):
+            return
+        if attempt.result is not None:
+            self._executor.turns.learn(attempt.request.call, elicited=False)
+        attempt.turn.release()
 
     def prepare(self, call: ToolCall) -> DirectAttempt | None:
         """Return the attempt with its request, if the call needs nothing else."""
@@ -192,7 +217,7 @@ class DirectTool:
             and template.version not in types.version.MODERN_PROTOCOL_VERSIONS
             and keeper.options.on_elicitation is not None
         )
-        if may_be_held and not executor.may_ask_directly(call):
+        if may_be_held and (executor.settings.observers or executor.paused_calls.has(call)):
             return None
         arguments = call.arguments
         if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
@@ -206,6 +231,9 @@ class DirectTool:
         head = self._head
         if head is None or head.template is not template:
             head = self._head = _head(self._name, template)
+        turn = executor.turns.turn_of(call, connection)[0] if may_be_held else None
+        if turn is not None and not turn.claim():
+            return None  # it waits for another call that may ask
         now = time.monotonic()
         request_id = wire.next_request_id()
         request = (
@@ -218,7 +246,8 @@ class DirectTool:
         request.timeout_seconds = plan.timeout_seconds
         request.expires_at = now + plan.timeout_seconds
         request.latest = now + plan.cap_seconds
-        return DirectAttempt(plan.tool, session, request, head.body(request_id, encoded), now)
+        body = head.body(request_id, encoded)
+        return DirectAttempt(plan.tool, session, request, body, now, turn)
 
     @property
     def plan(self) -> CallPlan | None:

@@ -37,6 +37,7 @@ from plait.client.calls.paused_call import PausedCall
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     OnAnyProgress,
+    PausableRequest,
     ToolCall,
     call_deadline,
     progress_callback,
@@ -148,8 +149,8 @@ class ToolExecutor:
         """The lowest level of log messages that a server sends during calls, where it was set."""
         self.router = router or CallRouter()
         self._sample = sample
-        self._turns = ElicitationTurns()
-        self._paused_calls = self.router.paused_calls = PausedCalls(pool, self._turns)
+        self.turns = ElicitationTurns()
+        self.paused_calls = self.router.paused_calls = PausedCalls(pool, self.turns)
         self._runs = RunCounters(self.settings.call_budget)
 
     def direct_tool(self, server: str, tool: str) -> DirectTool:
@@ -173,11 +174,6 @@ class ToolExecutor:
             and settings.on_progress is None
         )
 
-    def may_ask_directly(self, call: ToolCall) -> bool:
-        """Return whether a call may be direct though its server may ask in the middle of it."""
-        is_known = self._turns.asks(call.server, call.tool) is False
-        return is_known and not self._paused_calls.has(call)
-
     async def run(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
         """Make the call, and retry it where that cannot run it twice.
 
@@ -192,21 +188,19 @@ class ToolExecutor:
             attempt = direct.prepare(call)
         if attempt is None or self.settings.observers:
             return await self.run_attempts(call, attempt)
-        if call.recorder is not None:
-            await call.recorder.send()
-        await direct.make(attempt)
+        await direct.make(attempt, call.recorder)
         converted = attempt.converted(convert)
         return await self._continued(call, attempt) if converted is None else converted
 
     def run_blocking(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
         """Do what `run` does, and block until it is done."""
         direct = self.direct_tool(call.server, call.tool)
-        attempt = direct.prepare(call)
-        if attempt is None or self.settings.observers or running_loop() is attempt.session.loop:
+        here = running_loop()
+        is_owner = here is not None and here is self._bridge.running_loop()
+        attempt = None if is_owner else direct.prepare(call)
+        if attempt is None or self.settings.observers:
             return self._bridge.run_blocking(self.run, call, convert)
-        if call.recorder is not None:
-            call.recorder.send_blocking()
-        direct.make_blocking(attempt)
+        direct.make_blocking(attempt, call.recorder)
         converted = attempt.converted(convert)
         if converted is not None:
             return converted
@@ -359,7 +353,7 @@ class ToolExecutor:
                     try:
                         with observe(observers, operation):
                             if first is not None and not first.is_made:
-                                await self.direct_tool(call.server, call.tool).make(first)
+                                await self.direct_tool(call.server, call.tool).make(first, None)
                             answer = await self._bridge.run(
                                 self._attempt, call, tool, active, first
                             )
@@ -407,37 +401,38 @@ class ToolExecutor:
         connection = self.pool.connection(call.server, call.access)
         with connection.used():
             deadline = self._deadline(call, connection)
-            send = partial(self._send, call, tool, connection, deadline, active)
+            active.source = connection.keeper.options
+            send = partial(self._send, call, tool, connection, deadline, active, first)
             if first is not None:
                 if first.held is not None:
-                    return await self._paused_calls.outcome(call, first.held)
+                    return await self.paused_calls.outcome(call, first.held)
                 if is_refused(first.request):
                     raise connection.failure_of(first.session, first.request, deadline, call.tool)
-                return await send(first)
-            active.source = connection.keeper.options
-            if call.pause is None and call.on_elicitation is None:
-                return await send()
-            if not await self._elicits_during_calls(call, connection, deadline):
-                return await send()
+                if not isinstance(first.request, PausableRequest):
+                    return await send()
+            else:
+                may_ask = call.pause is not None or call.on_elicitation is not None
+                if not may_ask or not await self._elicits_during_calls(call, connection, deadline):
+                    return await send()
             if call.pause is None:
                 if connection.keeper.transport == "http":  # requests come in the stream of a call
                     return await send()
-                async with self._turns.taken(call, active, connection):
+                async with self.turns.taken(call, active, connection):
                     return await send()
 
             async def send_paused(paused: PausedCall) -> Answer[types.CallToolResult]:
                 active.on_elicitation, active.pausing = paused.ask, True
                 bare = replace(call, input_answers=None, pause=None)
-                return await self._send(bare, tool, connection, deadline, active)
+                return await self._send(bare, tool, connection, deadline, active, first)
 
             idempotent = _is_idempotent(tool)
-            return await self._paused_calls.run(call, send_paused, idempotent=idempotent)
+            return await self.paused_calls.run(call, send_paused, idempotent=idempotent)
 
     async def _elicits_during_calls(
         self, call: ToolCall, connection: ServerConnection, deadline: Deadline
     ) -> bool:
         """Say whether the server sends elicitation requests, as opposed to results that ask."""
-        if self._paused_calls.has(call):
+        if self.paused_calls.has(call):
             return True
         session = await connection.keeper.wait_for_session(deadline.patience, unreserved=True)
         return not is_modern(session.client)

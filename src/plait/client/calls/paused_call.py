@@ -16,6 +16,7 @@ from plait.client.connections.deadline import Deadline
 from plait.errors import ClientClosedError, InputNeededError, PlaitError
 
 if TYPE_CHECKING:
+    from plait.client.calls.call_routing import Turn
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.session import Session
     from plait.client.protocol.exchange import PendingRequest
@@ -49,7 +50,7 @@ class PausedCall:
         self._result: asyncio.Future[Answer[types.CallToolResult]] = asyncio.Future()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
-        self._turn: asyncio.Lock | None = None
+        self._turn: Turn | None = None
 
     @property
     def has_elicited(self) -> bool:
@@ -62,7 +63,7 @@ class PausedCall:
         done = (answer for answer in self._answers if answer.done() and not answer.cancelled())
         return [answer.result() for answer in done]
 
-    async def run(self, send: Send, turn: asyncio.Lock | None, turn_timeout: float | None) -> None:
+    async def run(self, send: Send, turn: Turn | None, turn_timeout: float | None) -> None:
         """Make the call and keep its result; a call that may elicit waits for its turn."""
         self._task = asyncio.current_task()
         try:

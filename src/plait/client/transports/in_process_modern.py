@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from mcp import MCPError
@@ -58,14 +58,14 @@ class _Handlers:
 
     def take(self, body: bytes) -> None:
         """Start the handler of a request, or cancel it; there are no other messages."""
-        match parse_json(body):
-            case {"id": request_id, "method": method, **fields}:
-                running = self._run(request_id, method, fields.get("params") or {})
-                self._running[request_id] = self._wire.start(running)
-            case {"params": {"requestId": request_id}} if request_id in self._running:
-                self._running[request_id].cancel()
-            case _:
-                pass
+        message = cast("dict[str, Any]", parse_json(body))
+        request_id: RequestId | None = message.get("id")
+        params: dict[str, Any] = message.get("params") or {}
+        if request_id is not None:
+            running = self._run(request_id, message["method"], params)
+            self._running[request_id] = asyncio.get_running_loop().create_task(running)
+        elif (task := self._running.get(params.get("requestId", ""))) is not None:
+            task.cancel()
 
     async def _run(self, request_id: RequestId, method: str, params: dict[str, Any]) -> None:
         options: CallOptions = {"request_id": request_id}
@@ -93,6 +93,5 @@ class _Handlers:
         """Cancel the handlers, and wait until they have ended."""
         running = list(self._running.values())
         for task in running:
-            if not task.cancelling():  # again, it would not let a handler clean up
-                task.cancel()
+            task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

@@ -54,7 +54,7 @@ class ElicitationCallback(Protocol):
 
     async def __call__(
         self,
-        mcp_context: RequestContext,
+        mcp_context: Any,  # `RequestContext`; callbacks may name the type of an SDK
         params: types.ElicitRequestParams,
         context: CallbackContext,
     ) -> types.ElicitResult:
