@@ -15,12 +15,6 @@ from tests import nursery
 
 
 @pytest.fixture
-def lean_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the lean wire for what that of the SDK cannot do, also if all tests take that one."""
-    monkeypatch.setenv("PLAIT_WIRE", "lean")
-
-
-@pytest.fixture
 def fault_server() -> Generator[StartFaultServer]:
     """Give the function of the fixture of this name, with servers that start at once."""
     with ExitStack() as stack:

@@ -17,7 +17,6 @@ from tests.integration.wires.play import ERAS, TRANSPORTS, play
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 
-@pytest.mark.usefixtures("lean_wire")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_every_exchange_comes_out_as_it_is_written_down(
     transport: str, tmp_path: Path

@@ -77,7 +77,7 @@ class Exchange:
     """Whether the server may have read the whole message."""
     answered: bool = False
     stream_ended: bool = False
-    """Whether the HTTP response ended, so that a later error comes from the SDK."""
+    """Whether the HTTP response ended, so that a later error is not one of the server."""
     has_stray: bool = False
     """Whether the HTTP response had a response to another request."""
     reply: HttpReply | None = None
@@ -268,13 +268,6 @@ def received_bytes() -> int:
     watching = _watching.get()
     requests = () if watching is None else watching.all
     return sum(one.body_bytes for one in requests if isinstance(one, PendingRequest))
-
-
-def sending(exchange: Exchange) -> AbstractContextManager[None]:
-    """Make an exchange current, and collect it if it is a request."""
-    if exchange.request_id is not None:
-        collect(exchange)
-    return as_current(exchange)
 
 
 def set_current(exchange: Exchange) -> None:

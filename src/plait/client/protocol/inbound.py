@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from plait._support import mcp_types as types
+from plait._support.threads import import_in_thread
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.protocol.requests import HANDSHAKE_VERSION
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.client.protocol")
 
+METHODS = "mcp_types.methods"
+"""The module with all types of both eras, whose import would hold up the event loop."""
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 """The key of `_meta` that names the subscription of a notification."""
@@ -171,6 +174,7 @@ class Inbound:
         return False
 
     async def _tell(self, method: str, params: dict[str, Any] | None) -> None:
+        await import_in_thread(METHODS)
         from mcp_types import methods  # noqa: PLC0415  # all types of both eras
 
         try:
@@ -200,6 +204,7 @@ class Inbound:
         """Answer a request by its callback, or raise `RequestError`."""
         if method == "ping" and not self._session.is_modern:
             return {}
+        await import_in_thread(METHODS)
         from mcp_types import methods  # noqa: PLC0415  # all types of both eras
 
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, TypeAdapter
 
 from plait._support import mcp_types as types
+from plait._support.threads import import_in_thread
 from plait.client.protocol.exchange import OnProgress, PendingRequest, RequestTemplate
 from plait.client.protocol.headers import (
     Path,
@@ -17,7 +18,7 @@ from plait.client.protocol.headers import (
     mirrored_arguments,
     routing_headers,
 )
-from plait.client.protocol.inbound import Callbacks, Inbound, RequestContext
+from plait.client.protocol.inbound import METHODS, Callbacks, Inbound, RequestContext
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
 from plait.client.protocol.repair import check_result, is_unfinished
 from plait.client.protocol.requests import (
@@ -198,6 +199,7 @@ class McpSession:
         """Return the typed result of a request, read in a thread if it is large."""
         for _ in range(_MOST_ROUNDS):
             ended = await self.request(method, params)
+            await import_in_thread(METHODS)
             read = read_parts(_FIELDS.get(method), frozenset() if self.is_modern else MODERN_FIELDS)
             result = await read_aside(ended, read)
             self.peer.note_repairs(ended)

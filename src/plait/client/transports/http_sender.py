@@ -114,7 +114,8 @@ class HttpSender:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 await woken
         except TimeoutError:
-            self._pool.abandon(post)
+            if post.pool is not None:
+                post.pool.abandon(post)
         if notice.fault is not None:
             reason = self.wire.redact(str(notice.fault))
             logger.debug("%s: a message was not delivered: %s", self.wire.server, reason)

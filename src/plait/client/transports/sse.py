@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import httpx2
@@ -16,7 +16,7 @@ from plait._support import mcp_types as types
 from plait.client.config.servers import SseServer
 from plait.client.protocol.exchange import PendingRequest, as_current
 from plait.client.protocol.peer import RequestError, too_large
-from plait.client.protocol.reading import LARGE_BYTES
+from plait.client.protocol.reading import LARGE_BYTES, RequestId
 from plait.client.transports.http_client import (
     fail_request,
     open_http_client,
@@ -44,11 +44,16 @@ class _SseSender:
     _endpoint: str
     _wire: Wire
     is_direct: bool
+    _posting: dict[RequestId | None, asyncio.Task[None]] = field(
+        default_factory=dict["RequestId | None", asyncio.Task[None]]
+    )
+    """The requests that the server has not accepted yet."""
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Post one request; the response comes with the events."""
         request.written = True  # the session may end before the task begins
-        self._wire.start(self._post(body, request))
+        posting = self._posting[request.request_id] = self._wire.start(self._post(body, request))
+        posting.add_done_callback(lambda _: self._posting.pop(request.request_id, None))
 
     async def deliver(self, body: bytes) -> None:
         """Post a notification or an answer."""
@@ -58,8 +63,12 @@ class _SseSender:
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Tell the server that the caller no longer waits."""
-        cancelled = PendingRequest("notifications/cancelled", None, request.version)
-        self._wire.start(self._post(notification, cancelled))
+        self._wire.start(self._cancel(self._posting.get(request.request_id), notification))
+
+    async def _cancel(self, posting: asyncio.Task[None] | None, notification: bytes) -> None:
+        if posting is not None:
+            await asyncio.wait({posting})  # a server does not know a request that it has not got
+        await self._post(notification, PendingRequest("notifications/cancelled", None, ""))
 
     async def _post(self, body: bytes, request: PendingRequest) -> None:
         """Post a message; a refusal or a fault is the outcome of a request."""

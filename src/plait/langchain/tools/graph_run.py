@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import HumanMessage
 from langgraph.constants import CONFIG_KEY_CHECKPOINTER
-from langgraph.runtime import ExecutionInfo, Runtime, get_runtime
 from langgraph.types import Interrupt
 
 from plait._support.mappings import entries_of
@@ -19,6 +19,9 @@ from plait.client.call_pipeline import thread_of
 from plait.client.calls.tool_call import RunIdentity
 from plait.errors import ConfigError
 from plait.langchain.library_internals import is_resumed, may_run_again
+
+if TYPE_CHECKING:
+    from langgraph.runtime import ExecutionInfo, Runtime
 
 CALL_OPTIONS = frozenset({"timeout", "deadline"})
 """Options of calls in the `configurable` part of a config."""
@@ -46,8 +49,11 @@ def run_identity(config: Mapping[str, Any], runtime: object | None = None) -> Ru
 
 def _graph_runtime() -> Runtime[Any] | None:
     """Return what LangGraph gives the node that runs here; `None` outside of a graph."""
+    module = sys.modules.get("langgraph.runtime")  # a graph that runs has imported it
+    if module is None:
+        return None
     try:
-        return get_runtime()
+        return module.get_runtime()
     except (KeyError, RuntimeError):
         return None
 
