@@ -19,7 +19,7 @@ from langgraph.prebuilt import ToolNode
 import plait
 from plait import ConfigError, MultiServerMCPClient
 from plait.langchain import library_internals
-from plait.langchain.tools import graph_run, observers
+from plait.langchain.tools import observers
 from plait.testing import ServerProcess
 from tests.integration.langchain.paying_graphs import LAYOUTS, THREAD, Payment, opened, step
 from tests.servers.till import ledger_of, served_till
@@ -145,7 +145,7 @@ async def test_a_call_of_an_unknown_task_is_refused_before_it_is_sent(
 
         control = None
 
-    monkeypatch.setattr(graph_run, "get_runtime", Runtime)
+    monkeypatch.setattr("langgraph.runtime.get_runtime", Runtime)
     servers: Any = {"till": {"url": server.url}}
     async with MultiServerMCPClient(servers) as client:
         (pay,) = await client.get_tools(include="pay")
