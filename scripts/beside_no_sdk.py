@@ -50,7 +50,7 @@ class Refusal(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Log nothing."""
 
 

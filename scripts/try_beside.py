@@ -14,14 +14,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
-BESIDE = {
+BESIDE: dict[str, tuple[str, list[str]]] = {
     "nothing": ("", []),
     "mcp-1": ("langchain", ["mcp<2"]),
     "mcp-2": ("langchain", ["mcp>=2.3,<3"]),
     "langchain-mcp-adapters": ("langchain", ["langchain-mcp-adapters==0.3.2"]),
+    "claude-agent-sdk": ("", ["claude-agent-sdk==0.2.182", "mcp<2"]),
     "crewai": ("langchain", ["crewai==1.15.30", "mcp<2"]),
 }
 """The extra of plait, and what is installed with it."""
+PROGRAMS = {"nothing": "beside_no_sdk.py", "claude-agent-sdk": "beside_claude.py"}
+"""What is run there, if it is not the usual program."""
 
 
 def main() -> None:
@@ -41,7 +44,7 @@ def works(wheel: Path, name: str) -> bool:
         python = Path(folder, "venv", "bin", "python")
         at = ["--python", str(python)]
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)
-        program = ROOT / "scripts" / ("beside_sdk.py" if beside else "beside_no_sdk.py")
+        program = ROOT / "scripts" / PROGRAMS.get(name, "beside_sdk.py")
         for step in (
             [str(UV), "venv", "--quiet", "--python", sys.executable, str(python.parents[1])],
             [str(UV), "pip", "install", "--quiet", *at, wanted, *beside],

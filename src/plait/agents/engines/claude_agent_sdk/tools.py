@@ -7,10 +7,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import mcp_types as types
 from claude_agent_sdk.types import McpSdkServerConfig
+from mcp import types as sdk_types
 from mcp.server import Server
 
 from plait._version import __version__
@@ -118,7 +119,30 @@ def _server(key: str, tools: Mapping[str, CliTool], answer: Answer) -> Server[An
     ) -> types.CallToolResult:
         return await answer(tools[params.name], params)
 
-    return Server(key, version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+    if not hasattr(Server, "list_tools"):
+        return Server(key, version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+    server: Any = Server(key, version=__version__)
+    # SDK 1.x has a handler for each type of request, with types of its own.
+    server.request_handlers[sdk_types.ListToolsRequest] = _handler(
+        list_tools, types.ListToolsRequest
+    )
+    server.request_handlers[sdk_types.CallToolRequest] = _handler(call_tool, types.CallToolRequest)
+    return server
+
+
+def _handler(
+    handle: Callable[[object, Any], Awaitable[types.Result]], kind: type[types.Request[Any, Any]]
+) -> Callable[[Any], Awaitable[Any]]:
+    """Return a handler of SDK 1.x that handles requests in types of SDK 2."""
+
+    async def handle_old(request: Any) -> Any:
+        dumped = request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        result = await handle(None, kind.model_validate(dumped).params)
+        answer = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        old_type = getattr(sdk_types, type(result).__name__)
+        return cast("Any", sdk_types.ServerResult)(old_type.model_validate(answer))
+
+    return handle_old
 
 
 def _definition(tool: CliTool) -> types.Tool:
