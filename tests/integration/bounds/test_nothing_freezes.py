@@ -16,7 +16,7 @@ from plait.langchain import MultiServerMCPClient
 from tests.integration.bounds.loop_stalls import LoopStalls
 from tests.integration.bounds.memory import MemoryGrowth
 from tests.nursery import entry
-from tests.soak.stalls import WAITING, measure
+from tests.soak.stalls import measure
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -151,12 +151,6 @@ async def test_prompts_resources_and_floods_are_read_beside_the_loop(
     transport: str, name: str
 ) -> None:
     assert await measure(transport, name)
-
-
-@pytest.mark.xfail(strict=True, reason="the SDK's session validates in the event loop")
-@pytest.mark.parametrize("name", sorted(WAITING))
-async def test_what_the_session_of_the_sdk_reads_is_read_beside_the_loop(name: str) -> None:
-    assert await measure("stdio", name)
 
 
 async def test_a_tool_with_an_endless_schema_is_left_out_with_a_note(
