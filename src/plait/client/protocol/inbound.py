@@ -27,6 +27,16 @@ METHODS = "mcp_types.methods"
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 """The key of `_meta` that names the subscription of a notification."""
+_NOTIFICATIONS = {
+    "notifications/elicitation/complete": "ElicitCompleteNotification",
+    "notifications/message": "LoggingMessageNotification",
+    "notifications/prompts/list_changed": "PromptListChangedNotification",
+    "notifications/resources/list_changed": "ResourceListChangedNotification",
+    "notifications/resources/updated": "ResourceUpdatedNotification",
+    "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
+    "notifications/tools/list_changed": "ToolListChangedNotification",
+}
+"""The types of what callbacks get. They get it at once, while the call that caused it is open."""
 _RAW = frozenset({"notifications/roots/list_changed", "notifications/tools/list_changed"})
 """Notifications that are passed on as they are, before they are validated."""
 
@@ -174,17 +184,15 @@ class Inbound:
         return False
 
     async def _tell(self, method: str, params: dict[str, Any] | None) -> None:
-        await import_in_thread(METHODS)
-        from mcp_types import methods  # noqa: PLC0415  # all types of both eras
-
-        try:
-            notification = cast(
-                "types.ServerNotification",
-                methods.parse_server_notification(method, self._version, params),
-            )
-        except KeyError:
+        kind = _NOTIFICATIONS.get(method)
+        if kind is None:
             logger.debug("%s: %r is not in the protocol", self._session.peer.server, method)
             return
+        body = {"method": method} if params is None else {"method": method, "params": params}
+        try:
+            notification: types.ServerNotification = getattr(types, kind).model_validate(
+                body, by_name=False
+            )
         except ValidationError:
             self._session.peer.note_noise(method.encode())
             return
