@@ -17,6 +17,7 @@ from plait.client.protocol.reading import (
     Message,
     RequestId,
     coerced_id,
+    cut_nesting,
     decode,
     message_from,
     read,
@@ -73,7 +74,7 @@ def frames(
         except ValueError:
             pass
     try:
-        text = line.decode(encoding, errors)
+        text = cut_nesting(line).decode(encoding, errors)
     except UnicodeError:
         return Framed((), noise=True)
     return _search(text) if len(line) <= MAX_SEARCHED_BYTES else _search_end(text, limits)

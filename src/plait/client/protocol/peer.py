@@ -329,7 +329,8 @@ class Peer:
         request_id = message.id
         if request_id is None or self.handler is None or self.sender is None:
             return
-        asked = _ServerRequest(len(message.body) or len(to_json(message.params or {})))
+        # One that was found beside others on a line has no body of its own.
+        asked = _ServerRequest(len(message.body) or _MOST_REQUEST_BYTES // _MOST_REQUESTS)
         key = coerced_id(request_id) or request_id
         self.server_requests[key] = asked
         waiting = self.server_requests.values()

@@ -16,6 +16,7 @@ import httpx2
 from typing_extensions import override
 
 from plait._support import mcp_types as types
+from plait._support.causes import without_secrets
 from plait._support.threads import in_thread
 from plait.client.protocol.exchange import PendingRequest, is_response, parse_json, set_current
 from plait.client.protocol.framing import is_answer
@@ -273,7 +274,14 @@ class HttpPost(HttpExchange):
         self._sender.wire.start(self._go_on_after(work), self.context)
 
     async def _go_on_after(self, work: Callable[[], Awaitable[None]]) -> None:
-        await work()
+        try:
+            await work()
+        except Exception as error:  # boundary: whatever a server sends, nobody waits in vain
+            wire = self._sender.wire
+            safe = without_secrets(error, wire.redact)
+            logger.error("%s: a message could not be handled", wire.server, exc_info=safe)
+            if not self._is_over:
+                self._misread("the server sent a message that could not be handled")
         self._is_reading = False
         while self._waiting and not self._is_reading:
             self._in_order(self._waiting.popleft())

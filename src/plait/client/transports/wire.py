@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from plait._support.causes import without_secrets
 from plait._support.sanitize import sanitize_for_terminal
 from plait.client.protocol.peer import Peer
 from plait.errors import ConnectError
@@ -135,7 +136,12 @@ async def receiving(
     """Receive messages during the block, until the server ends; then what waits for it fails."""
 
     async def receive() -> None:
-        await work()
+        try:
+            await work()
+        except Exception as error:  # boundary: whatever a server sends, nobody waits in vain
+            safe = without_secrets(error, wire.redact)
+            logger.error("%s: a message could not be handled", wire.server, exc_info=safe)
+            wire.end("the server sent a message that could not be handled")
         if wire.before_end is not None:
             await wire.before_end()
         wire.end("the server closed the connection")

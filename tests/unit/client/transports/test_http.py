@@ -215,3 +215,27 @@ async def test_who_waits_for_the_last_direct_call_is_woken_by_its_response() -> 
     assert request.answered
     assert wire.requests == {}
     assert wire.drained.is_set()
+
+
+@pytest.mark.anyio
+async def test_a_message_that_cannot_be_handled_ends_its_request() -> None:
+    class Handler:
+        def notified(self, method: str, params: dict[str, Any] | None) -> None:
+            raise RecursionError
+
+        async def answer(
+            self, request_id: str | int, method: str, params: dict[str, Any] | None
+        ) -> dict[str, Any]:
+            raise NotImplementedError
+
+    wire = Wire("shop", Redactor(), lambda: None)
+    wire.handler = Handler()
+    request, (post,) = await _sent(wire=wire)
+    ended = asyncio.Event()
+    request.wake = ended.set
+    post.on_response(200, [EVENTS])
+    post.on_data(b'data: {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}\n\n')
+    await asyncio.wait_for(ended.wait(), 5)
+
+    assert "could not be handled" in str(request.fault)
+    await wire.aclose()

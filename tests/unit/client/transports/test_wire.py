@@ -19,7 +19,7 @@ from plait.client.protocol.exchange import (
     watched_exchanges,
 )
 from plait.client.protocol.http_reply import HttpReply
-from plait.client.transports.wire import Wire
+from plait.client.transports.wire import Wire, receiving
 
 pytestmark = pytest.mark.anyio
 
@@ -223,3 +223,21 @@ async def test_a_long_secret_in_noise_is_not_shown_in_part(
         await _receive(wire, f"got {secret} at last".encode())
 
     assert "xxx" not in caplog.text
+
+
+async def test_a_message_that_cannot_be_handled_ends_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wire = Wire("shop", Redactor(["s3cret-value"]), lambda: None)
+    request = wire.requests[1] = PendingRequest("tools/call", 1, "2025-11-25")
+
+    async def work() -> None:
+        raise RecursionError("s3cret-value")
+
+    async with receiving(work, wire) as reading:
+        await reading
+
+    assert wire.ended
+    assert request.fault is not None
+    assert "could not be handled" in caplog.text
+    assert "s3cret-value" not in caplog.text
