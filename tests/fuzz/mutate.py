@@ -74,7 +74,7 @@ def _frame(chance: random.Random, target: str) -> bytes:
         message = chance.choice(_CHANGES)(chance, message)
     try:
         frame = _encoded(message)
-    except RecursionError:  # a message that holds itself often
+    except (RecursionError, ValueError):  # a message that holds itself, or much
         frame = b"[" * 5000
     for _ in range(chance.choice((0, 0, 1, 3))):
         frame = chance.choice(_SPOILS)(chance, frame)

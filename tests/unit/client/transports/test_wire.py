@@ -228,11 +228,11 @@ async def test_a_long_secret_in_noise_is_not_shown_in_part(
 async def test_a_message_that_cannot_be_handled_ends_the_session(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    wire = Wire("shop", Redactor(["s3cret-value"]), lambda: None)
+    wire = Wire("shop", Redactor([CANARY]), lambda: None)
     request = wire.requests[1] = PendingRequest("tools/call", 1, "2025-11-25")
 
     async def work() -> None:
-        raise RecursionError("s3cret-value")
+        raise RecursionError(CANARY)
 
     async with receiving(work, wire) as reading:
         await reading
@@ -240,4 +240,4 @@ async def test_a_message_that_cannot_be_handled_ends_the_session(
     assert wire.ended
     assert request.fault is not None
     assert "could not be handled" in caplog.text
-    assert "s3cret-value" not in caplog.text
+    assert CANARY not in caplog.text
