@@ -54,7 +54,7 @@ def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
         message = _objects.decode(body)
         result = _objects.decode(message.pop("result"))
         tools = list(map(_row_from, _lists.decode(result.pop("tools"))[: most + 1]))
-    except (DecodeError, KeyError):
+    except (DecodeError, KeyError, RecursionError):
         return _parse(body)
     rows: list[Any] = []
     with collection_paused():
