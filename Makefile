@@ -62,7 +62,7 @@ test-all: setup ## Run the tests that `make test` leaves out, then the guard of 
 test-browser: setup ## Open every page, and the site of the docs, in headless Chromium, which is installed if the machine allows it
 	@if scripts/chromium.sh; then $(MAKE) --no-print-directory docs && PLAIT_BROWSER=1 $(BIN)/pytest -n 0 tests/browser; fi
 
-test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.13 that is to be had (TESTS=…)
+test-wheel: dist ## Test the wheel without src, on every Python from 3.11 to 3.14 that is to be had (TESTS=…)
 	.extra-dist/venv/bin/python scripts/try_wheel.py $(TESTS)
 
 test-extras: dist ## Install the wheel with each extra in a new environment, and use it (EXTRAS=name,… also ray, embeddings)

@@ -87,7 +87,7 @@ def local() -> None:
     """Fetch the small model, start it, and ask it."""
     import httpx2
 
-    from plait.models.local import LocalModel
+    from plait.models.weights import LocalModel
 
     subprocess.run([*PLAIT, "model", "fetch", "smollm2-135m"], check=True)
     path = subprocess.run(
@@ -143,7 +143,7 @@ def keyring() -> None:
 
 def prices() -> None:
     """Compute what a turn costs."""
-    from plait.agents.prices import cost_function
+    from plait.agents.config import cost_function
     from plait.traces import UsageMetadata
 
     usage = UsageMetadata(input_tokens=1000, output_tokens=100, total_tokens=1100)
@@ -166,7 +166,7 @@ def ray() -> None:
 
 def embeddings() -> None:
     """Compare the meaning of two texts."""
-    from plait.verification.embeddings import similarity
+    from plait.verification.stages import similarity
 
     near = asyncio.run(similarity("The capital of France is Paris.", "Paris is France's capital."))
     assert near > 0.8

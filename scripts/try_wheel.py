@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 COPIED = ("tests", "docs", "scripts", "benchmarks", "pyproject.toml", "README.md", "CHANGELOG.md")
 TESTS = ("tests/unit", "tests/integration/connections/test_every_transport.py")
 """Everything without processes, and real servers on every transport."""

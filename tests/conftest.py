@@ -22,6 +22,12 @@ from tests import nursery
 
 pytest_plugins = ["plait.testing.fixtures", "pytester"]
 
+# For detailed assertion messages in inherited tests.
+pytest.register_assert_rewrite(
+    "tests.integration.agents.agent_suite",
+    "tests.integration.reasoning.backends.completer_suite",
+)
+
 # A busy machine makes single examples slow; the time limit per test still holds.
 # Thirty examples keep the property tests within a minute; new ones are drawn in every run.
 settings.register_profile("plait", deadline=None, max_examples=30)

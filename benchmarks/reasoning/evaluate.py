@@ -37,10 +37,8 @@ from plait.reasoning.backends.choose import (
     completer_for,
     detect_models,
 )
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.local import LocalCompleter
-from plait.reasoning.backends.port import Completer, Completion, Prompt
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.http import LocalCompleter, RetryPolicy
+from plait.reasoning.backends.port import Completer, Completion, Prompt, ScriptedCompleter
 from plait.reasoning.backends.settings import (
     BackendPreference,
     ReasoningSettings,

@@ -1,8 +1,8 @@
 from plait.agents.config import AgentConfig as AgentConfig
 from plait.agents.config import ModelConfig as ModelConfig
-from plait.agents.factory import get_agent as get_agent
 from plait.agents.port import AgentResult as AgentResult
 from plait.agents.program_tools import StaticTool as StaticTool
+from plait.agents.registry import get_agent as get_agent
 from plait.client.calls.outcome import ToolResult as ToolResult
 from plait.client.calls.tool_call import CallbackContext as CallbackContext
 from plait.client.config.oauth import OAuth as OAuth

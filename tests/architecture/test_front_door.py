@@ -117,11 +117,15 @@ def test_importing_the_package_does_not_import(imported: dict[str, object], modu
             (*LATE, "langchain_core", "mcp_types"),
         ),
         (
+            "import plait.client.transports.http",
+            ("mcp", "mcp_types", "jwt", "cryptography", "jsonschema", "starlette"),
+        ),
+        (
             "from plait.cli import main; main(['--help'], standalone_mode=False)",
             (*LATE, "anyio", "langchain_core", "mcp_types", "pydantic"),
         ),
     ],
-    ids=["MultiServerMCPClient", "Toolbox", "plait --help"],
+    ids=["MultiServerMCPClient", "Toolbox", "HTTP", "plait --help"],
 )
 def test_nothing_is_imported_before_it_is_needed(program: str, late: tuple[str, ...]) -> None:
     program += "; import json, sys; print(json.dumps(sorted(sys.modules)))"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.verification.html_report import report_page
-from plait.verification.html_report_compare import comparison_page
+from plait.verification.html_report import comparison_page, report_page
 from tests.browser.chromium import Chromium
 from tests.unit.verification.sample_reports import hostile_result, write_report
 

@@ -10,7 +10,8 @@ import pytest
 
 from plait.traces.html.compare import compare_page
 from plait.traces.html.conversation import run_page
-from plait.traces.html.runs import run_row, runs_page
+from plait.traces.html.page import page as whole_page
+from plait.traces.html.runs import run_row, runs_section
 from tests.browser.chromium import Chromium
 from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
 
@@ -38,7 +39,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "compare": _file(
             folder, "compare", compare_page(first, second, names=("before.jsonl", "after.jsonl"))
         ),
-        "runs": _file(folder, "runs", runs_page(rows, compare="compare.html")),
+        "runs": _file(
+            folder, "runs", whole_page("Runs", runs_section(rows, compare="compare.html"))
+        ),
         "hostile": _file(folder, "hostile", run_page(hostile_run())),
         "hostile-compare": _file(
             folder, "hostile-compare", compare_page(hostile_run(big=90_000), full_run())

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from plait.reasoning.backends.port import HostCompleter
-from plait.reasoning.document import read_document
+from plait.reasoning.diagram import read_document
 from plait.reasoning.html import thinking_page
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
@@ -64,7 +64,7 @@ class Served:
         return "{0.scheme}://{0.netloc}".format(urlsplit(self.address))
 
     def run_address(self, file: str, run: str) -> str:
-        return f"{self.home}/runs/{TracePath.of(self.folder / 'traces' / file).key}/{run}"
+        return f"{self.home}/runs/{TracePath.from_path(self.folder / 'traces' / file).key}/{run}"
 
     def open(self, browser: Chromium, path: str, **how: bool | int) -> Page:
         """Open a page, signed in."""

@@ -24,6 +24,7 @@ PYTEST_FILES = {
     "checks.py",
     "conftest.py",
     "test_agent.py",
+    "test_engine.py",
     "test_recorded.py",
     "test_repeated.py",
     "test_shop.py",
@@ -91,4 +92,4 @@ def test_the_example_tests_pass(tmp_path: Path) -> None:
     done = run([*command, "-W", "ignore::pytest.PytestAssertRewriteWarning"], tmp_path)
 
     assert done.returncode == 0, done.stdout
-    assert "11 passed" in done.stdout
+    assert "18 passed" in done.stdout

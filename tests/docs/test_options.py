@@ -14,8 +14,8 @@ import plait
 import plait.client
 import plait.langchain
 from plait import ConfigError, MultiServerMCPClient, Toolbox, read_config
-from plait.client.config.key_table import camel_case
 from plait.client.config.keys import CLIENT_KEYS, server_keys
+from plait.client.config.raw_value import camel_case
 from plait.client.options import CLIENT_OPTIONS, ClientOptions, ToolboxOptions
 from plait.langchain.client.loading import convert_mcp_tool_to_langchain_tool, load_mcp_tools
 from plait.langchain.client.middleware import MCPToolsMiddleware
@@ -150,7 +150,7 @@ def test_the_page_has_the_options_of_a_toolbox() -> None:
 def test_an_option_is_spelled_in_files_as_its_row_says(name: str) -> None:
     written = ROWS[name]["json"]
 
-    assert CLIENT_KEYS.find(name) is not None
+    assert name in CLIENT_KEYS.by_spelling
     assert written in {"*Python*", f"`{camel_case(name)}`"}
     if written == "*Python*" and name not in {"callbacks", "observers", "tool_interceptors"}:
         with pytest.raises(ConfigError):
@@ -162,7 +162,7 @@ def test_an_option_may_stand_where_its_row_says(name: str) -> None:
     also = {place.strip() for place in ROWS[name]["also"].split(",")}
     by_call = parameters_of(MultiServerMCPClient.get_tools) | {"default_tool_timeout"}
 
-    assert ("server" in also) == (server_keys(None).find(name) is not None)
+    assert ("server" in also) == (name in server_keys(None).by_spelling)
     assert ("call" in also) == (name in by_call)
 
 

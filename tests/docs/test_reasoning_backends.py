@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-from plait.reasoning.backends.langbase import PIPE_SETTINGS, PipeNames
+from plait.reasoning.backends.http import PIPE_SETTINGS, PipeNames
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "reasoning-backends.md").read_text()

@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from plait import PlaitError, errors, testing
-from plait.testing.faults.options import FaultOptions, parse
-from plait.testing.faults.run import Run
+from plait.testing.faults.options import FaultOptions, Run, parse
 from plait.testing.faults.serve import build_server
 from tests.docs.pages import ROOT, pages
 

@@ -9,7 +9,10 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-PAGES = (ROOT / "SECURITY.md", ROOT / "docs" / "concepts" / "threat-model.md")
+PAGES = (
+    ROOT / "docs" / "concepts" / "threat-model.md",
+    ROOT / "docs" / "reference" / "security-promises.md",
+)
 NAMED = re.compile(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<test>\w+))?`")
 SHOWN = re.compile(r"^\|.*\| Shown by \|\n\|.*\n(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from typing import Any, Literal
@@ -56,11 +55,6 @@ def build() -> MCPServer:
     def check_headers(name: str, ctx: Context) -> str:
         """Return a header of the request."""
         return (ctx.headers or {}).get(name.lower(), "not found")
-
-    @server.tool(structured_output=False)
-    def check_env(name: str) -> str:
-        """Return a variable of the process."""
-        return os.environ.get(name, "not set")
 
     @server.tool(structured_output=False)
     async def sleep_tool(milliseconds: int) -> str:
@@ -136,11 +130,11 @@ def main(transport: str, *token: str) -> None:
         anyio.run(http_server(app, listener, path).serve, [listener])
 
 
-def stdio_js(**more: Any) -> dict[str, Any]:
+def stdio_js() -> dict[str, Any]:
     """Return the connection of the server on stdio."""
     from tests.nursery import entry
 
-    return entry(__file__, "stdio", transport="stdio", **more)
+    return entry(__file__, "stdio", transport="stdio")
 
 
 def served_js(transport: Literal["http", "sse"], *token: str) -> ServerProcess:

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from plait._support.redact import Redactor
 from plait.errors import PlaitError
 
-_MOST_TEXT: Final = 16_384
+MAX_TEXT_CHARS: Final = 16_384
 """The length of the text of a library's exception that is searched for secrets and kept."""
 
 
@@ -35,52 +35,47 @@ class _Cleaning:
     def clean(self, error: BaseException) -> BaseException:
         if id(error) in self._done:
             return self._done[id(error)]
-        shown = self._shown(error)
-        self._done[id(error)] = self._done[id(shown)] = shown
+        clean = self._clean_itself(error)
+        self._done[id(error)] = self._done[id(clean)] = clean
         suppressed = error.__suppress_context__
         cause, context = error.__cause__, error.__context__
-        shown.__cause__ = None if cause is None else self.clean(cause)
-        shown.__context__ = None if context is None else self.clean(context)
-        shown.__suppress_context__ = suppressed
-        return shown
+        clean.__cause__ = None if cause is None else self.clean(cause)
+        clean.__context__ = None if context is None else self.clean(context)
+        clean.__suppress_context__ = suppressed
+        return clean
 
-    def _shown(self, error: BaseException) -> BaseException:
+    def _clean_itself(self, error: BaseException) -> BaseException:
+        """Return an exception without secrets; its causes are left as they are."""
         if isinstance(error, BaseExceptionGroup):
             group = cast("BaseExceptionGroup[BaseException]", error)
             inner = [self.clean(one) for one in group.exceptions]
             same = all(new is old for new, old in zip(inner, group.exceptions, strict=True))
             return group if same else group.derive(inner)
-        # A `repr` of megabytes would hold up the event loop.
-        too_long = not isinstance(error, PlaitError) and is_longer(error.args, _MOST_TEXT)
-        texts = [] if too_long else _texts_of(error)
-        if not isinstance(error, PlaitError) and any(len(text) > _MOST_TEXT for text in texts):
-            too_long = True
-        if not too_long and not self._is_tainted(texts):
-            return error
         if isinstance(error, PlaitError):
-            return self._cleaned_own(error)
-        shown = None if too_long else self._copy(error)
-        if shown is None or self._is_tainted(_texts_of(shown)):
-            text = self._redact.beginning(str(error), _MOST_TEXT)
-            shown = HiddenCauseError(f"{type(error).__name__}: {text}")
-        shown.__traceback__ = error.__traceback__
-        return shown
+            if self._is_tainted(_texts_of(error)):
+                error.message = self._redact(error.message)
+                error.args = (error.message, *error.args[1:])
+                notes: list[str] = getattr(error, "__notes__", [])
+                notes[:] = map(self._redact, notes)
+            return error
+        # A `repr` of megabytes would hold up the event loop.
+        texts = [] if is_longer(error.args, MAX_TEXT_CHARS) else _texts_of(error)
+        copy: BaseException | None = None
+        if texts and all(len(text) <= MAX_TEXT_CHARS for text in texts):
+            if not self._is_tainted(texts):
+                return error
+            try:
+                copy = type(error)(*map(self._value, error.args))
+            except Exception:  # noqa: BLE001  # boundary: exceptions may take anything, in any way
+                copy = None
+        if copy is None or self._is_tainted(_texts_of(copy)):
+            text = self._redact.beginning(str(error), MAX_TEXT_CHARS)
+            copy = HiddenCauseError(f"{type(error).__name__}: {text}")
+        copy.__traceback__ = error.__traceback__
+        return copy
 
     def _is_tainted(self, texts: list[str]) -> bool:
         return any(self._redact(text) != text for text in texts)
-
-    def _cleaned_own(self, error: PlaitError) -> PlaitError:
-        error.message = self._redact(error.message)
-        error.args = (error.message, *error.args[1:])
-        notes: list[str] = getattr(error, "__notes__", [])
-        notes[:] = map(self._redact, notes)
-        return error
-
-    def _copy(self, error: BaseException) -> BaseException | None:
-        try:
-            return type(error)(*map(self._value, error.args))
-        except Exception:  # noqa: BLE001  # boundary: exceptions may take anything, in any way
-            return None
 
     def _value(self, value: Any) -> Any:
         """Redact the strings in an argument, at any depth."""

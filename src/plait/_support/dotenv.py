@@ -33,15 +33,14 @@ def parse_dotenv(text: str) -> dict[str, str]:
         if blank := _BLANK.match(text, position):
             position = blank.end()
         elif assignment := _ASSIGNMENT.match(text, position):
-            values[assignment["name"]] = _value(assignment)
+            value = assignment["plain"] if assignment["single"] is None else assignment["single"]
+            if (quoted := assignment["double"]) is not None:
+                value = re.sub(
+                    r"\\(.)", lambda one: _ESCAPES.get(one[1], one[1]), quoted, flags=re.S
+                )
+            values[assignment["name"]] = value
             position = assignment.end()
         else:
             line = text.count("\n", 0, position) + 1
             raise DotenvError(f"line {line} is not NAME=value")
     return values
-
-
-def _value(assignment: re.Match[str]) -> str:
-    if (quoted := assignment["double"]) is not None:
-        return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), quoted, flags=re.S)
-    return assignment["plain"] if assignment["single"] is None else assignment["single"]

@@ -21,7 +21,17 @@ def lazy_exports(
 
     @cache
     def modules() -> dict[str, str]:
-        return _modules_by_name(package, Path(init).with_suffix(".pyi"))
+        stub = Path(init).with_suffix(".pyi")
+        names: dict[str, str] = {}
+        for node in ast.parse(stub.read_text("utf-8")).body:
+            match node:
+                case ast.ImportFrom(module=str(module), names=aliases):
+                    names.update((alias.name, module) for alias in aliases)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    names[name] = package
+                case _:
+                    raise AssertionError(f"{stub} holds more than imports: line {node.lineno}")
+        return names
 
     def get_attribute(name: str) -> object:
         if name == "__all__":
@@ -35,19 +45,6 @@ def lazy_exports(
         return value
 
     return get_attribute, lambda: sorted(modules())
-
-
-def _modules_by_name(package: str, stub: Path) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for node in ast.parse(stub.read_text("utf-8")).body:
-        match node:
-            case ast.ImportFrom(module=str(module), names=aliases):
-                names.update((alias.name, module) for alias in aliases)
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names[name] = package
-            case _:
-                raise AssertionError(f"{stub} holds more than imports: line {node.lineno}")
-    return names
 
 
 _EXTRAS = {

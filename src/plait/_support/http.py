@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ReplyT = TypeVar("ReplyT")
 
-_MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 """No reply that this package asks for is longer."""
 
 
@@ -73,16 +73,12 @@ async def send_request(
         body = bytearray()
         async for chunk in response.aiter_bytes():
             body += chunk
-            if len(body) > _MAX_BODY_BYTES:
-                raise _too_long(response)
+            if len(body) > MAX_BODY_BYTES:
+                import httpx2  # noqa: PLC0415 - slow to import
+
+                raise httpx2.DecodingError("the answer does not end", request=response.request)
     retry_after = seconds_from_retry_after(response.headers.get("retry-after"))
     return HttpReply(response.status_code, bytes(body), retry_after)
-
-
-def _too_long(response: httpx2.Response) -> Exception:
-    import httpx2  # noqa: PLC0415 - slow to import
-
-    return httpx2.DecodingError("the answer does not end", request=response.request)
 
 
 async def with_retries(

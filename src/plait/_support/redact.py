@@ -14,13 +14,13 @@ from urllib.parse import quote, quote_plus
 from plait._support.exception_groups import one_line
 
 HIDDEN = "***"
-_SHORTEST_SECRET = 4
+MIN_SECRET_CHARS = 4
 """Shorter values would blank out ordinary words."""
 
-_LONGEST_UNKNOWN = 1_024
+MAX_UNKNOWN_CHARS = 1_024
 """How much of a text may be one secret that is recognized by its form."""
 
-_SHORTEST_ANY_CASE = 8
+MIN_ANY_CASE_CHARS = 8
 """Longer values are found in any case: shorter ones could be ordinary words."""
 _ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
@@ -77,7 +77,7 @@ class Redactor:
     def _secrets(self) -> list[str]:
         """All encoded forms of the values, computed on first use; long ones in lower case."""
         every = {text for one in self._known for text in encoded_forms(one)}
-        folded = {_lower(text) if len(text) >= _SHORTEST_ANY_CASE else text for text in every}
+        folded = {_lower(text) if len(text) >= MIN_ANY_CASE_CHARS else text for text in every}
         # Longest first, so that a secret inside another leaves no remainder.
         return sorted(filter(_is_long_enough, folded), key=len, reverse=True)
 
@@ -85,7 +85,7 @@ class Redactor:
         """Return the text without its secrets."""
         lower = _lower(text)
         for secret in self._secrets:
-            if len(secret) < _SHORTEST_ANY_CASE:
+            if len(secret) < MIN_ANY_CASE_CHARS:
                 if secret in text:
                     text = text.replace(secret, HIDDEN)
                     lower = _lower(text)
@@ -113,7 +113,7 @@ class Redactor:
         if len(text) <= limit:
             return self(text)
         # A secret that is cut in two is not recognized: it can only be at the end.
-        unsure = max(_LONGEST_UNKNOWN, *map(len, self._secrets[:1]), 0)
+        unsure = max(MAX_UNKNOWN_CHARS, *map(len, self._secrets[:1]), 0)
         return self(text[: limit + unsure])[:-unsure][:limit] + "…"
 
 
@@ -134,7 +134,7 @@ def _lower(text: str) -> str:
 
 
 def _is_long_enough(secret: str) -> bool:
-    return len(secret.strip()) >= _SHORTEST_SECRET
+    return len(secret.strip()) >= MIN_SECRET_CHARS
 
 
 _SECRET_WORDS = frozenset(
@@ -155,10 +155,10 @@ def looks_secret(name: str) -> bool:
     return any(word.lower() in _SECRET_WORDS for word in _WORD.findall(name))
 
 
-_SHORTEST_ENCODED = 6
+MIN_ENCODED_CHARS = 6
 """Encodings of shorter values could occur in other words by chance."""
 
-_SHORTEST_LINE = 8
+MIN_LINE_CHARS = 8
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -184,9 +184,9 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
 def encoded_forms(value: str) -> frozenset[str]:
     """Return the value and its forms in JSON, a URL, HTML, a `repr`, hex or base64, also twice."""
     found = {value, value.strip()}
-    if len(value) < _SHORTEST_ENCODED:
+    if len(value) < MIN_ENCODED_CHARS:
         return frozenset(found)
-    found.update(line for line in map(str.strip, value.splitlines()) if len(line) >= _SHORTEST_LINE)
+    found.update(line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE_CHARS)
     plain = {*found, quote(value, safe="")}
     for _ in range(2):  # twice: JSON is often quoted inside JSON
         found.update(quoted(text) for text in tuple(found) for quoted in _QUOTINGS)
@@ -209,6 +209,6 @@ def _encoded(text: str) -> Iterator[str]:
         first = (0, 2, 3)[offset]
         last = (offset + len(data)) * 8 // 6
         part = inner[first:last].decode()
-        if len(part) >= _SHORTEST_ENCODED:
+        if len(part) >= MIN_ENCODED_CHARS:
             yield part
             yield part.translate(str.maketrans("+/", "-_"))

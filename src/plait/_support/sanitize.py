@@ -87,7 +87,7 @@ _OPENING = {
 
 _OVERRIDES = frozenset("\u202d\u202e")
 _KEYCAPS = frozenset("0123456789#*")
-_MOST_PASSES = 8
+MAX_PASSES = 8
 """What is taken out can bring together what was apart; texts that go on so lose all of it."""
 _STRIPPED = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"
@@ -107,9 +107,9 @@ _WITH_VARIANTS = re.compile("[\u1000-\u109f\ua840-\ua877\uaa60-\uaa7f]")
 class Care:
     """How much of the texts of one result is sanitized with care: seconds would be too long."""
 
-    suspects: int = 2_000
+    inspect_chars: int = 2_000
     """How many characters are looked at one by one; of a text with more, none is kept."""
-    stripped: int = 200_000
+    scan_chars: int = 200_000
     """How many characters of such texts are searched at all; no model reads more of them."""
 
 
@@ -121,11 +121,11 @@ def sanitize_text(text: str, care: Care | None = None) -> str:
     if not may_need_sanitizing(text):
         return text
     care = care or Care()
-    found = sum(1 for _ in islice(_SUSPECT_OR_ROW.finditer(text), care.suspects + 1))
-    care.suspects -= min(found, care.suspects)
-    if found and not care.suspects:
-        return _stripped(text, care)
-    for _ in range(_MOST_PASSES):
+    found = sum(1 for _ in islice(_SUSPECT_OR_ROW.finditer(text), care.inspect_chars + 1))
+    care.inspect_chars -= min(found, care.inspect_chars)
+    if found and not care.inspect_chars:
+        return _without_suspects(text, care)
+    for _ in range(MAX_PASSES):
         if _SUSPECT_OR_ROW.search(text) is None:
             return text
         kept_directions = frozenset(_balanced(text))
@@ -136,11 +136,11 @@ def sanitize_text(text: str, care: Care | None = None) -> str:
     return _SUSPECT_OR_ROW.sub("", text)
 
 
-def _stripped(text: str, care: Care) -> str:
+def _without_suspects(text: str, care: Care) -> str:
     """Remove every suspect character, and say what is not even searched."""
-    kept = _STRIPPED.sub("", text[: care.stripped])
-    left_out = len(text) - care.stripped
-    care.stripped = max(0, -left_out)
+    kept = _STRIPPED.sub("", text[: care.scan_chars])
+    left_out = len(text) - care.scan_chars
+    care.scan_chars = max(0, -left_out)
     if left_out <= 0:
         return kept
     note = f"[{left_out:,} characters are left out: too many are invisible or control characters]"
@@ -195,10 +195,10 @@ def escaped_for_markdown(text: str) -> str:
 
 def sanitize_for_terminal(text: str) -> str:
     """Make any text safe for a terminal; joined emoji stay whole."""
-    return _ON_TERMINALS.sub(_shown, text)
+    return _ON_TERMINALS.sub(_terminal_form, text)
 
 
-def _shown(found: re.Match[str]) -> str:
+def _terminal_form(found: re.Match[str]) -> str:
     character = found[0]
     if re.match(f"[{_JOINERS}{_SELECTORS}]", character) and _belongs(found, character):
         return character

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_TOO_MANY_BYTES = 10**24
+MAX_LABEL_BYTES = 10**24
 
 
 def size_label(size_bytes: int) -> str:
     """Format a size: `512 B`, `3.4 kB`."""
-    if size_bytes >= _TOO_MANY_BYTES:
+    if size_bytes >= MAX_LABEL_BYTES:
         return "more bytes than there are"
     amount = float(size_bytes)
     if amount < 1000:

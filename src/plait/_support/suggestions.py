@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-_MOST_COMPARED: Final = 150
-_MOST_CHARACTERS: Final = 64
+MAX_COMPARED_NAMES: Final = 150
+MAX_COMPARED_CHARS: Final = 64
 """Comparing two names takes time that grows with the product of their lengths."""
 
 
@@ -64,9 +64,9 @@ def _close(letters: str, known: Iterable[str], *, most: int, cutoff: float) -> l
     def unlikeness(one: str) -> tuple[bool, int]:
         return one[:1] != letters[:1], abs(len(one) - len(letters))
 
-    compared = heapq.nsmallest(_MOST_COMPARED, known, key=unlikeness)
+    compared = heapq.nsmallest(MAX_COMPARED_NAMES, known, key=unlikeness)
     return difflib.get_close_matches(letters, compared, n=most, cutoff=cutoff)
 
 
 def _letters(name: str) -> str:
-    return re.sub(r"[\W_]", "", name[:_MOST_CHARACTERS]).casefold()
+    return re.sub(r"[\W_]", "", name[:MAX_COMPARED_CHARS]).casefold()

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-_MANY_ITEMS = 500
+MAX_INLINE_ITEMS = 500
 """To convert so many takes some milliseconds."""
 
 
@@ -87,7 +87,7 @@ def off_loop(read: Callable[P, T]) -> Callable[P, T]:
 
 async def convert_aside(convert: Callable[[S], T], items: Sequence[S]) -> list[T]:
     """Convert items, in a thread if there are many, which would hold up the event loop."""
-    if len(items) <= _MANY_ITEMS:
+    if len(items) <= MAX_INLINE_ITEMS:
         return list(map(convert, items))
     return await in_thread(lambda: list(map(convert, items)))
 

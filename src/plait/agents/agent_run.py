@@ -1,30 +1,30 @@
-"""One run of an engine: its tools, its calls with their answers, and its trace."""
+"""One run of an engine: its tools, calls and answers, its trace, and its requests' retries."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeGuard, cast
+from typing import Any, Final, TypeVar, cast
 
 import mcp_types as types
 
 from plait._support.redact import Redactor
 from plait._support.sanitize import sanitize_text
 from plait._support.unicode import well_formed
-from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.prices import cost_function
+from plait.agents.config import AgentConfig, ModelConfig, ModelRetryConfig, cost_function
 from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools
-from plait.client.call_pipeline import run_identity_of
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
+from plait.client.calls.pipeline import run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
-from plait.client.config.policy import Policy
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.models.stop_reasons import stop_kind
@@ -33,7 +33,7 @@ from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
 from plait.traces.messages.message import Message, Role, UsageMetadata, extract_system_prompt
 from plait.traces.recorder import Recorder
-from plait.traces.spans import add_event, is_set_up
+from plait.traces.spans import add_event, is_traced
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.agents")
@@ -111,64 +111,43 @@ class AgentRun:
         """
         tool = self.tools.get(name)
         self.record_call(call_id, name, arguments)
-        attempts, notes = 1, ()
-        if tool is not None and tool.listed is not None:
-            answer, attempts, notes = await self._call_server(
-                call_id, tool.listed, arguments, on_approval
-            )
-        elif tool is not None and tool.static is not None:
-            answer = await self._call_program(call_id, tool, tool.static, arguments, on_approval)
-        else:
-            answer = ToolAnswer.of_text(self.unknown_tool(name), is_error=True)
-        self.record_answer(call_id, answer, attempts=attempts, notes=notes)
-        return answer
-
-    def record_answer(
-        self, call_id: str, answer: ToolAnswer, *, attempts: int = 1, notes: tuple[str, ...] = ()
-    ) -> None:
-        """Record the answer to a call."""
-        self.recorder.tool_returned(
-            call_id,
-            answer.text,
-            is_error=answer.is_error,
-            attempts=attempts,
-            notes=notes,
-            images=answer.images,
-        )
-
-    async def _call_server(
-        self,
-        call_id: str,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        on_approval: OnApproval | None,
-    ) -> tuple[ToolAnswer, int, tuple[str, ...]]:
-        assert self.toolbox is not None  # noqa: S101  # the tool is one of its tools
+        if tool is None or self.toolbox is None:
+            text = f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}"
+            answer = ToolAnswer.of_text(text, is_error=True)
+            self.record_answer(call_id, answer)
+            return answer
         try:
-            result = await self.toolbox.call(
-                tool.server,
-                tool.wire_name,
-                arguments,
-                on_approval=on_approval,
-                run=self._context,
-                reader=self._reader,
-                call_id=call_id,
-            )
+            if tool.listed is not None:
+                result = await self.toolbox.call(
+                    tool.listed.server,
+                    tool.listed.wire_name,
+                    arguments,
+                    on_approval=on_approval,
+                    run=self._context,
+                    reader=self._reader,
+                    call_id=call_id,
+                )
+            else:
+                result = await self._call_program(call_id, tool, arguments, on_approval)
         except ConfigError:
             raise
         except PlaitError as error:
-            return ToolAnswer.of_text(self.text_of(error), is_error=True), 1, ()
-        answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
-        return answer, result.attempts, result.notes
+            answer, attempts, notes = ToolAnswer.of_text(self.text_of(error), is_error=True), 1, ()
+        else:
+            answer = ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
+            attempts, notes = result.attempts, result.notes
+        self.record_answer(call_id, answer, attempts=attempts, notes=notes)
+        return answer
 
     async def _call_program(
         self,
         call_id: str,
         tool: RunTool,
-        static: StaticTool,
         arguments: Mapping[str, Any],
         on_approval: OnApproval | None,
-    ) -> ToolAnswer:
+    ) -> ToolResult:
+        static = tool.static
+        assert static is not None  # noqa: S101  # a tool is one of a server or of the program
         assert self.toolbox is not None  # noqa: S101  # a run with tools has one
         call = ToolCall(
             server=PROGRAM,
@@ -182,15 +161,22 @@ class AgentRun:
         async def result_of(permitted: ToolCall) -> ToolResult:
             return await static.result(permitted.arguments)
 
-        try:
-            result = await self.toolbox.calls.run_local(
-                call, listed_tool(tool.name, static), result_of, reader=self._reader
-            )
-        except ConfigError:
-            raise
-        except PlaitError as error:
-            return ToolAnswer.of_text(self.text_of(error), is_error=True)
-        return ToolAnswer.of_result(result, sanitize=self.toolbox.sanitizes)
+        return await self.toolbox.calls.run_local(
+            call, listed_tool(tool.name, static), result_of, reader=self._reader
+        )
+
+    def record_answer(
+        self, call_id: str, answer: ToolAnswer, *, attempts: int = 1, notes: tuple[str, ...] = ()
+    ) -> None:
+        """Record the answer to a call."""
+        self.recorder.tool_returned(
+            call_id,
+            answer.text,
+            is_error=answer.is_error,
+            attempts=attempts,
+            notes=notes,
+            images=answer.images,
+        )
 
     def text_of(self, error: PlaitError) -> str:
         """Return the text of an error for the model."""
@@ -216,10 +202,6 @@ class AgentRun:
             return self.settings.tool_options.get(name)
         return self.toolbox.config.options.get(name)
 
-    def unknown_tool(self, name: str) -> str:
-        """Return the error text for a tool that does not exist."""
-        return f"there is no tool {name!r}; the tools are: {', '.join(self.tools) or 'none'}"
-
     async def list_tools(self, program: Sequence[ToolLike], *, defers: bool = False) -> None:
         """List the tools of the run; `defers` says whether the engine defers tools.
 
@@ -227,8 +209,16 @@ class AgentRun:
             ConfigError: Two tools have the same name.
             AgentServerError: A required server cannot be used.
         """
-        listed = [] if self.toolbox is None else await _list_tools(self.toolbox, self._context)
+        listed: list[Tool] = []
         if self.toolbox is not None:
+            try:
+                listed = await self.toolbox.tools(run=self._context)
+            except ConfigError:
+                raise
+            except PlaitError as error:
+                is_late = isinstance(error, TimeoutError)
+                kind = AgentServerTimeoutError if is_late else AgentServerConnectError
+                raise kind(str(error), error.server) from error
             hides = self.toolbox.calls.policy.hides
             own_tools = map(StaticTool.of, program)
             program = [own for own in own_tools if not hides(listed_tool(own.name, own))]
@@ -244,38 +234,13 @@ class AgentRun:
 
     def begin(self, engine: str) -> None:
         """Record the start of the run."""
+        config, settings, toolbox = self.model_config, self.settings, self.toolbox
         prompt = () if self.system_prompt is None else (Message.system(self.system_prompt),)
-        self.recorder.run_started(
-            [*prompt, *self.messages],
-            interface=engine,
-            model=self.model_config.model_name,
-            question_hash=self.settings.question_hash,
-            task_id=self.settings.task_id,
-            continues=self.settings.continues,
-            servers=() if self.toolbox is None else self.toolbox.server_names,
-            tools=[tool.full_name for tool in self.tools.values() if tool.server != OWN_SERVER],
-            max_turns=self.settings.max_turns,
-            timeout_seconds=self.seconds,
-            unreached=self._unreached(),
-            settings=self._settings(),
-            definitions={
-                tool.full_name: (tool.name, tool.description, tool.input_schema)
-                for tool in self.tools.values()
-                if tool.server != OWN_SERVER
-            },
-        )
-
-    def _unreached(self) -> dict[str, str]:
-        if self.toolbox is None or not self.toolbox.server_names:
-            return {}
-        servers = self.toolbox.status().servers.values()
-        return {one.name: one.last_error for one in servers if one.last_error}
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the settings of the model and the run, for the trace, which redacts them."""
-        config, settings = self.model_config, self.settings
-        policy = None if self.toolbox is None else self.toolbox.calls.policy.policy
-        values: dict[str, Any] = {
+        tools = [tool for tool in self.tools.values() if tool.server != OWN_SERVER]
+        servers = () if toolbox is None else toolbox.server_names
+        statuses = toolbox.status().servers.values() if toolbox is not None and servers else ()
+        policy = None if toolbox is None else toolbox.calls.policy.policy
+        recorded: dict[str, Any] = {  # the trace redacts it
             "provider": config.model_provider,
             "endpoint": _endpoint_of(config),
             "temperature": self.temperature,
@@ -286,11 +251,33 @@ class AgentRun:
             "max_tokens_total": settings.max_tokens_total,
             "max_cost_usd": settings.max_cost_usd,
             "stream": settings.stream or None,
-            "policy": None if policy is None else _policy_data(policy),
+            "policy": None
+            if policy is None
+            else {
+                "default": policy.default,
+                "rules": [f"{rule.do}: {rule}" for rule in policy.rules],
+                "source": policy.source,
+            },
             "result_budget": _budget_data(self.tool_option("result_budget")),
             "call_budget": _budget_data(self.tool_option("call_budget")),
         }
-        return {name: value for name, value in values.items() if value is not None}
+        self.recorder.run_started(
+            [*prompt, *self.messages],
+            interface=engine,
+            model=config.model_name,
+            question_hash=settings.question_hash,
+            task_id=settings.task_id,
+            continues=settings.continues,
+            servers=servers,
+            tools=[tool.full_name for tool in tools],
+            max_turns=settings.max_turns,
+            timeout_seconds=self.seconds,
+            unreached={one.name: one.last_error for one in statuses if one.last_error},
+            settings={name: value for name, value in recorded.items() if value is not None},
+            definitions={
+                tool.full_name: (tool.name, tool.description, tool.input_schema) for tool in tools
+            },
+        )
 
     def check_prices(self) -> None:
         """Check that a limit of costs can hold.
@@ -347,7 +334,7 @@ class AgentRun:
 
         With `began`, a monotonic time, the request is already answered.
         """
-        if not is_set_up():
+        if not is_traced():
             return nullcontext()
         config = self.model_config
         settings = {"temperature": self.temperature, "max_tokens": config.max_tokens}
@@ -403,11 +390,6 @@ def _endpoint_of(config: ModelConfig) -> str | None:
     return next(filter(None, (*settings, *map(os.environ.get, variables), default)), None)
 
 
-def _policy_data(policy: Policy) -> dict[str, Any]:
-    rules = [f"{rule.do}: {rule}" for rule in policy.rules]
-    return {"default": policy.default, "rules": rules, "source": policy.source}
-
-
 def _budget_data(budget: Any) -> Any:
     """Return a budget as plain data, without what it does not limit."""
     if is_dataclass(budget):
@@ -416,17 +398,6 @@ def _budget_data(budget: Any) -> Any:
         return budget
     pairs = cast("Mapping[str, Any]", budget).items()
     return {name: _budget_data(value) for name, value in pairs if value is not None}
-
-
-async def _list_tools(toolbox: Toolbox, context: Mapping[str, Any]) -> list[Tool]:
-    try:
-        return await toolbox.tools(run=context)
-    except ConfigError:
-        raise
-    except PlaitError as error:
-        if isinstance(error, TimeoutError):
-            raise AgentServerTimeoutError(str(error), error.server) from error
-        raise AgentServerConnectError(str(error), error.server) from error
 
 
 _CLAUDE_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -486,8 +457,13 @@ class ToolAnswer:
         content = content_for_model(
             result.content, result.structured_content, is_error=result.is_error, sanitize=sanitize
         )
-        if not sanitize:  # which replaces them too
-            content = tuple(map(_well_formed_block, content))
+        if not sanitize:  # which replaces broken characters too
+            content = tuple(
+                block.model_copy(update={"text": well_formed(block.text)})
+                if isinstance(block, types.TextContent)
+                else block
+                for block in content
+            )
         return cls(
             content=content,
             text=text_from_mcp(content),
@@ -511,24 +487,18 @@ class ToolAnswer:
 
         An image is shown if Claude reads its type, and never in an error.
         """
-        return [
-            block if self._is_read(block) else types.TextContent(text=line_from_mcp(block))
-            for block in self.content
-        ]
-
-    def _is_read(
-        self, block: types.ContentBlock
-    ) -> TypeGuard[types.TextContent | types.ImageContent]:
-        if isinstance(block, types.ImageContent):
-            return not self.is_error and block.mime_type in _CLAUDE_IMAGES
-        return isinstance(block, types.TextContent)
-
-
-def _well_formed_block(block: types.ContentBlock) -> types.ContentBlock:
-    if not isinstance(block, types.TextContent):
-        return block
-    text = well_formed(block.text)
-    return block if text == block.text else block.model_copy(update={"text": text})
+        readable: list[types.TextContent | types.ImageContent] = []
+        for block in self.content:
+            match block:
+                case types.TextContent():
+                    readable.append(block)
+                case types.ImageContent(mime_type=kind) if (
+                    kind in _CLAUDE_IMAGES and not self.is_error
+                ):
+                    readable.append(block)
+                case _:
+                    readable.append(types.TextContent(text=line_from_mcp(block)))
+        return readable
 
 
 def tools_of_run(program: Sequence[ToolLike], listed: Iterable[Tool]) -> dict[str, RunTool]:
@@ -556,3 +526,68 @@ def tools_of_run(program: Sequence[ToolLike], listed: Iterable[Tool]) -> dict[st
             listed=tool,
         )
     return tools
+
+
+T = TypeVar("T")
+
+_chance = random.Random()  # independent of the seed that a program sets
+
+MAX_PAUSE_SECONDS: Final = 60.0
+"""The longest pause of a run without a deadline; a provider may request hours."""
+
+
+class CutAnswerError(ConnectionError):
+    """The answer of the model is incomplete."""
+
+
+def retry_pause(
+    config: ModelConfig, error: PlaitError, attempt: int, seconds_left: float | None
+) -> float | None:
+    """Return the seconds before the next attempt; `None` if there must be none."""
+    retry = ModelRetryConfig(
+        max_retries=config.max_retries, initial_delay=0.5, backoff_factor=2.0, max_delay=8.0
+    )
+    if config.agent_middleware is not None:
+        retry = config.agent_middleware.model_retry
+    if not error.retryable or attempt > retry.max_retries:
+        return None
+    delay = min(retry.max_delay, retry.initial_delay * retry.backoff_factor ** (attempt - 1))
+    if retry.jitter:
+        delay *= _chance.uniform(0.75, 1.25)
+    if error.retry_after is not None:
+        delay = error.retry_after
+    return delay if delay < (MAX_PAUSE_SECONDS if seconds_left is None else seconds_left) else None
+
+
+async def with_retries(
+    run: AgentRun,
+    request: Callable[[dict[str, Any] | None], Awaitable[T]],
+    failure_of: Callable[[Exception], PlaitError],
+    *,
+    passes: tuple[type[Exception], ...] = (),
+) -> T:
+    """Make a request to the model, and repeat it while its failure is `retryable`.
+
+    `request` passes its argument to `describe_answer`. `failure_of` translates a failure;
+    exceptions in `passes` are raised as they are.
+
+    Raises:
+        PlaitError: The last failure, which says whether a later attempt may succeed.
+    """
+    attempt = 1
+    while True:
+        try:
+            with run.chat_span() as span:
+                return await request(span)
+        except passes:
+            raise
+        except Exception as error:  # noqa: BLE001  # boundary: providers may raise anything
+            failure = error if isinstance(error, PlaitError) else failure_of(error)
+            failure.attempts = attempt
+        pause = retry_pause(run.model_config, failure, attempt, run.seconds_left())
+        if pause is None:
+            # Outside of the handler: otherwise the original error, with secrets, is its context.
+            raise failure
+        attempt += 1
+        run.model_retry(attempt, str(failure), pause, failure.status)
+        await asyncio.sleep(pause)

@@ -29,7 +29,6 @@ from plait.models.providers import (
     OPENAI,
     OPENROUTER_KEY,
     PROVIDERS,
-    Clues,
     FoundModel,
     find_model,
 )
@@ -132,11 +131,23 @@ async def choose_here(
     request: ModelRequest, environ: Mapping[str, str], *, look_for_ollama: bool = True
 ) -> ModelChoice:
     """Choose a model and an engine, and query local endpoints only if they may be chosen."""
-    env = model_environment(environ)
+
+    def value_of(name: str) -> str | None:
+        return environ.get(name, "").strip() or None
+
+    variables = (ANTHROPIC.key_variable, OPENAI.key_variable, OPENROUTER_KEY, _MODEL_KEY)
+    packages = ("anthropic", "langchain_anthropic", "langchain_openai")
+    env = ModelEnvironment(
+        keys={name: key for name in variables if (key := value_of(name)) is not None},
+        openai_url=value_of("OPENAI_BASE_URL"),
+        anthropic_url=value_of("ANTHROPIC_BASE_URL"),
+        ollama_host=value_of("OLLAMA_HOST"),
+        installed=frozenset(name for name in packages if find_spec(name) is not None),
+    )
     if request.engine is not None and request.engine not in _ALL_ENGINES:
         return choose_model(request, env)
     if request.model is None and request.engine not in (*_CLAUDE_ENGINES, "manual", "openrouter"):
-        found, _ = find_model(_clues(request, env))
+        found, _ = _find(request, env)
         if found is None and look_for_ollama:
             env = replace(env, endpoint=await find_ollama(env.ollama_host))
         if found is None and request.engine in (None, "langchain"):
@@ -149,70 +160,58 @@ async def choose_here(
     return choose_model(request, env)
 
 
-def model_environment(environ: Mapping[str, str]) -> ModelEnvironment:
-    """Read the environment variables for models, and check which packages are installed."""
-
-    def value_of(name: str) -> str | None:
-        return environ.get(name, "").strip() or None
-
-    variables = (ANTHROPIC.key_variable, OPENAI.key_variable, OPENROUTER_KEY, _MODEL_KEY)
-    packages = ("anthropic", "langchain_anthropic", "langchain_openai")
-    return ModelEnvironment(
-        keys={name: key for name in variables if (key := value_of(name)) is not None},
-        openai_url=value_of("OPENAI_BASE_URL"),
-        anthropic_url=value_of("ANTHROPIC_BASE_URL"),
-        ollama_host=value_of("OLLAMA_HOST"),
-        installed=frozenset(name for name in packages if find_spec(name) is not None),
-    )
-
-
 def choose_model(request: ModelRequest, env: ModelEnvironment) -> ModelChoice:
     """Choose a model and an engine."""
-    if request.engine is not None and request.engine not in REGISTRY.names():
-        raise ConfigError(REGISTRY.availability(request.engine).reason)
-    if request.engine is not None and request.engine not in _ALL_ENGINES:
-        return _foreign(request, request.engine)
+    engine = request.engine
+    if engine is not None and engine not in REGISTRY.names():
+        raise ConfigError(REGISTRY.availability(engine).reason)
+    if engine is not None and engine not in _ALL_ENGINES:
+        # An engine of another package has its own names for models.
+        spec = REGISTRY.spec(engine)
+        name = request.model or (spec.default_model if spec is not None else None) or engine
+        reason = request.reason if request.model else f"the default of {engine}"
+        return ModelChoice(config=_plain(name, engine), reason=reason)
     if request.model is not None:
-        model = named_model(request.model, request.engine)
-        return ModelChoice(config=_config(model, request, env), reason=request.reason)
-    if request.engine in _CLAUDE_ENGINES:
+        config = _named(request.model.strip(), request, env)
+        return ModelChoice(config=config, reason=request.reason)
+    if engine in _CLAUDE_ENGINES:
         has_key = ANTHROPIC.key_variable in env.keys
-        own_key = f"{request.engine} has its own key"
-        reason = f"{ANTHROPIC.key_variable} is set" if has_key else own_key
+        reason = f"{ANTHROPIC.key_variable} is set" if has_key else f"{engine} has its own key"
         return ModelChoice(config=_anthropic(ANTHROPIC.model, request, env), reason=reason)
-    if request.engine in ("manual", "openrouter"):
-        what = "manual:FILE" if request.engine == "manual" else "openrouter:VENDOR/NAME"
-        raise ConfigError(f"--engine {request.engine} needs --model {what}")
-    found, notes = find_model(_clues(request, env))
+    if engine in ("manual", "openrouter"):
+        what = "manual:FILE" if engine == "manual" else "openrouter:VENDOR/NAME"
+        raise ConfigError(f"--engine {engine} needs --model {what}")
+    found, notes = _find(request, env)
     if found is None:
         raise ConfigError("\n".join((_WAYS, *notes)))
-    config = _config_of(found, request, env)
+    if found.provider is ANTHROPIC:
+        config = _anthropic(found.model or ANTHROPIC.model, request, env)
+    elif found.is_local:
+        config = _plain(found.model or "", "langchain", model_provider="local")
+    elif found.base_url is None:
+        config = _openai(found.model or OPENAI.model, request, env)
+    elif found.model is not None:
+        config = _endpoint(found.model, found.base_url, "Ollama", env)
+    elif env.listed:
+        config = _openai(env.listed[0], request, env)
+    else:
+        raise ConfigError("OPENAI_BASE_URL lists no model: name one with --model openai:NAME")
     return ModelChoice(config=config, reason=found.reason, notes=notes)
 
 
-def _foreign(request: ModelRequest, engine: str) -> ModelChoice:
-    """Choose a model for an engine of another package, which has its own names for models."""
-    spec = REGISTRY.spec(engine)
-    name = request.model or (spec.default_model if spec is not None else None) or engine
-    reason = request.reason if request.model else f"the default of {engine}"
-    return ModelChoice(config=_plain(name, engine), reason=reason)
-
-
-def _clues(request: ModelRequest, env: ModelEnvironment) -> Clues:
-    set_keys = {provider.name for provider in PROVIDERS if provider.key_variable in env.keys}
+def _find(
+    request: ModelRequest, env: ModelEnvironment
+) -> tuple[FoundModel | None, tuple[str, ...]]:
+    keys = {provider.name for provider in PROVIDERS if provider.key_variable in env.keys}
     lacking: dict[str, str] = {}
     if request.engine == "openai_endpoint":
-        set_keys.discard(ANTHROPIC.name)
+        keys.discard(ANTHROPIC.name)
     if _engine_for_anthropic(request, env) is None:
         lacking[ANTHROPIC.name] = "neither anthropic nor langchain-anthropic is installed"
     if "langchain_openai" not in env.installed:
         lacking[OPENAI.name] = "langchain-openai is not installed"
-    return Clues(
-        keys=frozenset(set_keys),
-        openai_url=env.openai_url,
-        endpoint=env.endpoint,
-        local=env.local,
-        lacking=lacking,
+    return find_model(
+        keys, openai_url=env.openai_url, endpoint=env.endpoint, local=env.local, lacking=lacking
     )
 
 
@@ -224,46 +223,62 @@ def _engine_for_anthropic(request: ModelRequest, env: ModelEnvironment) -> str |
     return "langchain" if "langchain_anthropic" in env.installed else None
 
 
-def _config_of(found: FoundModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
-    if found.provider is ANTHROPIC:
-        return _anthropic(found.model or ANTHROPIC.model, request, env)
-    if found.is_local:
-        return _plain(found.model or "", "langchain", model_provider="local")
-    if found.base_url is None:
-        return _openai(found.model or OPENAI.model, request, env)
-    if found.model is not None:
-        return _endpoint(found.model, found.base_url, "Ollama", env)
-    if not env.listed:
-        raise ConfigError("OPENAI_BASE_URL lists no model: name one with --model openai:NAME")
-    return _openai(env.listed[0], request, env)
-
-
-def _config(model: NamedModel, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
-    match model.kind:
+def _named(text: str, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
+    """Configure the model of a name: `provider:name`, `URL#NAME`, or as its engine spells it."""
+    kind, provider, name = _parse(text, request.engine)
+    engines = _ENGINES[kind]
+    if request.engine in _ALL_ENGINES and request.engine not in engines:
+        shown = f"the model {name}" if kind == "endpoint" else text  # a URL may hold a secret
+        raise ConfigError(
+            f"{shown} does not run on {request.engine}: leave --engine out, "
+            f"or use --engine {' or '.join(engines)}"
+        )
+    match kind:
         case "anthropic":
-            return _anthropic(model.name, request, env)
+            return _anthropic(name, request, env)
         case "openai":
-            return _openai(model.name, request, env)
+            return _openai(name, request, env)
         case "ollama":
             url = ollama_url(env.ollama_host)
             if url is None:
                 raise ConfigError(
                     "OLLAMA_HOST is not on this machine: write --model http://HOST:11434/v1#NAME"
                 )
-            return _endpoint(model.name, f"{url}/v1", "OLLAMA_HOST", env)
+            return _endpoint(name, f"{url}/v1", "OLLAMA_HOST", env)
         case "endpoint":
-            url = model.base_url or ""
-            return _endpoint(model.name, url, "the URL of the model", env, _MODEL_KEY)
+            return _endpoint(name, provider, "the URL of the model", env, _MODEL_KEY)
         case "openrouter":
             key = env.keys.get(OPENROUTER_KEY)
             if key is None:
-                raise ConfigError(f"{model.text} needs {OPENROUTER_KEY}")
-            return _plain(model.name, "openrouter", endpoint_api_key=SecretStr(key))
+                raise ConfigError(f"{text} needs {OPENROUTER_KEY}")
+            return _plain(name, "openrouter", endpoint_api_key=SecretStr(key))
         case "manual":
-            return ModelConfig(interface="manual", manual_traces=model.name)
+            return ModelConfig(interface="manual", manual_traces=name)
         case "scripted" | "langchain":
-            engine = request.engine or "langchain"
-            return _plain(model.name, engine, model_provider=model.provider)
+            return _plain(name, request.engine or "langchain", model_provider=provider)
+
+
+def _parse(text: str, engine: str | None) -> tuple[ModelKind, str, str]:
+    """Return the kind of a model, its provider or URL, and its name there."""
+    if text.startswith(("http://", "https://")):
+        base_url, name = urldefrag(text)
+        if not name:
+            raise ConfigError("the URL names no model: write URL#NAME")
+        return "endpoint", base_url, name
+    provider, colon, name = text.partition(":")
+    known = provider in get_args(ModelKind) and provider not in ("endpoint", "langchain")
+    if colon and name and known:
+        return cast("ModelKind", provider), provider, name
+    if engine in _DEFAULT_KINDS and text and not (colon and engine in _CLAUDE_ENGINES):
+        return _DEFAULT_KINDS[engine], _DEFAULT_KINDS[engine], text
+    if text.startswith("claude-"):
+        return "anthropic", "anthropic", text
+    if colon and provider and name:
+        return "langchain", provider, name
+    raise ConfigError(
+        f"the model {text!r} has no known provider: write provider:name, ollama:NAME, "
+        "or URL#NAME: http://127.0.0.1:8080/v1#NAME"
+    )
 
 
 def _anthropic(name: str, request: ModelRequest, env: ModelEnvironment) -> ModelConfig:
@@ -311,58 +326,3 @@ def _check_url(base_url: str, key: str | None, what: str, key_variable: str | No
 def _plain(name: str, engine: str, **settings: Any) -> ModelConfig:
     # No temperature: some models reject the parameter.
     return ModelConfig(id=name, model_name=name, interface=engine, temperature=None, **settings)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedModel:
-    """A parsed model name."""
-
-    kind: ModelKind
-    name: str
-    """Of the model; of the file for `scripted` and `manual`."""
-    provider: str | None = None
-    """As LangChain spells it, if LangChain needs it."""
-    base_url: str | None = None
-    """Of an `endpoint`."""
-    text: str
-    """The name as the user wrote it."""
-
-
-def named_model(text: str, engine: str | None = None) -> NamedModel:
-    """Parse the name of a model; some engines accept names without a provider."""
-    model = _parse(text.strip(), engine)
-    engines = _ENGINES[model.kind]
-    if engine in _ALL_ENGINES and engine not in engines:
-        raise ConfigError(
-            f"{model.text} does not run on {engine}: leave --engine out, "
-            f"or use --engine {' or '.join(engines)}"
-        )
-    return model
-
-
-def _parse(text: str, engine: str | None) -> NamedModel:
-    if text.startswith(("http://", "https://")):
-        return _parse_url(text)
-    provider, colon, name = text.partition(":")
-    known = provider in get_args(ModelKind) and provider not in ("endpoint", "langchain")
-    if colon and name and known:
-        kind = cast("ModelKind", provider)
-        return NamedModel(kind=kind, name=name, provider=provider, text=text)
-    if engine in _DEFAULT_KINDS and text and not (colon and engine in _CLAUDE_ENGINES):
-        kind = _DEFAULT_KINDS[engine]
-        return NamedModel(kind=kind, name=text, provider=kind, text=text)
-    if text.startswith("claude-"):
-        return NamedModel(kind="anthropic", name=text, provider="anthropic", text=text)
-    if colon and provider and name:
-        return NamedModel(kind="langchain", name=name, provider=provider, text=text)
-    raise ConfigError(
-        f"the model {text!r} has no known provider: write provider:name, ollama:NAME, "
-        "or URL#NAME: http://127.0.0.1:8080/v1#NAME"
-    )
-
-
-def _parse_url(text: str) -> NamedModel:
-    base_url, name = urldefrag(text)
-    if not name:
-        raise ConfigError("the URL names no model: write URL#NAME")
-    return NamedModel(kind="endpoint", name=name, base_url=base_url, text=f"the model {name}")

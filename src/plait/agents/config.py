@@ -1,19 +1,72 @@
-"""The configuration of models and runs."""
+"""The configuration of models and runs, and what requests to models cost."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from plait._support.durations import checked_seconds, is_finite_number
-from plait.agents.prices import CostOf, PriceTable
 from plait.errors import ConfigError
 from plait.traces.events import TraceEvent
+from plait.traces.messages.message import UsageMetadata
 from plait.traces.trace import Trace
+
+CostOf: TypeAlias = Callable[[str, UsageMetadata], float | None]
+"""Takes the name of a model and a usage; returns US dollars, or `None` if they are not known."""
+
+PriceTable: TypeAlias = Mapping[str, Mapping[str, float]]
+"""US dollars for a million tokens, by model: `input`, `output`, `cache_read`, `cache_creation`."""
+
+_COUNTS: Final = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_tokens",
+    "cache_creation": "cache_creation_tokens",
+}
+
+
+def cost_function(prices: PriceTable | CostOf | None, provider: str | None = None) -> CostOf:
+    """Return what computes costs; without `prices` it is `genai-prices`, if that is installed."""
+    if callable(prices):
+        return prices
+    if prices is None:
+        return lambda model, usage: _from_package(model, usage, provider)
+
+    def from_table(model: str, usage: UsageMetadata) -> float | None:
+        price = prices.get(model)
+        counts = {name: getattr(usage, field) or 0 for name, field in _COUNTS.items()}
+        if price is None or any(count and name not in price for name, count in counts.items()):
+            return None
+        return sum(count * price.get(name, 0.0) for name, count in counts.items()) / 1_000_000
+
+    return from_table
+
+
+def _from_package(model: str, usage: UsageMetadata, provider: str | None) -> float | None:
+    try:
+        package: Any = import_module("genai_prices")
+    except ImportError:
+        return None
+    read, written = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0
+    # Anthropic counts cached tokens separately; the package counts them as input.
+    cached = read + written if provider == "anthropic" else 0
+    counted = package.Usage(
+        input_tokens=usage.input_tokens + cached,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=read or None,
+        cache_write_tokens=written or None,
+    )
+    try:
+        price = package.calc_price(counted, model_ref=model, provider_id=provider)
+    except (LookupError, ValueError):
+        return None
+    return float(price.total_price)
+
 
 _Seconds = Annotated[float, BeforeValidator(lambda value: checked_seconds(value, "a timeout"))]
 _Delay = Annotated[

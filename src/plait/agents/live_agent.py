@@ -24,7 +24,7 @@ from plait.agents.port import AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.calls.approval import Approval
-from plait.client.calls.outcome import retry_reason
+from plait.client.calls.failures import retry_reason
 from plait.client.calls.tool_call import ToolCall
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
@@ -40,8 +40,7 @@ from plait.traces.file import TraceFile
 from plait.traces.messages.message import Message, Role
 from plait.traces.observer import CallTool, Operation
 from plait.traces.recorder import Recorder
-from plait.traces.spans import is_set_up
-from plait.traces.trace import Trace
+from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
@@ -133,34 +132,59 @@ class LiveAgent(BaseAgent):
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
         with invocation(self.model_config, messages) as describe:
-            return describe(await self._arun(messages, tools, mcp_servers, settings))
+            if self._kept is not None:
+                toolbox, observer = self._kept
+                return describe(await self._run(messages, tools, settings, toolbox, observer))
+            observer = RunObserver()
+            toolbox = _toolbox_of_run(
+                self.model_config,
+                mcp_servers,
+                self.toolbox_options(settings),
+                observer,
+                has_tools=bool(tools),
+            )
+            async with toolbox or contextlib.nullcontext():
+                return describe(await self._run(messages, tools, settings, toolbox, observer))
 
-    async def _arun(
+    async def _run(
         self,
         messages: Sequence[Message],
         tools: Sequence[ToolLike] | None,
-        mcp_servers: AgentServers | None,
         settings: AgentConfig,
+        toolbox: Toolbox | None,
+        observer: RunObserver,
     ) -> AgentResult:
-        if self._kept is None:
-            observer = RunObserver()
-            options = self.toolbox_options(settings)
-            toolbox = _toolbox_of_run(
-                self.model_config, mcp_servers, options, observer, has_tools=bool(tools)
-            )
-            lifetime = toolbox or contextlib.nullcontext()
-        else:
-            toolbox, observer = self._kept
-            lifetime = contextlib.nullcontext()
-        async with lifetime:
-            redact = redactor_for(self.model_config, toolbox)
-            with recorder_for(settings, redact) as recorder:
-                if toolbox is not None:
-                    observer.watch(toolbox, recorder)
-                run = AgentRun(self.model_config, settings, messages, recorder, redact, toolbox)
-                run.temperature = self.sent_temperature
-                trace = await self._within_timeout(run, tools or ())
-        return result_from_trace(trace)
+        redact = redactor_for(self.model_config, toolbox)
+        with recorder_for(settings, redact) as recorder:
+            if toolbox is not None:
+                observer.watch(toolbox, recorder)
+            run = AgentRun(self.model_config, settings, messages, recorder, redact, toolbox)
+            run.temperature = self.sent_temperature
+            limit = asyncio.timeout(run.seconds)
+            run.ends_at = None if run.seconds is None else time.monotonic() + run.seconds
+            try:
+                async with limit:
+                    try:
+                        await run.list_tools(tools or (), defers=self.defers_tools)
+                    finally:
+                        run.begin(self.engine)
+                    run.check_prices()
+                    return result_from_trace(run.end(await self.drive(run)))
+            except Exception as error:  # noqa: BLE001  # boundary: engines may raise anything
+                if limit.expired():  # whatever the engine made of the cancellation
+                    return result_from_trace(run.end("timeout"))
+                failure = error
+                if not isinstance(error, PlaitError):
+                    text = f"{self.engine}: {type(error).__name__}: {redact.excerpt(str(error))}"
+                    failure = AgentExecutionError(text)
+                    failure.__cause__ = error
+                failure = without_secrets(failure, redact)
+                if isinstance(failure, PlaitError):
+                    trace = recorder.trace
+                    failure.trace, failure.messages = trace, trace.messages
+                    failure.usage = trace.usage
+            # Outside of the handler: otherwise the original error, with secrets, is its context.
+            raise failure
 
     def seconds_for(self, config: AgentConfig) -> float | None:
         """Return the time limit of a run; `None` if there is none."""
@@ -175,43 +199,13 @@ class LiveAgent(BaseAgent):
         """Return the options for the toolbox of a run; an engine may keep some to itself."""
         return settings.tool_options
 
-    async def _within_timeout(self, run: AgentRun, tools: Sequence[ToolLike]) -> Trace:
-        limit = asyncio.timeout(run.seconds)
-        run.ends_at = None if run.seconds is None else time.monotonic() + run.seconds
-        try:
-            async with limit:
-                try:
-                    await run.list_tools(tools, defers=self.defers_tools)
-                finally:
-                    run.begin(self.engine)
-                run.check_prices()
-                return run.end(await self.drive(run))
-        except Exception as error:  # noqa: BLE001  # boundary: engines may raise anything
-            if limit.expired():  # whatever the engine made of the cancellation
-                return run.end("timeout")
-            failure = self._failure(run, error)
-            if isinstance(failure, PlaitError):
-                trace = run.recorder.trace
-                failure.trace, failure.messages, failure.usage = trace, trace.messages, trace.usage
-        # Outside of the handler: otherwise the original error, with secrets, is its context.
-        raise failure
-
-    def _failure(self, run: AgentRun, error: Exception) -> BaseException:
-        """Translate the error that ended a run, with its causes redacted."""
-        if isinstance(error, PlaitError):
-            return without_secrets(error, run.redact)
-        excerpt = run.redact.excerpt(str(error))
-        failure = AgentExecutionError(f"{self.engine}: {type(error).__name__}: {excerpt}")
-        failure.__cause__ = error
-        return without_secrets(failure, run.redact)
-
 
 @contextlib.contextmanager
 def invocation(
     model_config: ModelConfig, messages: Sequence[Message]
 ) -> Generator[Callable[[AgentResult], AgentResult]]:
     """Record a run as a span, if anything is traced; yields what adds the result to it."""
-    if not is_set_up():
+    if not is_traced():
         yield lambda result: result
         return
     provider, model = provider_and_model(model_config)
@@ -402,30 +396,36 @@ class RunObserver:
         return _Attempt(partial(self._attempted, key))
 
     def _attempted(self, key: tuple[str, str], error: BaseException | None) -> None:
+        """Note why an attempt failed, and the servers that reconnected since the last one."""
         if isinstance(error, PlaitError):
             self._reasons[key] = retry_reason(error)
-        self._record_reconnections()
+        run = self._watched
+        if self._toolbox is not None and run is not None:
+            for server, reason, seconds in run.heals(self._toolbox.events()):
+                run.recorder.heal(server, reason=reason, seconds=round(seconds, 6))
 
     def recording(
         self, on_elicitation: Callable[[str], OnElicitation]
     ) -> Callable[[str], OnElicitation]:
         """Wrap an elicitation callback, so that each elicitation is recorded."""
-        return lambda server: partial(self._elicit, server, on_elicitation(server))
 
-    async def _elicit(
-        self,
-        server: str,
-        callback: OnElicitation,
-        context: RequestContext,
-        params: types.ElicitRequestParams,
-    ) -> types.ElicitResult | types.ErrorData:
-        began = time.monotonic()
-        result = await callback(context, params)
-        if self._recorder is not None:
-            action = result.action if isinstance(result, types.ElicitResult) else None
-            seconds = time.monotonic() - began
-            self._recorder.elicitation(server, params.message, action, seconds=seconds)
-        return result
+        def wrapped(server: str) -> OnElicitation:
+            ask = on_elicitation(server)
+
+            async def elicit(
+                context: RequestContext, params: types.ElicitRequestParams
+            ) -> types.ElicitResult | types.ErrorData:
+                began = time.monotonic()
+                result = await ask(context, params)
+                if self._recorder is not None:
+                    action = result.action if isinstance(result, types.ElicitResult) else None
+                    seconds = time.monotonic() - began
+                    self._recorder.elicitation(server, params.message, action, seconds=seconds)
+                return result
+
+            return elicit
+
+        return wrapped
 
     def _decided(
         self, call: ToolCall, reason: str, approval: Approval | None, seconds: float | None
@@ -443,14 +443,6 @@ class RunObserver:
             message=None if approval is None else approval.message,
             seconds=seconds,
         )
-
-    def _record_reconnections(self) -> None:
-        """Record the servers that were lost and opened again since the run's last attempt."""
-        run = self._watched
-        if self._toolbox is None or run is None:
-            return
-        for server, reason, seconds in run.heals(self._toolbox.events()):
-            run.recorder.heal(server, reason=reason, seconds=round(seconds, 6))
 
 
 class _Attempt(contextlib.AbstractContextManager[None]):

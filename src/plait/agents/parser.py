@@ -10,16 +10,16 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkab
 from pydantic import BaseModel, ValidationError
 
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.factory import get_agent
 from plait.agents.port import AgentCapabilities, AgentPort
+from plait.agents.registry import get_agent
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError, EngineUnavailableError, ParseError, PlaitError
 from plait.traces.messages.message import Message, UsageMetadata
 
 T = TypeVar("T", bound=BaseModel)
 
-_MAX_RETRIES: Final = 2
-_LONGEST_SECONDS: Final = 300.0
+MAX_RETRIES: Final = 2
+MAX_BLOCKING_SECONDS: Final = 300.0
 """How long a blocking call may take."""
 
 
@@ -62,7 +62,7 @@ class ParserPort(Protocol):
         ...
 
 
-def get_parser(model_config: ModelConfig | None, *, max_retries: int = _MAX_RETRIES) -> ParserPort:
+def get_parser(model_config: ModelConfig | None, *, max_retries: int = MAX_RETRIES) -> ParserPort:
     """Create a parser on the engine of a model.
 
     Raises:
@@ -81,7 +81,7 @@ class AgentParser(ParserPort):
     times. Settings such as the timeout count for each request.
     """
 
-    def __init__(self, agent: AgentPort, *, max_retries: int = _MAX_RETRIES) -> None:
+    def __init__(self, agent: AgentPort, *, max_retries: int = MAX_RETRIES) -> None:
         self._agent = agent
         self._max_retries = max_retries
 
@@ -111,9 +111,17 @@ class AgentParser(ParserPort):
                 problem = f"the reply ended as {result.status}"
                 break
             try:
-                return ParsePortResult(_parsed(reply, schema), usage)
-            except ValueError as error:
-                problem = str(error)
+                value = json_in(reply)
+                if value is not None:
+                    return ParsePortResult(schema.model_validate(value), usage)
+                problem = "there is no JSON object in the reply"
+            except ValidationError as error:
+                problem = "; ".join(
+                    f"{'.'.join(map(str, one['loc'])) or 'the object'}: {one['msg']}"
+                    for one in error.errors(
+                        include_url=False, include_context=False, include_input=False
+                    )
+                )
             feedback = Message.user(f"That does not fit: {problem}\n{rule}")
             conversation = [*conversation, Message.assistant(reply or "(nothing)"), feedback]
         failure = ParseError(problem, raw_response=reply)
@@ -126,28 +134,13 @@ class AgentParser(ParserPort):
         """Run `aparse_to_pydantic`, and block until it returns."""
         return run_blocking(
             lambda: self.aparse_to_pydantic(messages, schema, config),
-            seconds=_LONGEST_SECONDS,
-            timeout_error=AgentTimeoutError(f"parsing took longer than {_LONGEST_SECONDS:g} s"),
+            seconds=MAX_BLOCKING_SECONDS,
+            timeout_error=AgentTimeoutError(f"parsing took longer than {MAX_BLOCKING_SECONDS:g} s"),
         )
 
     async def aclose(self) -> None:
         """Close the agent."""
         await self._agent.aclose()
-
-
-def _parsed(reply: str, schema: type[T]) -> T:
-    """Fill the schema from a reply, or raise `ValueError` with all that is wrong."""
-    value = json_in(reply)
-    if value is None:
-        raise ValueError("there is no JSON object in the reply")
-    try:
-        return schema.model_validate(value)
-    except ValidationError as error:
-        faults = (
-            f"{'.'.join(map(str, one['loc'])) or 'the object'}: {one['msg']}"
-            for one in error.errors(include_url=False, include_context=False, include_input=False)
-        )
-        raise ValueError("; ".join(faults)) from None
 
 
 def json_in(text: str) -> dict[str, Any] | None:

@@ -89,13 +89,11 @@ def text_from_value(value: object) -> str:
         case BaseModel():
             return value.model_dump_json()
         case _:
-            return json.dumps(_plain(value), ensure_ascii=False, default=str)
-
-
-def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    return list(cast("Iterable[Any]", value)) if isinstance(value, set | frozenset) else value
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                value = dataclasses.asdict(value)
+            elif isinstance(value, set | frozenset):
+                value = list(cast("Iterable[Any]", value))
+            return json.dumps(value, ensure_ascii=False, default=str)
 
 
 async def _run(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

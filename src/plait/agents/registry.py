@@ -1,4 +1,4 @@
-"""The registry of engines: those of this package, and those of other packages.
+"""The registry of engines, and `get_agent`: from the configuration of a model to an agent.
 
 Another package adds an engine by an entry point of the group `plait.agents` that refers to an
 `EngineSpec`.
@@ -6,18 +6,21 @@ Another package adds an engine by an entry point of the group `plait.agents` tha
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from threading import RLock
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from plait.agents.config import ModelConfig
-    from plait.agents.port import AgentPort
+from plait.agents.config import ModelConfig
+from plait.agents.port import AgentPort
+from plait.errors import EngineUnavailableError
+from plait.models.endpoints import is_loopback
 
 logger = logging.getLogger("plait.agents")
 
@@ -138,24 +141,23 @@ class EngineRegistry:
     @property
     def _specs(self) -> dict[str, EngineSpec]:
         with self._lock:
-            if self._loaded is None:
-                self._loaded = {spec.name: spec for spec in self._builtin}
-                for spec in _specs_from_entry_points(self._group):
+            if self._loaded is not None:
+                return self._loaded
+            self._loaded = {spec.name: spec for spec in self._builtin}
+            for point in () if self._group is None else entry_points(group=self._group):
+                try:
+                    spec: object = point.load()
+                except Exception:  # boundary: a broken package must not disable the other engines
+                    logger.exception(
+                        "the engine %s of %s cannot be loaded", point.name, point.value
+                    )
+                    continue
+                if isinstance(spec, EngineSpec):
                     self._loaded.setdefault(spec.name, spec)
+                else:
+                    text = "the engine %s of %s is not an EngineSpec"
+                    logger.warning(text, point.name, point.value)
             return self._loaded
-
-
-def _specs_from_entry_points(group: str | None) -> Iterable[EngineSpec]:
-    for point in () if group is None else entry_points(group=group):
-        try:
-            spec: object = point.load()
-        except Exception:  # boundary: a broken package must not disable the other engines
-            logger.exception("the engine %s of %s cannot be loaded", point.name, point.value)
-            continue
-        if isinstance(spec, EngineSpec):
-            yield spec
-        else:
-            logger.warning("the engine %s of %s is not an EngineSpec", point.name, point.value)
 
 
 def _is_importable(module: str) -> bool:
@@ -211,3 +213,85 @@ REGISTRY = EngineRegistry(
     group=ENTRY_POINTS,
 )
 """The engines that `get_agent` knows."""
+
+
+MAX_CLOSING_SECONDS = 10.0
+"""How long one agent may take to close: the others wait no longer for it."""
+
+_live: weakref.WeakSet[AgentPort] = weakref.WeakSet()
+
+
+def get_agent(
+    model_config: ModelConfig | None,
+    *,
+    auto_fallback: bool = True,
+    registry: EngineRegistry = REGISTRY,
+) -> AgentPort:
+    """Create an agent on the engine of a model, or, with a warning, on its fallback.
+
+    Raises:
+        EngineUnavailableError: The configuration is incomplete, or no engine can be used.
+    """
+    config = _checked(model_config)
+    tried: set[str] = set()
+    while True:
+        engine = config.interface
+        availability = registry.availability(engine)
+        spec = registry.spec(registry.resolve(engine))
+        if availability.available and spec is not None:
+            break
+        tried.add(engine)
+        fallback, reason = availability.fallback, availability.reason
+        if fallback is None or fallback in tried or not auto_fallback:
+            raise EngineUnavailableError(f"{engine} cannot be used: {reason}", reason, fallback)
+        logger.warning("%s cannot be used (%s); falling back to %s", engine, reason, fallback)
+        provider = config.model_provider
+        if provider is None and engine.startswith("claude_"):
+            provider = "anthropic"  # which these engines imply
+        update = {"interface": fallback, "model_provider": provider}
+        config = _checked(config.model_copy(update=update))
+    try:
+        agent = spec.make(config)
+    except ImportError as error:
+        text = f"{engine} cannot be used: {error}"
+        raise EngineUnavailableError(text, str(error), spec.fallback) from error
+    if not isinstance(agent, AgentPort):
+        text = f"{engine} made a {type(agent).__name__}, which is not an AgentPort"
+        raise EngineUnavailableError(text, "not_an_agent")
+    with contextlib.suppress(TypeError):  # no weak references: the caller closes it
+        _live.add(agent)
+    return agent
+
+
+def _checked(config: ModelConfig | None) -> ModelConfig:
+    if config is None:
+        raise EngineUnavailableError("there is no model configuration", "missing_config")
+    if not config.model_name:
+        raise EngineUnavailableError("model_name is missing", "missing_model_name")
+    if config.interface == "langchain" and not config.model_provider:
+        if ":" not in config.model_name:
+            text = "model_provider is missing: LangChain needs it, as in 'anthropic'"
+            raise EngineUnavailableError(text, "missing_model_provider")
+    elif config.interface == "openai_endpoint":
+        if not config.endpoint_base_url:
+            text = "endpoint_base_url is missing: set the URL of the endpoint"
+            raise EngineUnavailableError(text, "missing_endpoint_base_url")
+        if config.endpoint_api_key is None and not is_loopback(config.endpoint_base_url):
+            text = "endpoint_api_key is missing: only endpoints on this machine need none"
+            raise EngineUnavailableError(text, "missing_endpoint_api_key")
+    return config
+
+
+async def close_all_agents() -> None:
+    """Close every live agent that `get_agent` created; failures are logged."""
+
+    async def close(agent: AgentPort) -> None:
+        try:
+            async with asyncio.timeout(MAX_CLOSING_SECONDS):
+                await agent.aclose()
+        except Exception as error:  # noqa: BLE001  # boundary: the other agents are closed anyway
+            logger.warning("%s did not close: %r", type(agent).__name__, error)
+
+    agents = list(_live)
+    _live.clear()
+    await asyncio.gather(*map(close, agents))

@@ -1,15 +1,31 @@
-"""The MCP servers of a run: typed, or as dicts that are read and validated."""
+"""The MCP servers of a run, typed or as dicts, and helpers for servers outside of a run."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from collections.abc import Coroutine, Iterator, Mapping, MutableSequence, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import is_dataclass, replace
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
+import mcp_types as types
+
+from plait._support.durations import checked_seconds
+from plait._support.gather import gather_or_cancel, resolve
+from plait._support.mappings import entries_of
+from plait.client.catalog.filters import ToolFilter
 from plait.client.config.read import ClientConfig, read_config
 from plait.client.config.servers import ServerConfig, ServerOptions
-from plait.errors import AgentServerConfigError
+from plait.client.connections.loop_bridge import run_blocking
+from plait.client.toolbox import ServerHandle, Toolbox
+from plait.errors import (
+    AgentServerConfigError,
+    AgentServerConnectError,
+    AgentServerTimeoutError,
+    PlaitError,
+)
 
 
 class MCPStdioServerConfig(TypedDict, total=False):
@@ -54,26 +70,23 @@ def read_servers(
     typed = {
         name: server for name, server in mcp_servers.items() if isinstance(server, ServerOptions)
     }
-    described = {
-        name: _with_defaults(server, defaults or {})
-        for name, server in mcp_servers.items()
-        if name not in typed
-    }
-    config = read_config({"servers": described}) if described else ClientConfig(servers={})
-    servers = {**config.servers, **typed}
-    return replace(config, servers={name: servers[name] for name in mcp_servers if name in servers})
-
-
-def _with_defaults(server: object, defaults: Mapping[str, float]) -> object:
-    if isinstance(server, str):
-        server = _from_short_form(server)
-    if not isinstance(server, Mapping):
-        return server
-    config = cast("Mapping[str, Any]", server)
-    if config.get("type") == "sdk":
-        return config.get("instance")
-    is_http = "url" in config and not str(config["url"]).startswith("ws")
-    return {"required": True, **(defaults if is_http else {}), **config}
+    described: dict[str, object] = {}
+    for name, server in mcp_servers.items():
+        if name in typed:
+            continue
+        given: object = _from_short_form(server) if isinstance(server, str) else server
+        config = entries_of(given)
+        if config.get("type") == "sdk":
+            described[name] = config.get("instance")
+        elif config:
+            is_http = "url" in config and not str(config["url"]).startswith("ws")
+            timeouts = (defaults or {}) if is_http else {}
+            described[name] = {"required": True, **timeouts, **config}
+        else:
+            described[name] = given
+    read = read_config({"servers": described}) if described else ClientConfig(servers={})
+    servers = {**read.servers, **typed}
+    return replace(read, servers={name: servers[name] for name in mcp_servers if name in servers})
 
 
 def convert_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -125,8 +138,13 @@ def _problems(server: object) -> Iterator[str]:
     config = cast("Mapping[str, Any]", server)
     kind = config.get("type")
     if kind in _URL_TYPES:
-        if (problem := _url_problem(kind, config.get("url"))) is not None:
-            yield problem
+        scheme, url = _URL_TYPES[kind], config.get("url")
+        if url is None:
+            yield f"type {kind!r} requires 'url'"
+        elif not isinstance(url, str):
+            yield "'url' must be a string"
+        elif not url.startswith((f"{scheme}://", f"{scheme}s://")):
+            yield f"'url' must start with {scheme}:// or {scheme}s://"
         yield from _text_problems(config, headers="dict")
     elif kind == "stdio" or (kind is None and "command" in config):
         command = config.get("command")
@@ -139,17 +157,6 @@ def _problems(server: object) -> Iterator[str]:
         yield f"unknown type {kind!r}"
 
 
-def _url_problem(kind: str, url: object) -> str | None:
-    scheme = _URL_TYPES[kind]
-    if url is None:
-        return f"type {kind!r} requires 'url'"
-    if not isinstance(url, str):
-        return "'url' must be a string"
-    if not url.startswith((f"{scheme}://", f"{scheme}s://")):
-        return f"'url' must start with {scheme}:// or {scheme}s://"
-    return None
-
-
 def _text_problems(config: Mapping[str, Any], **kinds: str) -> Iterator[str]:
     """Check entries that hold strings; each of them may be missing."""
     for name, kind in kinds.items():
@@ -158,3 +165,158 @@ def _text_problems(config: Mapping[str, Any], **kinds: str) -> Iterator[str]:
         fits = isinstance(value, Mapping if kind == "dict" else list)
         if name in config and not (fits and all(isinstance(text, str) for text in texts)):
             yield f"{name!r} must be a {kind} of strings"
+
+
+logger = logging.getLogger("plait.agents")
+
+T = TypeVar("T")
+AnyTool = TypeVar("AnyTool")
+
+_SERVER_SECONDS = 30.0
+"""How long one server may take to connect and to list its tools."""
+
+_FETCH_SECONDS = 45.0
+"""How long the blocking form may take."""
+
+
+async def connect_all_mcp_servers(
+    exit_stack: AsyncExitStack,
+    mcp_servers: AgentServers,
+    *,
+    timeout_seconds: float = _SERVER_SECONDS,
+) -> dict[str, ServerHandle]:
+    """Connect to all servers in parallel; they are closed with the stack.
+
+    A handle has the methods of an MCP session, and survives restarts of its server.
+
+    Raises:
+        AgentServerTimeoutError: A server did not connect in time.
+        AgentServerConnectError: A server could not be reached.
+    """
+    checked_seconds(timeout_seconds, "timeout_seconds")
+    config = read_servers(mcp_servers)
+    if not config.servers:
+        return {}
+    toolbox = await exit_stack.enter_async_context(Toolbox(config))
+    names = toolbox.server_names
+    await gather_or_cancel(
+        _in_time(name, toolbox.server_info(name), timeout_seconds) for name in names
+    )
+    return {name: ServerHandle(toolbox, name) for name in names}
+
+
+async def connect_mcp_session(
+    exit_stack: AsyncExitStack,
+    config: Mapping[str, Any],
+    *,
+    timeout_seconds: float = _SERVER_SECONDS,
+) -> ServerHandle:
+    """Connect to one server; it is closed with the stack.
+
+    Raises:
+        AgentServerTimeoutError: The server did not connect in time.
+        AgentServerConnectError: The server could not be reached.
+    """
+    servers = {"server": cast("Any", dict(config))}
+    handles = await connect_all_mcp_servers(exit_stack, servers, timeout_seconds=timeout_seconds)
+    return handles["server"]
+
+
+async def cleanup_mcp_client(client: object) -> None:
+    """Close a client, a toolbox or an exit stack; a failure is logged, and raises nothing."""
+    for name in ("aclose", "close"):
+        close = getattr(client, name, None)
+        if close is None:
+            continue
+        try:
+            await resolve(close())
+        except Exception as error:  # noqa: BLE001  # boundary: any client
+            logger.warning("%s was not closed: %s", type(client).__name__, error)
+        return
+
+
+async def get_all_mcp_tools(
+    sessions: Mapping[str, ServerHandle],
+) -> list[tuple[str, ServerHandle, types.Tool]]:
+    """List the tools of all servers, each with its server.
+
+    Raises:
+        AgentServerError: A server could not list its tools.
+    """
+    results = await gather_or_cancel(
+        _in_time(name, handle.list_tools(), _SERVER_SECONDS) for name, handle in sessions.items()
+    )
+    return [
+        (name, handle, tool)
+        for (name, handle), result in zip(sessions.items(), results, strict=True)
+        for tool in result.tools
+    ]
+
+
+async def afetch_tool_descriptions(
+    mcp_urls_dict: Mapping[str, str],
+    tool_filter: Sequence[str] | None = None,
+    *,
+    timeout_seconds: float = _SERVER_SECONDS,
+) -> dict[str, str]:
+    """Fetch the descriptions of tools by name; a name of two servers gets their prefixes.
+
+    Raises:
+        AgentServerTimeoutError: A server did not answer in time.
+        AgentServerConnectError: A server could not be reached.
+    """
+    checked_seconds(timeout_seconds, "timeout_seconds")
+    if not mcp_urls_dict:
+        return {}
+    async with Toolbox({"servers": convert_mcp_config(mcp_urls_dict)}) as toolbox:
+        names = toolbox.server_names
+        await gather_or_cancel(
+            _in_time(name, toolbox.tools(name), timeout_seconds) for name in names
+        )
+        # Once more, from the cache: names are made unique over all servers.
+        tools = await toolbox.tools(*names)
+    selected = ToolFilter.of(include=tool_filter)
+    return {tool.name: tool.description or "" for tool in tools if selected.offers(tool)}
+
+
+def fetch_tool_descriptions(
+    mcp_urls_dict: Mapping[str, str], tool_filter: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Run `afetch_tool_descriptions`, and block until it returns.
+
+    Raises:
+        AgentServerError: A server failed, or it took longer than 45 s in all.
+    """
+    text = f"the servers did not answer in {_FETCH_SECONDS:g} s"
+    return run_blocking(
+        lambda: afetch_tool_descriptions(mcp_urls_dict, tool_filter),
+        seconds=_FETCH_SECONDS,
+        timeout_error=AgentServerTimeoutError(text, timeout_seconds=_FETCH_SECONDS),
+    )
+
+
+def apply_tool_description_overrides(
+    tools: MutableSequence[AnyTool], overrides: Mapping[str, str]
+) -> MutableSequence[AnyTool]:
+    """Replace the descriptions of tools of any kind in a list, in place."""
+    for place, tool in enumerate(tools):
+        text = overrides.get(cast("Any", tool).name)
+        if text is None:
+            continue
+        if is_dataclass(tool) and not isinstance(tool, type):
+            tools[place] = cast("AnyTool", replace(tool, description=text))  # pyright: ignore[reportCallIssue]  # every tool has one
+        else:
+            cast("Any", tool).description = text
+    return tools
+
+
+async def _in_time(server: str, work: Coroutine[Any, Any, T], seconds: float) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError as error:
+        own = isinstance(error, PlaitError)  # an earlier timeout of the connection
+        text = str(error) if own else f"{server}: not ready in {seconds:g} s"
+        raise AgentServerTimeoutError(text, server, seconds) from error
+    except PlaitError as error:
+        raise AgentServerConnectError(str(error), server) from error

@@ -9,15 +9,15 @@ from plait.cli.base import LazyCommand, LazyGroup
 from plait.cli.terminal import colour_allowed
 
 COMMANDS = {
-    "servers": LazyCommand("servers", "Connect to every server and show its status."),
-    "tools": LazyCommand("tools", "List the tools of the servers."),
+    "servers": LazyCommand("lists", "Connect to every server and show its status."),
+    "tools": LazyCommand("lists", "List the tools of the servers."),
     "call": LazyCommand("call", "Call a tool and print its result."),
     "run": LazyCommand("run", "Run an agent on a task with the tools of your servers."),
-    "chat": LazyCommand("chat", "Converse with an agent that has the tools of your servers."),
-    "resources": LazyCommand("resources", "List the resources and templates of the servers."),
-    "read": LazyCommand("resources", "Read one resource and print it."),
-    "prompts": LazyCommand("prompts", "List the prompts of the servers."),
-    "prompt": LazyCommand("prompts", "Fill in one prompt and print its messages."),
+    "chat": LazyCommand("run", "Converse with an agent that has the tools of your servers."),
+    "resources": LazyCommand("lists", "List the resources and templates of the servers."),
+    "read": LazyCommand("lists", "Read one resource and print it."),
+    "prompts": LazyCommand("lists", "List the prompts of the servers."),
+    "prompt": LazyCommand("lists", "Fill in one prompt and print its messages."),
     "auth": LazyCommand("auth", "Sign in to servers with OAuth, and show login status."),
     "lock": LazyCommand("lock", "Record the tools in a lockfile, and detect changes."),
     "reasoning": LazyCommand("reasoning", "Serve the reasoning tools, and inspect sessions."),

@@ -66,7 +66,15 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
         case errors.ConfigError():
             return Advice("config")
         case errors.AuthRequiredError():
-            return Advice("auth_required", _auth_fix(error, server))
+            fix = (
+                'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}, '
+                'or sign in: "auth": "oauth"'
+            )
+            if isinstance(server, RemoteOptions) and isinstance(server.auth, OAuth):
+                fix = f"plait auth login {server_name}".rstrip()
+                if server.auth.grant == "client_credentials":
+                    fix = "check client_id, its secret or key, and the scopes"
+            return Advice("auth_required", fix)
         case errors.ForbiddenError():
             reason = "the credentials are valid, but do not permit this"
             return Advice("forbidden", error.login or reason)
@@ -99,17 +107,6 @@ def advice_for(error: PlaitError, server: ServerConfig | None = None) -> Advice:
             return Advice("other")
 
 
-def _auth_fix(error: errors.AuthRequiredError, server: ServerConfig | None) -> str:
-    if isinstance(server, RemoteOptions) and isinstance(server.auth, OAuth):
-        if server.auth.grant == "client_credentials":
-            return "check client_id, its secret or key, and the scopes"
-        return f"plait auth login {error.server or ''}".rstrip()
-    return (
-        'set the Authorization header: "headers": {"Authorization": "Bearer ${TOKEN}"}, '
-        'or sign in: "auth": "oauth"'
-    )
-
-
 def _transport_advice(error: errors.TransportError, server: ServerConfig | None) -> Advice:
     if isinstance(error, errors.CircuitOpenError) and isinstance(error.__cause__, PlaitError):
         return advice_for(error.__cause__, server)
@@ -125,14 +122,23 @@ def _transport_advice(error: errors.TransportError, server: ServerConfig | None)
         )
         return Advice("mcp_version", fix)
     if isinstance(error, errors.EndpointNotFoundError):
-        return Advice("endpoint_not_found", _path_fix(server))
+        path = urlsplit(server.url).path if isinstance(server, RemoteOptions) else ""
+        others = [common for common in ("/mcp", "/sse") if common != path.rstrip("/")]
+        fix = f"check the path of the URL (try {' or '.join(others)})"
+        return Advice("endpoint_not_found", fix)
+    is_late = isinstance(error, errors.ConnectTimeoutError)
     if isinstance(server, StdioServer):
-        advice = _command_advice(error, server)
-    else:
-        advice = _network_advice(error, server)
-    if advice:
+        if server.cwd and not Path(server.cwd).is_dir():
+            return Advice("no_such_folder", f'create the folder, or correct "cwd": {server.cwd}')
+        if not Path(server.command).exists() and not is_on_path(server):
+            return Advice("command_not_found", command_fix(server.command))
+        if any(isinstance(cause, PermissionError) for cause in causes_of(error)):
+            return Advice("not_executable", f"make it executable: chmod +x {server.command}")
+        if not is_late:
+            return Advice("start_failed", f"run it in a terminal to see why: {target_of(server)}")
+    elif advice := _network_advice(error, server):
         return advice
-    if isinstance(error, errors.ConnectTimeoutError):
+    if is_late:
         how = "run its command in a terminal to see why"
         if not isinstance(server, StdioServer):
             how = "check that an MCP server listens there"
@@ -140,18 +146,6 @@ def _transport_advice(error: errors.TransportError, server: ServerConfig | None)
     if isinstance(server, RemoteOptions):
         return Advice("unreachable", _running_fix(server))
     return Advice("unreachable")
-
-
-def _command_advice(error: PlaitError, server: StdioServer) -> Advice | None:
-    if server.cwd and not Path(server.cwd).is_dir():
-        return Advice("no_such_folder", f'create the folder, or correct "cwd": {server.cwd}')
-    if not Path(server.command).exists() and not is_on_path(server):
-        return Advice("command_not_found", command_fix(server.command))
-    if any(isinstance(cause, PermissionError) for cause in causes_of(error)):
-        return Advice("not_executable", f"make it executable: chmod +x {server.command}")
-    if isinstance(error, errors.ConnectTimeoutError):
-        return None
-    return Advice("start_failed", f"run it in a terminal to see why: {target_of(server)}")
 
 
 def is_on_path(server: StdioServer) -> bool:
@@ -190,12 +184,6 @@ def _network_advice(error: PlaitError, server: ServerConfig | None) -> Advice | 
 def _running_fix(server: ServerConfig | None) -> str:
     place = address_of(server) if server else None
     return f"is the server running{f' at {place}' if place else ''}? start it, or correct the URL"
-
-
-def _path_fix(server: ServerConfig | None) -> str:
-    path = urlsplit(server.url).path if isinstance(server, RemoteOptions) else ""
-    others = [common for common in ("/mcp", "/sse") if common != path.rstrip("/")]
-    return f"check the path of the URL (try {' or '.join(others)})"
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -273,7 +261,20 @@ def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
     """Format an error; every problem of a configuration has its own line."""
     match error:
         case ConfigError() if error.problems:
-            return _block_for_problems(error.problems)
+            problems = error.problems
+            if len(problems) == 1:
+                (problem,) = problems
+                return Block(_line(problem, problem.file), hint=problem.suggestion)
+            files = {problem.file for problem in problems}
+            shared = files.pop() if len(files) == 1 else None
+            details: list[str] = []
+            for problem in problems:
+                details.append(_line(problem, None if shared else problem.file))
+                if problem.suggestion:
+                    details.append(f"    fix: {problem.suggestion}")
+            return Block(
+                f"{len(problems)} problems in {shared or 'the configuration'}", tuple(details)
+            )
         case PlaitError():
             headline, *details = str(error).splitlines() or [type(error).__name__]
             return Block(headline, tuple(details), advice_for(error, server).fix)
@@ -286,20 +287,6 @@ def block_for(error: Exception, server: ServerConfig | None = None) -> Block:
         case _:
             name = type(error).__name__
             return Block(f"internal error: {name}: {error}", hint="-v shows the traceback")
-
-
-def _block_for_problems(problems: tuple[Problem, ...]) -> Block:
-    if len(problems) == 1:
-        (problem,) = problems
-        return Block(_line(problem, problem.file), hint=problem.suggestion)
-    files = {problem.file for problem in problems}
-    shared = files.pop() if len(files) == 1 else None
-    details: list[str] = []
-    for problem in problems:
-        details.append(_line(problem, None if shared else problem.file))
-        if problem.suggestion:
-            details.append(f"    fix: {problem.suggestion}")
-    return Block(f"{len(problems)} problems in {shared or 'the configuration'}", tuple(details))
 
 
 def _line(problem: Problem, file: str | None) -> str:

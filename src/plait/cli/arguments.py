@@ -19,6 +19,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
@@ -32,7 +33,7 @@ from plait.client.catalog.schemas.provider_schema import Notes
 from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, json_type
 
-_MOST_ENUM_VALUES = 4
+MAX_ENUM_VALUES = 4
 """More values make a signature unreadable."""
 
 
@@ -131,20 +132,20 @@ def _branches(schema: Schema) -> list[Schema]:
 def type_label(schema: Schema, *, hide_null: bool = False) -> str:
     """Format the type of a schema without references: `string`, `integer[]`, `"asc"|"desc"`."""
     if (values := values_of(schema)) is not None:
-        shown = [json.dumps(value, ensure_ascii=False) for value in values[:_MOST_ENUM_VALUES]]
-        return "|".join([*shown, "…"] if len(values) > _MOST_ENUM_VALUES else shown)
+        shown = [json.dumps(value, ensure_ascii=False) for value in values[:MAX_ENUM_VALUES]]
+        return "|".join([*shown, "…"] if len(values) > MAX_ENUM_VALUES else shown)
     for key in UNIONS:
         if branches := as_list(schema.get(key)):
             return _union([type_label(as_schema(branch)) for branch in branches], hide_null)
     types = types_of(schema) or sorted(json_types(schema))
-    return _union([_array_label(schema) if kind == "array" else kind for kind in types], hide_null)
-
-
-def _array_label(schema: Schema) -> str:
-    items = type_label(as_schema(schema.get("items", True)))
-    if items == "any":
-        return "array"
-    return f"({items})[]" if "|" in items else f"{items}[]"
+    labels: list[str] = []
+    for kind in types:
+        items = type_label(as_schema(schema.get("items", True))) if kind == "array" else "any"
+        if items != "any":
+            labels.append(f"({items})[]" if "|" in items else f"{items}[]")
+        else:
+            labels.append(kind)
+    return _union(labels, hide_null)
 
 
 def _union(labels: list[str], hide_null: bool) -> str:
@@ -164,43 +165,33 @@ def parse_arguments(
     Raises:
         ArgumentError: A word is neither JSON nor a pair, or a value has the wrong type.
     """
+    arguments: dict[str, Any] = {}
+    pairs = list(words)
     try:
-        return _parse(words, schema, read_text)
+        first = pairs[0] if pairs else ""
+        if first == "-" or first.lstrip()[:1] in {"{", "["} or first.startswith("@"):
+            text, place = pairs.pop(0), "the arguments"
+            if text == "-" or text.startswith("@"):
+                file = text.removeprefix("@")
+                text, place = _read(file, read_text), _place(file)
+            whole = _json(text, place)
+            if not isinstance(whole, dict):
+                raise ArgumentError(f'{place} must be a JSON object, like \'{{"name": "value"}}\'')
+            arguments = cast("dict[str, Any]", whole)
+        set_paths: dict[tuple[str, ...], bool] = {}
+        for word in pairs:
+            path, value, is_item = _pair(word, schema, read_text)
+            if path in set_paths:
+                if not (is_item and set_paths[path]):
+                    raise ArgumentError(f"{'.'.join(path)} is set twice")
+                value = [*reduce(getitem, path, arguments), *cast("list[Any]", value)]
+            set_paths[path] = is_item
+            _set(arguments, path, value)
     except ArgumentError as error:
         if shown := ", ".join(str(parameter) for parameter in parameters_of(schema)):
             error.hint = f"it takes {shown}"
         raise
-
-
-def _parse(words: Sequence[str], schema: Mapping[str, Any], read_text: ReadText) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    pairs = list(words)
-    if pairs and _is_whole_object(pairs[0]):
-        arguments = _whole_object(pairs.pop(0), read_text)
-    set_paths: dict[tuple[str, ...], bool] = {}
-    for word in pairs:
-        path, value, is_item = _pair(word, schema, read_text)
-        if path in set_paths:
-            if not (is_item and set_paths[path]):
-                raise ArgumentError(f"{'.'.join(path)} is set twice")
-            value = [*reduce(getitem, path, arguments), *cast("list[Any]", value)]
-        set_paths[path] = is_item
-        _set(arguments, path, value)
     return arguments
-
-
-def _is_whole_object(word: str) -> bool:
-    return word == "-" or word.lstrip()[:1] in {"{", "["} or word.startswith("@")
-
-
-def _whole_object(word: str, read_text: ReadText) -> dict[str, Any]:
-    text, place = word, "the arguments"
-    if word == "-" or word.startswith("@"):
-        text, place = _read(word.removeprefix("@"), read_text), _place(word.removeprefix("@"))
-    value = _json(text, place)
-    if not isinstance(value, dict):
-        raise ArgumentError(f'{place} must be a JSON object, like \'{{"name": "value"}}\'')
-    return cast("dict[str, Any]", value)
 
 
 def _pair(
@@ -208,42 +199,35 @@ def _pair(
 ) -> tuple[tuple[str, ...], Any, bool]:
     """Split a word into path and value; the flag marks a list item."""
     key, equals, text = word.partition("=")
+    parameters = parameters_of(schema)
     if not equals or key in {"", ":"}:
-        _reject(word, schema)
+        names = [one.name for one in parameters if one.required] or [one.name for one in parameters]
+        example = f"{names[0]}={word}" if len(names) == 1 else "key=value"
+        raise ArgumentError(f"{word!r} is neither JSON nor a pair; write {example}")
     if as_json := key.endswith(":"):
         key = key[:-1]
-    path = _path(key, schema)
+    path: tuple[str, ...] = (key,)
+    if all(parameter.name != key for parameter in parameters):
+        path = tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", key))
+        if not all(path):
+            raise ArgumentError(f"{key!r} has an empty part between its dots")
     if text.startswith("@@"):
         text = text[1:]
     elif text.startswith("@"):
         text = _read(text[1:], read_text)
     if as_json:
         return path, _json(text, key), False
-    return path, *_typed(text, key, schema_at(schema, path))
+    return path, *_typed_value(text, key, schema_at(schema, path))
 
 
-def _reject(word: str, schema: Mapping[str, Any]) -> NoReturn:
-    parameters = parameters_of(schema)
-    names = [one.name for one in parameters if one.required] or [one.name for one in parameters]
-    example = f"{names[0]}={word}" if len(names) == 1 else "key=value"
-    raise ArgumentError(f"{word!r} is neither JSON nor a pair; write {example}")
-
-
-def _path(key: str, schema: Mapping[str, Any]) -> tuple[str, ...]:
-    if any(parameter.name == key for parameter in parameters_of(schema)):
-        return (key,)
-    parts = tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", key))
-    if not all(parts):
-        raise ArgumentError(f"{key!r} has an empty part between its dots")
-    return parts
-
-
-def _typed(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
+def _typed_value(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
     """Convert a value to the type of its schema; the flag marks a list item."""
     kinds = json_types(schema)
     if "string" in kinds:
         return text, False
-    value = _json_or_text(text)
+    value: Any = text
+    with suppress(ArgumentError):
+        value = _json(text, "")
     if not kinds:
         return value, False
     if isinstance(value, str) and "boolean" in kinds and text.casefold() in {"true", "false"}:
@@ -252,31 +236,23 @@ def _typed(text: str, key: str, schema: dict[str, Any]) -> tuple[Any, bool]:
     if kind in kinds or (kind == "integer" and "number" in kinds):
         return value, False
     if "array" in kinds:
-        item, _ = _typed(text, key, item_schema(schema))
+        item, _ = _typed_value(text, key, item_schema(schema))
         return [item], True
     raise ArgumentError(f"{key}: must be {type_label(schema)}, not {text!r}")
 
 
-def _json_or_text(text: str) -> Any:
-    try:
-        return _json(text, "")
-    except ArgumentError:
-        return text
-
-
 def _json(text: str, place: str) -> Any:
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not JSON")
+
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise ArgumentError(
             f"{place}: not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from None
     except ValueError as error:
         raise ArgumentError(f"{place}: not valid JSON: {error}") from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _read(path: str, read_text: ReadText) -> str:

@@ -49,35 +49,32 @@ def settings_of(ctx: click.Context) -> Settings:
     return ctx.ensure_object(Settings)
 
 
-def _set_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        settings_of(ctx).config = value
+def _common_options() -> list[click.Parameter]:
+    """Make the options that every command has; they set the settings that it shares."""
 
+    def set_config(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            settings_of(ctx).config = value
 
-def _set_verbosity(ctx: click.Context, _: click.Parameter, value: int) -> None:
-    settings = settings_of(ctx)
-    settings.verbosity = max(settings.verbosity, value)
-    silence_other_logs()
-    configure_logging(settings.verbosity, wire=settings.wire)
-
-
-def _set_wire(ctx: click.Context, option: click.Parameter, value: bool) -> None:
-    if value:
+    def set_verbosity(ctx: click.Context, _: click.Parameter, value: int) -> None:
         settings = settings_of(ctx)
-        settings.wire = "full" if _FULL_WIRE in option.opts else "cut"
+        settings.verbosity = max(settings.verbosity, value)
+        silence_other_logs()
         configure_logging(settings.verbosity, wire=settings.wire)
 
+    def set_wire(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+        if value:
+            settings = settings_of(ctx)
+            settings.wire = "full" if _FULL_WIRE in option.opts else "cut"
+            configure_logging(settings.verbosity, wire=settings.wire)
 
-def _set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    settings_of(ctx).quiet |= value
+    def set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        settings_of(ctx).quiet |= value
 
+    def set_trust(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+        # A completion in the shell parses the command line too, and approves nothing.
+        settings_of(ctx).trust |= value and not ctx.resilient_parsing
 
-def _set_trust(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    # A completion in the shell parses the command line too, and approves nothing.
-    settings_of(ctx).trust |= value and not ctx.resilient_parsing
-
-
-def _common_options() -> list[click.Parameter]:
     option = partial(click.Option, expose_value=False)
     config_help = "The mcp.json to use."
     quiet_help = "Print only results: no progress, no notes."
@@ -85,12 +82,12 @@ def _common_options() -> list[click.Parameter]:
     verbose_help = "Log to stderr; -vv includes messages and libraries."
     wire_help = "Show each message to and from the servers; --wire=full does not cut them."
     return [
-        option(["-c", "--config"], metavar="PATH", callback=_set_config, help=config_help),
-        option(["--trust"], is_flag=True, callback=_set_trust, help=trust_help),
-        option(["-v", "--verbose"], count=True, callback=_set_verbosity, help=verbose_help),
-        option(["--wire"], is_flag=True, callback=_set_wire, help=wire_help),
-        option([_FULL_WIRE], is_flag=True, hidden=True, callback=_set_wire, help=wire_help),
-        option(["-q", "--quiet"], is_flag=True, callback=_set_quiet, help=quiet_help),
+        option(["-c", "--config"], metavar="PATH", callback=set_config, help=config_help),
+        option(["--trust"], is_flag=True, callback=set_trust, help=trust_help),
+        option(["-v", "--verbose"], count=True, callback=set_verbosity, help=verbose_help),
+        option(["--wire"], is_flag=True, callback=set_wire, help=wire_help),
+        option([_FULL_WIRE], is_flag=True, hidden=True, callback=set_wire, help=wire_help),
+        option(["-q", "--quiet"], is_flag=True, callback=set_quiet, help=quiet_help),
     ]
 
 

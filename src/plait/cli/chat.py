@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import re
 import signal
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
-from functools import partial
-from types import FrameType
-from typing import Any, Final, TypeVar
+from importlib import import_module
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Final, Self, TypeVar
 
 import click
 from rich.padding import Padding
 from rich.text import Text
 
-from plait.agents.factory import get_agent
 from plait.agents.live_agent import LiveAgent
 from plait.agents.port import AgentPort
+from plait.agents.registry import get_agent
 from plait.cli import terminal
 from plait.cli.advice import show_failure
-from plait.cli.background_loop import BackgroundLoop
-from plait.cli.commands.servers import status_table
-from plait.cli.commands.tools import signature_text, summary_of
+from plait.cli.commands.lists import signature_text, status_table, summary_of
 from plait.cli.conversations import is_continued, state_folder
 from plait.cli.exits import Exit
-from plait.cli.line_reader import LineReader
 from plait.cli.run_agent import (
-    RunOutcome,
     RunPlan,
     SignalName,
     answer,
@@ -40,9 +39,8 @@ from plait.cli.run_agent import (
     tool_callbacks,
 )
 from plait.cli.run_options import read_image
-from plait.cli.run_screen import RunScreen
 from plait.cli.terminal import print_aside, print_rich
-from plait.cli.trace_view import run_view, usage_label
+from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.traces.messages.content import ImageContent
@@ -70,6 +68,12 @@ _KEYS: Final = (
 
 _COMMAND = re.compile(r"/[a-z]*")
 
+_CLOSE_SECONDS: Final = 30.0
+"""How long the servers may take to close."""
+
+MAX_HISTORY_LINES: Final = 1000
+"""Lines of the history that are kept, which every start reads."""
+
 
 class TerminatedError(BaseException):
     """SIGTERM arrived while the terminal was read."""
@@ -84,26 +88,13 @@ def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: b
     with (
         _terminated_by_signal(),
         LineReader(_PROMPT, words, state_folder()) as lines,
-        BackgroundLoop(partial(_opened, agent, plan)) as loop,
+        BackgroundLoop(agent, plan) as loop,
     ):
         conversation = Conversation(ctx, plan, screen, agent, loop, as_json=as_json)
         try:
             return conversation.run(lines)
         finally:
             conversation.print_total()
-
-
-@contextlib.asynccontextmanager
-async def _opened(agent: AgentPort, plan: RunPlan) -> AsyncGenerator[Toolbox | None]:
-    """Keep the servers of the agent open; `None` if its engine opens them for each run."""
-    try:
-        if isinstance(agent, LiveAgent):
-            async with agent.keep_servers(client_config(plan), plan.settings) as toolbox:
-                yield toolbox
-        else:
-            yield None
-    finally:
-        await agent.aclose()
 
 
 @contextlib.contextmanager
@@ -121,6 +112,136 @@ def _terminated_by_signal() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+class BackgroundLoop:
+    """Runs coroutines in a loop of another thread, where the servers of an agent are open.
+
+    So the main thread can read the terminal.
+    """
+
+    def __init__(self, agent: AgentPort, plan: RunPlan) -> None:
+        self._agent = agent
+        self._plan = plan
+        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Toolbox | None]]
+        self._opened = Future()
+        self._thread = threading.Thread(target=self._run, name="plait background", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._loop, self._end, self.toolbox = self._opened.result()
+        """The open servers; `None` if the engine of the agent opens them for each run."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(_CLOSE_SECONDS)
+
+    def start(self, work: Coroutine[Any, Any, T]) -> tuple[Future[T], Callable[[], None]]:
+        """Start a coroutine; return the future of its result, and what cancels it.
+
+        The future is done when the coroutine has ended, also after a cancellation.
+        """
+        task: Future[asyncio.Task[T]] = Future()
+
+        async def run() -> T:
+            inner = asyncio.create_task(work)
+            task.set_result(inner)
+            await asyncio.wait([inner])
+            return inner.result()
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+
+        def cancel() -> None:
+            task.add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(done.result().cancel)
+            )
+
+        return future, cancel
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            end, agent, plan = asyncio.Event(), self._agent, self._plan
+            async with contextlib.AsyncExitStack() as stack:
+                stack.push_async_callback(agent.aclose)
+                toolbox = None
+                if isinstance(agent, LiveAgent):
+                    servers = agent.keep_servers(client_config(plan), plan.settings)
+                    toolbox = await stack.enter_async_context(servers)
+                self._opened.set_result((asyncio.get_running_loop(), end, toolbox))
+                await end.wait()
+
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+
+
+class LineReader:
+    """Reads messages from stdin, and keeps those of a terminal in a history file."""
+
+    def __init__(self, prompt: str, commands: Sequence[str], folder: Path) -> None:
+        """Complete `commands` with the tab key; the history is in `folder`."""
+        self._prompt = prompt
+        self._commands = commands
+        self._history = folder / "chat_history"
+        self.is_interactive = sys.stdin.isatty()
+        self._readline: ModuleType | None = None
+        # Only with both is the terminal under the control of readline.
+        if self.is_interactive and sys.stdout.isatty():
+            with contextlib.suppress(ImportError):  # Python without it, or Windows
+                self._readline = import_module("readline")
+
+    def __enter__(self) -> Self:
+        if (readline := self._readline) is not None:
+            with contextlib.suppress(OSError):
+                readline.read_history_file(str(self._history))
+            readline.set_history_length(MAX_HISTORY_LINES)
+            readline.set_completer_delims(" \t\n")
+            readline.set_completer(self._complete)
+            is_libedit = "libedit" in (readline.__doc__ or "")
+            readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._readline is None:
+            return
+        with contextlib.suppress(OSError):  # the history is a convenience
+            self._history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self._history, os.O_CREAT | os.O_WRONLY, 0o600))
+            self._readline.write_history_file(str(self._history))
+
+    def _complete(self, text: str, state: int) -> str | None:
+        matches = [name for name in self._commands if text and name.startswith(text)]
+        return matches[state] if state < len(matches) else None
+
+    def read(self) -> str | None:
+        r"""Return the next message, or `None` at the end; a line that ends with \ goes on."""
+        lines: list[str] = []
+        while True:
+            line = self._read_line("...> " if lines else self._prompt)
+            if line is None:
+                return "\n".join(lines) if lines else None
+            if not line.endswith("\\"):
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
+
+    def _read_line(self, prompt: str) -> str | None:
+        if self._readline is not None:
+            try:
+                return input(prompt)
+            except EOFError:
+                click.echo(err=True)
+                return None
+        if self.is_interactive:
+            click.echo(prompt, err=True, nl=False)
+        try:
+            line = sys.stdin.readline()
+        except UnicodeDecodeError as error:
+            raise click.UsageError("stdin is not UTF-8") from error
+        return line.rstrip("\r\n") if line else None
+
+
 class Conversation:
     """The messages of a user and the answers of an agent, each a run that continues the last."""
 
@@ -130,7 +251,7 @@ class Conversation:
         plan: RunPlan,
         screen: RunScreen,
         agent: AgentPort,
-        loop: BackgroundLoop[Toolbox | None],
+        loop: BackgroundLoop,
         *,
         as_json: bool,
     ) -> None:
@@ -144,7 +265,7 @@ class Conversation:
         """The run that the next message continues."""
         self._last: Trace | None = None
         self._images: list[ImageContent] = [read_image(path) for path in ctx.params["images"]]
-        self._spent = UsageMetadata(cost_usd=0.0)
+        self._spent: UsageMetadata = UsageMetadata(cost_usd=0.0)
         self._answers = 0
         self._code = Exit.OK
         self._is_interrupted = False
@@ -191,7 +312,11 @@ class Conversation:
             case "/image":
                 self._add_image(rest.strip())
             case "/help":
-                self._print_help()
+                table = terminal.plain_table("command", "effect")
+                for name, about in _COMMANDS.items():
+                    table.add_row(name, about)
+                print_rich(table, err=True)
+                click.echo(terminal.wrapped(_KEYS, sys.stderr, indent=0), err=True)
             case _:
                 print_aside("note", f"there is no command {word}: see /help", colour="yellow")
         return None
@@ -200,10 +325,15 @@ class Conversation:
         settings = self._plan.settings
         tokens, cost = settings.max_tokens_total, settings.max_cost_usd
         spent = self._spent
+        used_up = None
         if tokens is not None and spent.total_tokens >= tokens:
-            return self._refuse(f"the conversation has used its {tokens} tokens")
-        if cost is not None and (spent.cost_usd is None or spent.cost_usd >= cost):
-            return self._refuse(f"the conversation has used its ${cost:g}")
+            used_up = f"{tokens} tokens"
+        elif cost is not None and (spent.cost_usd is None or spent.cost_usd >= cost):
+            used_up = f"${cost:g}"
+        if used_up is not None:
+            text = f"the conversation has used its {used_up}: start another, or raise the limit"
+            print_aside("error", text, colour="red")
+            return Exit.TURNS_USED_UP
         before = [] if self._continues is None else self._continues.conversation
         images, self._images = self._images, []
         plan = replace(
@@ -221,13 +351,6 @@ class Conversation:
         signals: list[SignalName] = []
         work = answer(self._agent, plan, self._screen, signals, as_json=self._as_json)
         outcome = self._wait_for(work, signals)
-        return self._finish(plan, outcome)
-
-    def _refuse(self, text: str) -> Exit:
-        print_aside("error", f"{text}: start another, or raise the limit", colour="red")
-        return Exit.TURNS_USED_UP
-
-    def _finish(self, plan: RunPlan, outcome: RunOutcome | None) -> Exit | None:
         if outcome is None:
             return None
         self._last = outcome.trace
@@ -259,7 +382,7 @@ class Conversation:
                 return None
 
     def _print_tools(self) -> None:
-        toolbox = self._loop.resources
+        toolbox = self._loop.toolbox
         if toolbox is None or not toolbox.server_names:
             print_aside("note", "there are no tools", colour="cyan")
             return
@@ -279,7 +402,7 @@ class Conversation:
                 print_rich(Padding(Text(line, "dim"), (0, 0, 0, 6)), err=True)
 
     def _print_servers(self) -> None:
-        toolbox = self._loop.resources
+        toolbox = self._loop.toolbox
         if toolbox is None or not toolbox.server_names:
             print_aside("note", "there are no servers", colour="cyan")
             return
@@ -309,13 +432,6 @@ class Conversation:
             print_aside("error", f"{path}: {error.strerror}", colour="red")
         else:
             print_aside("note", f"{path} goes with the next message", colour="cyan")
-
-    def _print_help(self) -> None:
-        table = terminal.plain_table("command", "effect")
-        for name, about in _COMMANDS.items():
-            table.add_row(name, about)
-        print_rich(table, err=True)
-        click.echo(terminal.wrapped(_KEYS, sys.stderr, indent=0), err=True)
 
     def print_total(self) -> None:
         """Print what the conversation has used, and where its trace is."""

@@ -8,7 +8,6 @@ import io
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 _FRESH_SECONDS = 600.0
 """How long the tools of a server are remembered for the next completion."""
-_LONGEST_WAIT_SECONDS = 5.0
+MAX_WAIT_SECONDS = 5.0
 """How long a completion waits for a server whose tools are not remembered."""
 _UNSAFE = frozenset(" \t\"'`$\\;&|<>(){}[]*?!#~,")
 """A shell would split or run a name with one of these."""
@@ -40,17 +39,31 @@ def complete_tools(
     incomplete: str,
 ) -> list[CompletionItem]:
     """Complete the name of a tool of the server before it."""
+    from plait._support.files import write_atomically
+    from plait.cli.session import narrowed
     from plait.client.catalog.disk_cache import ListCache, cache_folder
+    from plait.client.toolbox import Toolbox
 
     config, server = _configuration(ctx), str(ctx.params.get("server"))
     if server not in config.servers:
         return []
     path = ListCache(cache_folder() / "completion").path_of(server, config.servers[server])
-    names = _remembered(path)
-    if names is None:
-        names = _listed(server, config)
-        if names:
-            _remember(path, names)
+    with contextlib.suppress(OSError, ValueError):
+        if time.time() - path.stat().st_mtime < _FRESH_SECONDS:
+            return _items(path.read_text(encoding="utf-8").splitlines(), incomplete)
+
+    async def list_names() -> list[str]:
+        alone = narrowed(config, [server], heal=False)
+        async with asyncio.timeout(MAX_WAIT_SECONDS), Toolbox(alone) as box:
+            return [tool.wire_name for tool in await box.tools(server)]
+
+    names: list[str] = []
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        names = asyncio.run(list_names())
+    if names:
+        with contextlib.suppress(OSError, ValueError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(path, "\n".join(names), mode=0o600)
     return _items(names, incomplete)
 
 
@@ -69,33 +82,3 @@ def _configuration(ctx: click.Context) -> ClientConfig:
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
         return load_config(ctx)
     return ClientConfig(servers={})
-
-
-def _listed(server: str, config: ClientConfig) -> list[str]:
-    """List the tools of a server, unless that takes too long."""
-    from plait.cli.session import narrowed
-    from plait.client.toolbox import Toolbox
-
-    async def names() -> list[str]:
-        async with asyncio.timeout(_LONGEST_WAIT_SECONDS), Toolbox(alone) as box:
-            return [tool.wire_name for tool in await box.tools(server)]
-
-    alone = narrowed(config, [server], heal=False)
-    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        return asyncio.run(names())
-    return []
-
-
-def _remembered(path: Path) -> list[str] | None:
-    with contextlib.suppress(OSError, ValueError):
-        if time.time() - path.stat().st_mtime < _FRESH_SECONDS:
-            return path.read_text(encoding="utf-8").splitlines()
-    return None
-
-
-def _remember(path: Path, names: Sequence[str]) -> None:
-    from plait._support.files import write_atomically
-
-    with contextlib.suppress(OSError, ValueError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(path, "\n".join(names), mode=0o600)

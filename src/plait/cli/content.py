@@ -8,6 +8,7 @@ import mimetypes
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from plait._support import mcp_types as types
@@ -75,18 +76,19 @@ def _data_part(kind: str, mime_type: str | None, encoded: str) -> Part:
 def saved_parts(parts: Iterable[Part], folder: Path, stem: str) -> list[Part]:
     """Write every part with data to the folder, without overwriting files."""
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "content"
-    return [part if part.data is None else _saved(part, folder, stem) for part in parts]
-
-
-def _saved(part: Part, folder: Path, stem: str) -> Part:
-    folder.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        path = folder / f"{stem}-{number}{part.suffix}"
-        try:
-            with path.open("xb") as file:
-                file.write(part.data or b"")
-        except FileExistsError:
-            number += 1
-        else:
-            return replace(part, saved=path)
+    saved: list[Part] = []
+    for part in parts:
+        if part.data is None:
+            saved.append(part)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            path = folder / f"{stem}-{number}{part.suffix}"
+            try:
+                with path.open("xb") as file:
+                    file.write(part.data)
+            except FileExistsError:
+                continue
+            saved.append(replace(part, saved=path))
+            break
+    return saved

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from plait.client.config.variables import home_of
+from plait.client.config.raw_value import home_of
 from plait.errors import TraceFormatError
 from plait.traces.file import read_traces
 from plait.traces.trace import Trace

@@ -9,6 +9,7 @@ import re
 import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +27,7 @@ from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread
 from plait.cli.arguments import ReadText, parse_arguments, readable_schema
 from plait.cli.exits import ArgumentError
-from plait.cli.terminal import is_terminal, print_aside, read_typed_line, visible, visible_line
+from plait.cli.terminal import print_aside, read_typed_line, visible, visible_line
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.catalog.schemas.values import as_list, as_schema
 from plait.client.catalog.validation import validator_for_schema
@@ -99,7 +100,7 @@ def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> FormField
     )
     default = schema.get("default")
     try:
-        return field if default is None else replace(field, default=checked(field, default))
+        return field if default is None else replace(field, default=check_answer(field, default))
     except InvalidAnswerError:
         return field
 
@@ -116,7 +117,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(zip(values, titles, strict=True))
 
 
-def parsed(field: FormField, text: str) -> Any:
+def parse_answer(field: FormField, text: str) -> Any:
     """Parse the input for a field, or raise `InvalidAnswerError`."""
     word = text.strip()
     match field.kind:
@@ -129,39 +130,47 @@ def parsed(field: FormField, text: str) -> Any:
                 number = int(word) if field.kind == "integer" else float(word)
             except ValueError:
                 raise InvalidAnswerError(f"type {_expected(field)}") from None
-            return checked(field, number)
+            return check_answer(field, number)
         case "choice":
-            return _chosen(field, word)
+            return _choice_for(field, word)
         case "choices":
             words = [item.strip() for item in word.split(",") if item.strip()]
-            return checked(field, list(dict.fromkeys(_chosen(field, item) for item in words)))
+            return check_answer(
+                field, list(dict.fromkeys(_choice_for(field, item) for item in words))
+            )
         case "text":
-            return checked(field, text)
+            return check_answer(field, text)
 
 
-def checked(field: FormField, value: Any) -> Any:
+def check_answer(field: FormField, value: Any) -> Any:
     """Return a value if it is valid for a field, or raise `InvalidAnswerError`."""
-    for violation in validator_for_schema(_limits_of(field)).violations(value):
-        limit = _LIMITS.get(violation.keyword)
-        raise InvalidAnswerError(limit[0].format(violation.expected) if limit else _must(field))
+    choices = {"enum": [value for value, _ in field.choices]} if field.choices else {}
+    schema: dict[str, Any] = dict(field.schema)
+    if field.kind == "choice":
+        schema = choices
+    elif field.kind == "choices":
+        schema |= {"type": "array", "items": choices}
+    elif field.kind == "text":
+        schema["type"] = "string"
+    for violation in validator_for_schema(schema).violations(value):
+        text = f"must be {_expected(field) or 'text'}"
+        if field.choices:
+            listed = ", ".join(choice for choice, _ in field.choices)
+            text = f"must be {'some' if field.kind == 'choices' else 'one'} of {listed}"
+        if (limit := _LIMITS.get(violation.keyword)) is not None:
+            text = limit[0].format(violation.expected)
+        raise InvalidAnswerError(text)
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidAnswerError("must be a number")
-    if isinstance(value, str) and field.kind == "text" and not _has_format(field, value):
-        raise InvalidAnswerError(f"must be {_expected(field)}")
+    format_rule = _FORMATS.get(str(field.schema.get("format")))
+    if isinstance(value, str) and field.kind == "text" and format_rule is not None:
+        try:
+            is_valid = bool(format_rule[1](value))
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            raise InvalidAnswerError(f"must be {_expected(field)}")
     return value
-
-
-def _limits_of(field: FormField) -> dict[str, Any]:
-    choices = {"enum": [value for value, _ in field.choices]} if field.choices else {}
-    match field.kind:
-        case "choice":
-            return choices
-        case "choices":
-            return {**field.schema, "type": "array", "items": choices}
-        case "text":
-            return {**field.schema, "type": "string"}
-        case _:
-            return dict(field.schema)
 
 
 _LIMITS = {
@@ -179,7 +188,7 @@ _LIMITS = {
 """The refusal of a value for each keyword, and the hint beforehand."""
 
 
-def _chosen(field: FormField, word: str) -> str:
+def _choice_for(field: FormField, word: str) -> str:
     """Find a choice by its number, value or title."""
     if not field.choices:
         return word
@@ -189,14 +198,6 @@ def _chosen(field: FormField, word: str) -> str:
         if word in {value, title} or word.casefold() == value.casefold():
             return value
     raise InvalidAnswerError(f"type a number from 1 to {len(field.choices)}")
-
-
-def _has_format(field: FormField, value: str) -> bool:
-    _, check = _FORMATS.get(str(field.schema.get("format")), ("", lambda _: True))
-    try:
-        return bool(check(value))
-    except ValueError:
-        return False
 
 
 def _is_uri(text: str) -> bool:
@@ -224,13 +225,6 @@ def _expected(field: FormField) -> str:
         "choices": f"{values}, separated by commas",
         "text": _FORMATS.get(str(field.schema.get("format")), ("",))[0],
     }[field.kind]
-
-
-def _must(field: FormField) -> str:
-    if field.choices:
-        listed = ", ".join(value for value, _ in field.choices)
-        return f"must be {'some' if field.kind == 'choices' else 'one'} of {listed}"
-    return f"must be {_expected(field) or 'text'}"
 
 
 ReadLine = Callable[[], Awaitable[str | None]]
@@ -280,14 +274,23 @@ class Questioner:
         missing = [one for one in needed if self.read_line or one.needs_value]
         if missing or not content:
             if self.read_line is None:
-                self._print_declined(params.message, fields)
+                names = [one.name for one in fields if one.required] or [one.name for one in fields]
+                how = "answer it on a terminal"
+                if names and self.answers is not None:
+                    how = f"answer it with {' '.join(f'--answer {name}=VALUE' for name in names)}"
+                text = f"{self._who} asks {one_line(params.message)!r}; declined: {how}"
+                print_aside("question", text, colour="yellow")
                 raise _RefusedError("decline")
             self._show(params.message, "asks")
             if missing:
                 click.echo(f"  {_KEYS_HELP}", err=True)
             for form_field in missing:
                 await self._prompt(form_field, content)
-            await self._confirm(content)
+            for name, value in content.items():
+                click.echo(f"  {visible_line(name)} = {_value_label(value)}", err=True)
+            answer = await self._input(f"send this to {self.server}? [Y/n] ")
+            if answer.strip().lower() not in {"", "y", "yes"}:
+                raise _RefusedError("decline")
         for form_field in fields:
             if form_field.default is not None:
                 content.setdefault(form_field.name, form_field.default)
@@ -301,7 +304,10 @@ class Questioner:
         content: dict[str, Any] = {}
         try:
             for name, value in parse_arguments(words, schema, self.read_text).items():
-                content[name] = _checked_answer(known[name], value)
+                try:
+                    content[name] = check_answer(known[name], value)
+                except InvalidAnswerError as error:
+                    raise ArgumentError(f"{name}: {error}") from error
         except ArgumentError as error:
             print_aside("error", f"--answer {error}; the request is cancelled", colour="red")
             raise _RefusedError("cancel") from error
@@ -318,7 +324,7 @@ class Questioner:
                 click.echo("  a value is required", err=True)
                 continue
             try:
-                content[form_field.name] = parsed(form_field, text)
+                content[form_field.name] = parse_answer(form_field, text)
             except InvalidAnswerError as error:
                 click.echo(f"  {visible(str(error))}", err=True)
             else:
@@ -329,7 +335,7 @@ class Questioner:
         about = ": ".join(text for text in texts if text)
         facts = [form_field.hint, "" if form_field.required else "optional"]
         if form_field.default is not None:
-            facts.append(f"default {_shown(form_field.default)}")
+            facts.append(f"default {_value_label(form_field.default)}")
         hint = "; ".join(visible_line(fact) for fact in facts if fact)
         about, hint = f" - {about}" if about else "", f" ({hint})" if hint else ""
         click.echo(f"{visible_line(form_field.name)}{about}{hint}", err=True)
@@ -337,15 +343,12 @@ class Questioner:
             value, title = map(visible_line, choice)
             click.echo(f"  {number}) {f'{title} ({value})' if title else value}", err=True)
 
-    async def _confirm(self, content: dict[str, Any]) -> None:
-        for name, value in content.items():
-            click.echo(f"  {visible_line(name)} = {_shown(value)}", err=True)
-        answer = await self._input(f"send this to {self.server}? [Y/n] ")
-        if answer.strip().lower() not in {"", "y", "yes"}:
-            raise _RefusedError("decline")
-
     async def _visit(self, params: ElicitRequestURLParams) -> ElicitResult:
-        host = _host_of(params.url)
+        host = None  # only web pages are opened
+        with suppress(ValueError):
+            parts = urlsplit(params.url)
+            is_page = parts.scheme in {"http", "https"} and params.url.isprintable()
+            host = parts.hostname if is_page and " " not in params.url else None
         if host is None or self.read_line is None:
             reason = f"{params.url}; declined: there is no terminal"
             if host is None:
@@ -354,7 +357,12 @@ class Questioner:
             raise _RefusedError("decline")
         self._show(params.message, "requests to open a page")
         click.echo(f"  {visible(params.url)}", err=True)
-        click.echo(f"  host: {_plain_host(host)}", err=True)
+        try:
+            plain = host.encode("idna").decode("ascii")  # look-alike letters become Punycode
+        except UnicodeError:
+            plain = ascii(host)
+        shown = visible(host) if plain == host else f"{plain} (displayed as {visible(host)})"
+        click.echo(f"  host: {shown}", err=True)
         answer = await self._input("open it in the browser? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
             raise _RefusedError("decline")
@@ -379,14 +387,6 @@ class Questioner:
         for line in visible(message).splitlines():
             click.echo(f"  | {line}", err=True)
 
-    def _print_declined(self, message: str, fields: Sequence[FormField]) -> None:
-        names = [field.name for field in fields if field.required] or [f.name for f in fields]
-        answers = " ".join(f"--answer {name}=VALUE" for name in names)
-        takes_answers = names and self.answers is not None
-        how = f"answer it with {answers}" if takes_answers else "answer it on a terminal"
-        text = f"{self._who} asks {one_line(message)!r}; declined: {how}"
-        print_aside("question", text, colour="yellow")
-
     @property
     def _who(self) -> str:
         return f"{self.server}/{self.tool}" if self.tool else self.server
@@ -395,17 +395,10 @@ class Questioner:
 def person_at_terminal() -> ReadLine | None:
     """Return a function that reads lines from the terminal, or `None` without one."""
     # Prompts are shown on stderr, so that must be a terminal, too.
-    return read_typed_line if is_terminal(sys.stdin) and is_terminal(sys.stderr) else None
+    return read_typed_line if sys.stdin.isatty() and sys.stderr.isatty() else None
 
 
-def _checked_answer(form_field: FormField, value: Any) -> Any:
-    try:
-        return checked(form_field, value)
-    except InvalidAnswerError as error:
-        raise ArgumentError(f"{form_field.name}: {error}") from error
-
-
-def _shown(value: Any) -> str:
+def _value_label(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -413,25 +406,6 @@ def _shown(value: Any) -> str:
             return ", ".join(visible_line(str(one)) for one in value) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         case _:
             return visible_line(str(value))
-
-
-def _host_of(url: str) -> str | None:
-    """Return the host of a web page; `None` for other URLs."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return None
-    is_page = parts.scheme in {"http", "https"} and url.isprintable() and " " not in url
-    return parts.hostname if is_page else None
-
-
-def _plain_host(name: str) -> str:
-    """Format a host name, with look-alike letters as Punycode."""
-    try:
-        plain = name.encode("idna").decode("ascii")
-    except UnicodeError:
-        plain = ascii(name)
-    return visible(name) if plain == name else f"{plain} (displayed as {visible(name)})"
 
 
 _ALWAYS = "always in this run, as answered to an earlier call"
@@ -456,23 +430,20 @@ class TerminalApproval:
         if not self._ask or not sys.stdin.isatty():
             return Approval("reject", message=NO_TERMINAL, by="program")
         async with self._turn:
-            return await self._prompt(request)
-
-    async def _prompt(self, request: ApprovalRequest) -> Approval:
-        if request.where in self._always:  # answered while this request waited
-            return Approval("approve", message=_ALWAYS)
-        print_aside(
-            "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
-        )
-        for name, value in request.arguments.items():
-            shown = json.dumps(value, ensure_ascii=False, default=str)
-            click.echo(f"  {visible(name)}: {visible(shown)}", err=True)
-        while True:
-            click.echo("Call it? [y]es, [N]o, [a]lways in this run: ", nl=False, err=True)
-            word = (await read_typed_line() or "").strip().lower()
-            if word in {"a", "always"}:
-                self._always.add(request.where)
-            if word in {"y", "yes", "a", "always"}:
-                return Approval("approve")
-            if word in {"n", "no", ""}:
-                return Approval("reject", message="the user rejected the call on the terminal")
+            if request.where in self._always:  # answered while this request waited
+                return Approval("approve", message=_ALWAYS)
+            print_aside(
+                "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
+            )
+            for name, value in request.arguments.items():
+                shown = json.dumps(value, ensure_ascii=False, default=str)
+                click.echo(f"  {visible(name)}: {visible(shown)}", err=True)
+            while True:
+                click.echo("Call it? [y]es, [N]o, [a]lways in this run: ", nl=False, err=True)
+                word = (await read_typed_line() or "").strip().lower()
+                if word in {"a", "always"}:
+                    self._always.add(request.where)
+                if word in {"y", "yes", "a", "always"}:
+                    return Approval("approve")
+                if word in {"n", "no", ""}:
+                    return Approval("reject", message="the user rejected the call on the terminal")

@@ -1,4 +1,4 @@
-"""One agent run of the command line: its model and options, its screen, and its outcome."""
+"""Plan, run and report agents for `plait run` and `plait chat`: a task, or those of a file."""
 
 from __future__ import annotations
 
@@ -9,20 +9,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import reduce
+from operator import add
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
+from rich.text import Text
 
 from plait._support.redact import Redactor
 from plait.agents.choose_model import ModelChoice, ModelRequest, choose_here
 from plait.agents.config import AgentConfig
-from plait.agents.factory import get_agent
-from plait.agents.port import AgentPort, AgentResult, result_from_trace
+from plait.agents.live_agent import LiveAgent
+from plait.agents.port import (
+    AgentPort,
+    AgentResult,
+    BatchOutcome,
+    BatchTask,
+    result_from_trace,
+    run_batch,
+)
+from plait.agents.registry import get_agent
 from plait.cli import session
 from plait.cli.arguments import reader_for
 from plait.cli.base import settings_of
@@ -30,8 +41,8 @@ from plait.cli.conversations import newest_conversation, read_conversation
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
 from plait.cli.run_options import read_image, with_model_options
-from plait.cli.run_screen import RunScreen, summary_line
-from plait.cli.terminal import print_aside, print_text
+from plait.cli.terminal import count_label, print_aside, print_text, visible, visible_line
+from plait.cli.trace_view import RunScreen, summary_line, usage_label
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.policy import read_policy
 from plait.client.config.read import ClientConfig, read_options
@@ -42,12 +53,14 @@ from plait.errors import AgentServerError, PlaitError
 from plait.models.endpoints import may_look_for_ollama
 from plait.models.providers import keys_in
 from plait.traces.events import Status, TraceEvent
-from plait.traces.messages.message import Message, messages_to_dicts
+from plait.traces.messages.message import Message, UsageMetadata, messages_to_dicts
 from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
+
+T = TypeVar("T")
 
 SignalName = Literal["SIGINT", "SIGTERM"]
 
@@ -111,22 +124,36 @@ def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -
 
     Without a task the messages are those of the conversation that is continued.
     """
-    choice = _choose(
-        options["model"],
-        options["engine"],
-        options["base_url"],
-        look_for_ollama=not options["no_ollama"],
+    environ = dict(os.environ)
+    if (base_url := options["base_url"]) is not None:
+        environ |= {"OPENAI_BASE_URL": base_url, "ANTHROPIC_BASE_URL": base_url}
+    set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
+    request = ModelRequest(
+        model=options["model"] or set_model,
+        engine=options["engine"],
+        reason="requested" if options["model"] else "PLAIT_MODEL is set",
     )
+    look = not options["no_ollama"] and may_look_for_ollama(os.environ)
+    choice = asyncio.run(choose_here(request, environ, look_for_ollama=look))
     choice = replace(choice, config=with_model_options(choice.config, options))
-    continues, file = _continued(options["continued"], options["trace"])
+    continues, file = None, options["trace"]
+    if options["continued"] is not None:
+        path = options["continued"] or file or str(newest_conversation())
+        continues, file = read_conversation(path), file or path
     messages = [] if continues is None else continues.conversation
     if task is not None:
         images = [read_image(path) for path in options["images"]]
         messages.append(Message.user(task, images))
+    config, servers = None, options["servers"]
+    if choice.config.interface == "manual":
+        if servers:
+            raise click.BadParameter("a recorded run calls no tools", param_hint="--server")
+    elif servers or session.has_configuration(ctx):
+        config = session.with_servers(session.read_configuration(ctx), servers)
     return RunPlan(
         messages=messages,
         choice=choice,
-        config=_configuration(ctx, options["servers"], choice),
+        config=config,
         settings=AgentConfig(
             max_turns=options["max_turns"],
             system_prompt=options["system"],
@@ -144,58 +171,33 @@ def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -
     )
 
 
-def _continued(named: str | None, file: str | None) -> tuple[Trace | None, str | None]:
-    """Read the conversation to continue, if there is one, and return the file of its trace."""
-    if named is None:
-        return None, file
-    path = named or file or str(newest_conversation())
-    return read_conversation(path), file or path
-
-
-def _choose(
-    model: str | None, engine: str | None, base_url: str | None, *, look_for_ollama: bool
-) -> ModelChoice:
-    environ = dict(os.environ)
-    if base_url is not None:
-        environ |= {"OPENAI_BASE_URL": base_url, "ANTHROPIC_BASE_URL": base_url}
-    set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
-    reason = "requested" if model else "PLAIT_MODEL is set"
-    request = ModelRequest(model=model or set_model, engine=engine, reason=reason)
-    look = look_for_ollama and may_look_for_ollama(os.environ)
-    return asyncio.run(choose_here(request, environ, look_for_ollama=look))
-
-
-def _configuration(
-    ctx: click.Context, servers: tuple[str, ...], choice: ModelChoice
-) -> ClientConfig | None:
-    if choice.config.interface == "manual":
-        if servers:
-            raise click.BadParameter("a recorded run calls no tools", param_hint="--server")
-        return None
-    if not servers and not session.has_configuration(ctx):
-        return None
-    return session.with_servers(session.read_configuration(ctx), servers)
-
-
-def print_head(plan: RunPlan) -> None:
-    """Print the model of a run, and whether it has no tools."""
+def begin(
+    ctx: click.Context,
+    task: str | None,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+    is_chat: bool = False,
+    is_batch: bool = False,
+) -> tuple[RunPlan, RunScreen]:
+    """Plan a run, and print its model and whether it has no tools; return plan and screen."""
+    shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
+    options["stream"] = not is_batch and (as_json or (shown and sys.stdout.isatty()))
+    plan = plan_run(ctx, task, options)
     choice = plan.choice
-    line = f"{choice.title} on {choice.config.interface} ({choice.reason})"
-    print_aside("model", line, colour="cyan")
-    for note in choice.notes:
-        print_aside("note", note, colour="cyan")
-    if not plan.servers and choice.config.interface != "manual":
-        why = "no configuration" if plan.config is None else "no server in the configuration"
-        print_aside("note", f"no tools: there is {why}", colour="cyan")
-
-
-def screen_for(ctx: click.Context, plan: RunPlan, *, shown: bool, brief: bool = False) -> RunScreen:
-    """Make the screen of a run, which redacts its secrets."""
+    if shown:
+        line = f"{choice.title} on {choice.config.interface} ({choice.reason})"
+        print_aside("model", line, colour="cyan")
+        for note in choice.notes:
+            print_aside("note", note, colour="cyan")
+        if not plan.servers and choice.config.interface != "manual":
+            why = "no configuration" if plan.config is None else "no server in the configuration"
+            print_aside("note", f"no tools: there is {why}", colour="cyan")
     secrets = [secret for server in plan.servers.values() for secret in secret_values(server)]
-    redact = Redactor([*secrets, *keys_in(os.environ), *plan.choice.config.secrets()])
+    redact = Redactor([*secrets, *keys_in(os.environ), *choice.config.secrets()])
     # Log lines would break the spinner.
     moving = settings_of(ctx).verbosity == 0
-    return RunScreen(plan.servers, redact, shown=shown, moving=moving, brief=brief)
+    return plan, RunScreen(plan.servers, redact, shown=shown, moving=moving, brief=is_chat)
 
 
 def print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json: bool) -> None:
@@ -203,37 +205,35 @@ def print_end(plan: RunPlan, outcome: RunOutcome, screen: RunScreen, *, as_json:
     trace = None if screen.is_brief else plan.settings.trace
     if outcome.trace.events:
         screen.show(summary_line(outcome.trace, None if trace is None else str(trace)))
+    result, config = outcome.result, plan.choice.config
     if as_json:
-        sys.stdout.write(json.dumps(_object(plan, outcome), ensure_ascii=False, default=str) + "\n")
-    elif screen.has_streamed(outcome.result.final_response):
+        fields: dict[str, object] = {
+            "event": "result",
+            "final_response": result.final_response,
+            "status": outcome.status,
+            "stop_reason": result.stop_reason,
+            "limit_reached": result.limit_reached,
+            "timeout_reached": result.timeout_reached,
+            "turns": result.turns,
+            "usage": result.usage.to_dict(),
+            "seconds": outcome.trace.seconds,
+            "interface": config.interface,
+            "model": config.model_name,
+            "actual_model": result.actual_model,
+            "session_id": result.session_id,
+            "run": outcome.trace.run or None,
+            "trace": plan.settings.trace,
+            "trace_messages": messages_to_dicts(result.trace_messages),
+        }
+        if outcome.error is not None:
+            fields["error"] = outcome.error.to_dict()
+        sys.stdout.write(json.dumps(fields, ensure_ascii=False, default=str) + "\n")
+    elif screen.has_streamed(result.final_response):
         pass
-    elif outcome.error is None and outcome.result.final_response != NO_RESPONSE:
-        print_text(outcome.result.final_response)
+    elif outcome.error is None and result.final_response != NO_RESPONSE:
+        print_text(result.final_response)
     elif outcome.status == "completed":
         screen.warn("the model gave no answer")
-
-
-def _object(plan: RunPlan, outcome: RunOutcome) -> dict[str, object]:
-    result, config = outcome.result, plan.choice.config
-    fields: dict[str, object] = {
-        "event": "result",
-        "final_response": result.final_response,
-        "status": outcome.status,
-        "stop_reason": result.stop_reason,
-        "limit_reached": result.limit_reached,
-        "timeout_reached": result.timeout_reached,
-        "turns": result.turns,
-        "usage": result.usage.to_dict(),
-        "seconds": outcome.trace.seconds,
-        "interface": config.interface,
-        "model": config.model_name,
-        "actual_model": result.actual_model,
-        "session_id": result.session_id,
-        "run": outcome.trace.run or None,
-        "trace": plan.settings.trace,
-        "trace_messages": messages_to_dicts(result.trace_messages),
-    }
-    return fields if outcome.error is None else {**fields, "error": outcome.error.to_dict()}
 
 
 def run_agent(plan: RunPlan, screen: RunScreen, *, as_json: bool = False) -> RunOutcome:
@@ -243,16 +243,23 @@ def run_agent(plan: RunPlan, screen: RunScreen, *, as_json: bool = False) -> Run
     callbacks = tool_callbacks(plan, screen)
     plan = replace(plan, settings=replace(plan.settings, tool_options=callbacks))
 
-    async def main() -> RunOutcome:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None  # noqa: S101  # this is a coroutine
-        with stopped_by_signals(signals, lambda: loop.call_soon_threadsafe(task.cancel)):
-            try:
-                return await answer(agent, plan, screen, signals, as_json=as_json)
-            finally:
-                await agent.aclose()
+    async def work() -> RunOutcome:
+        return await answer(agent, plan, screen, signals, as_json=as_json)
 
-    return asyncio.run(main())
+    return asyncio.run(_until_stopped(agent, work, signals))
+
+
+async def _until_stopped(
+    agent: AgentPort, work: Callable[[], Awaitable[T]], signals: list[SignalName]
+) -> T:
+    """Run `work`, which a signal cancels, and close the agent."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # noqa: S101  # this is a coroutine
+    with stopped_by_signals(signals, lambda: loop.call_soon_threadsafe(task.cancel)):
+        try:
+            return await work()
+        finally:
+            await agent.aclose()
 
 
 async def answer(
@@ -284,7 +291,10 @@ async def answer(
         task.uncancel()
         return _outcome(recorded, "cancelled", stopped_by=signals[0])
     except PlaitError as error:
-        return _outcome(recorded, "failed", error=_plainer(error))
+        # The connection error behind an engine error has better advice.
+        cause = error.__cause__
+        is_wrapped = isinstance(error, AgentServerError) and isinstance(cause, PlaitError)
+        return _outcome(recorded, "failed", error=cause if is_wrapped else error)
     status: Status = "failed" if result.status == "unfinished" else result.status
     return _outcome(recorded, status, result)
 
@@ -295,12 +305,6 @@ def _outcome(
     trace = Trace(run=recorded[0].run if recorded else "", events=tuple(recorded))
     result = result or result_from_trace(trace)
     return RunOutcome(result=result, trace=trace, status=status, **ending)
-
-
-def _plainer(error: PlaitError) -> PlaitError:
-    """Return the connection error behind an engine error: it has better advice."""
-    cause = error.__cause__
-    return cause if isinstance(error, AgentServerError) and isinstance(cause, PlaitError) else error
 
 
 @contextlib.contextmanager
@@ -379,9 +383,22 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
             warned.add(server)
             screen.warn(f"continuing without {session.error_line(server, error)}")
 
+    def asker_for(server: str) -> OnElicitation:
+        questioner = Questioner(
+            server=server, answers=None, read_text=reader_for(()), read_line=person_at_terminal()
+        )
+
+        async def ask(
+            context: RequestContext, params: ElicitRequestParams
+        ) -> ElicitResult | ErrorData:
+            async with screen.prompting():
+                return await questioner(context, params)
+
+        return ask
+
     callbacks = {
         "on_approval": approve,
-        "on_elicitation": partial(_asker, screen),
+        "on_elicitation": asker_for,
         "on_progress": screen.progress,
     }
     if "on_connection_error" in plan.config.options:
@@ -389,13 +406,157 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     return {**callbacks, "on_connection_error": continue_without}
 
 
-def _asker(screen: RunScreen, server: str) -> OnElicitation:
-    questioner = Questioner(
-        server=server, answers=None, read_text=reader_for(()), read_line=person_at_terminal()
+_KEYS = frozenset({"id", "task", "system", "images"})
+
+
+def read_tasks(file: str) -> list[BatchTask]:
+    """Read a file of tasks: each line is a JSON text, or an object with `task`.
+
+    Raises:
+        BadParameter: Lines are wrong; all of them are named.
+    """
+    problems: list[str] = []
+    tasks: dict[str, BatchTask] = {}
+    for number, line in enumerate(Path(file).read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            task = _task_from_line(line, number, Path(file).parent)
+            if task.id in tasks:
+                raise ValueError(f"the id {task.id!r} is used before")
+            tasks[task.id] = task
+        except (ValueError, OSError, click.BadParameter) as error:
+            problems.append(f"{file}, line {number}: {getattr(error, 'message', error)}")
+    if not tasks and not problems:
+        problems.append(f"{file} has no task")
+    if problems:
+        raise click.BadParameter("\n".join(problems), param_hint="--tasks")
+    return list(tasks.values())
+
+
+def _task_from_line(line: bytes, number: int, folder: Path) -> BatchTask:
+    value: object = json.loads(line)
+    if isinstance(value, str):
+        value = {"task": value}
+    if not isinstance(value, dict):
+        raise ValueError("write a text, or an object with 'task'")  # noqa: TRY004  # as the others
+    data = cast("dict[str, Any]", value)
+    if unknown := sorted(data.keys() - _KEYS):
+        raise ValueError(f"unknown keys: {', '.join(unknown)}")
+    task, system, images = data.get("task"), data.get("system"), data.get("images", [])
+    if not isinstance(task, str) or not task.strip():
+        raise ValueError("'task' must be a text that is not empty")
+    if system is not None and not isinstance(system, str):
+        raise ValueError("'system' must be a text")
+    paths: list[object] = cast("list[object]", images) if isinstance(images, list) else [None]
+    if not all(isinstance(path, str) for path in paths):
+        raise ValueError("'images' must be a list of files")
+    shown = [read_image(str(folder / str(path))) for path in paths]
+    prompt = [] if system is None else [Message.system(system)]
+    name = data.get("id", f"{number:04d}")
+    if not isinstance(name, str | int) or isinstance(name, bool) or not str(name).strip():
+        raise ValueError("'id' must be a text or a whole number")
+    return BatchTask(id=str(name), messages=[*prompt, Message.user(task, shown)])
+
+
+def run_tasks(
+    plan: RunPlan,
+    tasks: Sequence[BatchTask],
+    screen: RunScreen,
+    *,
+    jobs: int,
+    traces: Path,
+    as_json: bool,
+) -> Exit:
+    """Run the tasks, print each outcome when it is there, and return the exit code."""
+    agent = get_agent(plan.choice.config, auto_fallback=False)
+    signals: list[SignalName] = []
+    settings = replace(plan.settings, tool_options=tool_callbacks(plan, screen))
+    servers = client_config(plan)
+    outcomes: list[BatchOutcome] = []
+
+    def show(outcome: BatchOutcome) -> None:
+        outcomes.append(outcome)
+        _print_outcome(outcome, screen, as_json=as_json)
+
+    async def work() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if isinstance(agent, LiveAgent):
+                await stack.enter_async_context(agent.keep_servers(servers, settings))
+            await run_batch(
+                agent,
+                tasks,
+                None,
+                servers,
+                settings,
+                max_concurrency=jobs,
+                traces=traces,
+                on_outcome=show,
+            )
+
+    try:
+        asyncio.run(_until_stopped(agent, work, signals))
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+    done = sum(_status(outcome) == "completed" for outcome in outcomes)
+    earlier = sum(outcome.resumed for outcome in outcomes)
+    new = [one.result.usage for one in outcomes if one.result and not one.resumed]
+    usage = reduce(add, new, UsageMetadata(cost_usd=0.0))
+    if any(one.cost_usd is None for one in new):
+        usage = replace(usage, cost_usd=None)
+    facts = (
+        f"{done} of {count_label(len(tasks), 'task')} completed",
+        f"{earlier} in an earlier run" if earlier else "",
+        usage_label(usage),
+        f"traces {traces}",
     )
+    screen.show(Text(visible(" · ".join(fact for fact in facts if fact)), "dim"))
+    if signals:
+        return Exit.INTERRUPTED if signals[0] == "SIGINT" else Exit.TERMINATED
+    by_id = {outcome.id: outcome for outcome in outcomes}
+    codes = (exit_code_of(by_id[task.id]) for task in tasks)
+    return next((code for code in codes if code is not Exit.OK), Exit.OK)
 
-    async def ask(context: RequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        async with screen.prompting():
-            return await questioner(context, params)
 
-    return ask
+def exit_code_of(outcome: BatchOutcome) -> Exit:
+    """Return the exit code for the outcome of a task."""
+    if outcome.error is not None:
+        return exit_code_for(outcome.error)
+    return STATUS_EXITS.get(_status(outcome), Exit.OK)
+
+
+def _status(outcome: BatchOutcome) -> str:
+    return "failed" if outcome.result is None else outcome.result.status
+
+
+def _print_outcome(outcome: BatchOutcome, screen: RunScreen, *, as_json: bool) -> None:
+    result = outcome.result
+    if as_json:
+        fields: dict[str, object] = {
+            "id": outcome.id,
+            "status": _status(outcome),
+            "resumed": outcome.resumed,
+            "trace": outcome.trace,
+        }
+        if result is not None:
+            fields |= {
+                "final_response": result.final_response,
+                "stop_reason": result.stop_reason,
+                "turns": result.turns,
+                "usage": result.usage.to_dict(),
+                "actual_model": result.actual_model,
+            }
+        if outcome.error is not None:
+            fields["error"] = outcome.error.to_dict()
+        line = json.dumps(fields, ensure_ascii=False, default=str)
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+        return
+    text = str(outcome.error) if result is None else result.final_response
+    print_text(f"{outcome.id}\t{' '.join(text.split())}")
+    facts = [_status(outcome), *(["from an earlier run"] if outcome.resumed else [])]
+    if result is not None:
+        facts += [count_label(result.turns, "turn"), usage_label(result.usage)]
+    line = " · ".join(fact for fact in facts if fact)
+    screen.show(Text.assemble((visible_line(outcome.id), "bold"), ("  " + visible(line), "dim")))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
 
-_MOST_IMAGE_BYTES: Final = 10_000_000
+MAX_IMAGE_BYTES: Final = 10_000_000
+"""Providers refuse larger images."""
 
 
 def _known_engine(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -141,7 +142,7 @@ def read_image(path: str) -> ImageContent:
     if kind is None:
         raise click.BadParameter(f"{path} is not PNG, JPEG, GIF or WebP", param_hint="--image")
     data = Path(path).read_bytes()
-    if len(data) > _MOST_IMAGE_BYTES:
+    if len(data) > MAX_IMAGE_BYTES:
         raise click.BadParameter(f"{path} is larger than 10 MB", param_hint="--image")
     return ImageContent(base64.b64encode(data).decode(), f"image/{kind}")
 

@@ -82,7 +82,13 @@ def has_configuration(ctx: click.Context) -> bool:
 def narrowed(config: ClientConfig, servers: Sequence[str], *, heal: bool) -> ClientConfig:
     """Keep the named servers, with settings for one command: complete results, no waiting."""
     config = with_servers(config, servers)
-    kept = {name: _for_one_command(one, heal=heal) for name, one in config.servers.items()}
+    kept: dict[str, ServerConfig] = {}
+    for name, one in config.servers.items():
+        # One that cannot be reached is reported, required or not, without waiting for it.
+        reconnect = replace(one.reconnect, enabled=one.reconnect.enabled and heal, max_attempts=1)
+        kept[name] = replace(
+            one, required=False, reconnect=reconnect, result_budget=None, defer=None
+        )
     # The terminal shows complete results; there is no later call to read on.
     unused = {"result_budget", "defer"}
     options = {name: one for name, one in config.options.items() if name not in unused}
@@ -110,13 +116,6 @@ def with_servers(config: ClientConfig, servers: Sequence[str]) -> ClientConfig:
             name: backup for name, backup in fallbacks.items() if name in kept and backup in kept
         }
     return replace(config, servers=kept, options=options)
-
-
-def _for_one_command(server: ServerConfig, *, heal: bool) -> ServerConfig:
-    """Report an unreachable server, required or not, without waiting for it to recover."""
-    enabled = server.reconnect.enabled and heal
-    reconnect = replace(server.reconnect, enabled=enabled, max_attempts=1)
-    return replace(server, required=False, reconnect=reconnect, result_budget=None, defer=None)
 
 
 def unfiltered(config: ClientConfig) -> ClientConfig:
@@ -159,8 +158,20 @@ def run_in_toolbox(
 @asynccontextmanager
 async def connecting(ctx: click.Context, box: Toolbox) -> AsyncGenerator[None]:
     """Show the state of every server while a block runs, unless only results are to be printed."""
-    hidden = prints_only_results(ctx) or not terminal.is_terminal(sys.stderr)
-    async with nullcontext() if hidden else terminal.in_background(_show_progress(box)):
+    from rich.live import Live
+
+    async def show_progress() -> None:
+        started = time.monotonic()
+        await asyncio.sleep(terminal.PATIENCE_SECONDS)
+        console = terminal.console_for(sys.stderr)
+        with Live(console=console, transient=True, auto_refresh=False) as live:
+            while True:
+                elapsed = time.monotonic() - started
+                live.update(progress_view(box.status(), elapsed), refresh=True)
+                await asyncio.sleep(terminal.FRAME_SECONDS)
+
+    hidden = prints_only_results(ctx) or not sys.stderr.isatty()
+    async with nullcontext() if hidden else terminal.in_background(show_progress()):
         yield
 
 
@@ -169,18 +180,6 @@ def prints_only_results(ctx: click.Context) -> bool:
     settings = settings_of(ctx)
     logs = settings.verbosity > 0 or settings.wire is not None
     return settings.quiet or logs or bool(ctx.params.get("as_json"))
-
-
-async def _show_progress(box: Toolbox) -> None:
-    from rich.live import Live
-
-    started = time.monotonic()
-    await asyncio.sleep(terminal.PATIENCE_SECONDS)
-    with Live(console=terminal.console_for(sys.stderr), transient=True, auto_refresh=False) as live:
-        while True:
-            elapsed = time.monotonic() - started
-            live.update(progress_view(box.status(), elapsed), refresh=True)
-            await asyncio.sleep(terminal.FRAME_SECONDS)
 
 
 def progress_view(status: Status, elapsed_seconds: float) -> Group:

@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 0.2
 """Faster operations show no progress."""
-_LONGEST_LINE = 65536
+MAX_LINE_BYTES = 65536
+"""A typed line is read at once; terminals take less."""
 _PIPE_WIDTH = 2000
 """Columns for output that is not a terminal: wide enough for every cell."""
 
@@ -44,11 +45,6 @@ def visible_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal."""
-    return stream.isatty()
-
-
 def colour_allowed() -> bool:
     """Return whether `NO_COLOR` is unset: https://no-color.org."""
     return not os.environ.get("NO_COLOR")
@@ -58,7 +54,7 @@ def console_for(stream: TextIO) -> Console:
     """Make a rich console; plain and without wrapping when the stream is not a terminal."""
     from plait.cli.safe_console import SafeConsole
 
-    plain = not is_terminal(stream)
+    plain = not stream.isatty()
     return SafeConsole(
         file=stream,
         highlight=False,
@@ -85,7 +81,7 @@ def print_rich(
 def print_text(text: str, *, err: bool = False) -> None:
     """Print text of a server: unchanged into a pipe, sanitized on a terminal."""
     stream = sys.stderr if err else sys.stdout
-    shown = _encodable(visible(text) if is_terminal(stream) else text, stream)
+    shown = _encodable(visible(text) if stream.isatty() else text, stream)
     # Not click.echo: it removes colour codes from piped output.
     stream.write(shown if shown.endswith("\n") else f"{shown}\n")
     stream.flush()
@@ -93,13 +89,13 @@ def print_text(text: str, *, err: bool = False) -> None:
 
 def print_json(value: object) -> None:
     """Print a JSON value on stdout: indented on a terminal, else on one line."""
-    indent = 2 if is_terminal(sys.stdout) else None
+    indent = 2 if sys.stdout.isatty() else None
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=indent, default=str)
-    click.echo(escaped(text) if is_terminal(sys.stdout) else text)
+    click.echo(escaped(text) if sys.stdout.isatty() else text)
 
 
 def print_aside(label: str, text: str, *, colour: str) -> None:
@@ -112,7 +108,7 @@ def print_aside(label: str, text: str, *, colour: str) -> None:
 
 def wrapped(text: str, stream: TextIO, *, indent: int = 2) -> str:
     """Wrap a line to the width of the terminal; unchanged for other streams."""
-    if not is_terminal(stream):
+    if not stream.isatty():
         return text
     return textwrap.fill(
         text,
@@ -197,7 +193,7 @@ class WaitLine:
 
     def __init__(self, text: str, *, hidden: bool = False) -> None:
         self._text = visible_line(text)
-        self._hidden = hidden or not is_terminal(sys.stderr)
+        self._hidden = hidden or not sys.stderr.isatty()
         self._live: Live | None = None
         self._prompts = 0
 
@@ -251,12 +247,12 @@ async def read_typed_line() -> str | None:
         loop.add_reader(file, typed.set)
     except (NotImplementedError, PermissionError):  # Windows, or a file in place of a terminal
         # Not through `sys.stdin`: a thread blocked in it holds a lock that the exit needs.
-        data = await in_thread(os.read, file, _LONGEST_LINE)
+        data = await in_thread(os.read, file, MAX_LINE_BYTES)
     else:
         # No thread: after a cancellation it would take the next line, which is not for it.
         try:
             await typed.wait()
-            data = os.read(file, _LONGEST_LINE)
+            data = os.read(file, MAX_LINE_BYTES)
         finally:
             loop.remove_reader(file)
     encoding = sys.stdin.encoding or "utf-8"

@@ -23,7 +23,7 @@ import click
 from plait._support.files import write_atomically
 from plait.cli import terminal
 from plait.cli.base import settings_of
-from plait.client.config.variables import home_of
+from plait.client.config.raw_value import home_of
 from plait.errors import ConfigError, Problem, UntrustedConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "PLAIT_TRUST"
 _YES = frozenset({"1", "true", "yes", "on"})
-_MOST_DIGESTS = 32
+MAX_DIGESTS = 32
 """Approved contents of one file, such as those of several branches; the newest are kept."""
 
 _ELSE = f"run this again with --trust; in CI set {VARIABLE}=1"
@@ -68,7 +68,7 @@ class Approvals:
         """Approve a content of a file, besides those approved before."""
         known = self.get(path)
         earlier = [one for one in known.digests if one != digest] if known else []
-        digests = (*earlier, digest)[-_MOST_DIGESTS:]
+        digests = (*earlier, digest)[-MAX_DIGESTS:]
         approval = Approval(_key(path), digests, time.time())
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)

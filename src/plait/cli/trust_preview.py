@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,24 +14,27 @@ from plait._support.dotenv import DotenvError, parse_dotenv
 from plait._support.redact import HIDDEN, looks_secret
 from plait.cli.terminal import visible
 from plait.client.config.document import load_document, user_path
-from plait.client.config.key_table import KeyTable
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.oauth import OAUTH_KEYS
-from plait.client.config.raw_value import Location, Problems, as_list, as_mapping
+from plait.client.config.raw_value import (
+    InputRequest,
+    KeyTable,
+    Location,
+    Problems,
+    Reference,
+    TemplateError,
+    Variables,
+    as_list,
+    as_mapping,
+    parse_template,
+)
 from plait.client.config.read import find_layout
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import StdioServer
 from plait.client.config.urls import public_url
-from plait.client.config.variables import (
-    InputRequest,
-    Reference,
-    TemplateError,
-    Variables,
-    parse_template,
-)
 from plait.errors import ConfigError
 
-_LONGEST = 2000
+MAX_LINE_CHARACTERS = 2000
 """Characters of one line; what is left out is counted."""
 
 _BUILTIN = frozenset(
@@ -71,16 +74,31 @@ def preview_of(path: Path) -> Preview:
     if problems.errors or document is None or layout is None:
         raise ConfigError.from_problems(problems.errors)
     variables = Variables.of(None, document.folder, layout.inputs)
-    digest = hashlib.sha256(_labelled("configuration", content))
+    digest = hashlib.sha256(_with_label("configuration", content))
     options = _by_name(layout.options, CLIENT_KEYS)
     entries = {str(name): _by_name(one, server_keys(None)) for name, one in layout.servers.items()}
     servers = [(name, tuple(_facts(entry, variables))) for name, entry in entries.items()]
-    if facts := tuple(_option_facts(options)):
-        servers.append(("options", facts))
-    if facts := tuple(_input_facts(layout.inputs)):
-        servers.append(("inputs", facts))
-    for file in _files_of(entries.values(), options, variables):
-        digest.update(_labelled(str(file), _bytes_of(file)))
+    verbs = (("record", "writes"), ("replay", "reads"))
+    facts = [(verb, str(options[name])) for name, verb in verbs if options.get(name) is not None]
+    if options.get("sampling"):
+        facts.append(("may", "use your model"))
+    used = {key: value for key, value in options.items() if key not in SERVER_LISTS}
+    if references := _references_in(used):
+        facts.append(("use", ", ".join(references)))
+    # The values that are used where nothing else is typed.
+    defaults = [
+        ("sets", f"{one.id}={shlex.quote(one.default)}")
+        for one in layout.inputs.values()
+        if one.default is not None
+    ]
+    servers += [
+        (name, tuple(does)) for name, does in (("options", facts), ("inputs", defaults)) if does
+    ]
+    # The env files and the policy that the configuration names decide it, too.
+    named = [_path_in(entry.get("env_file"), variables) for entry in entries.values()]
+    named.append(_path_in(options.get("policy"), variables))
+    for file in sorted({file for file in named if file is not None}):
+        digest.update(_with_label(str(file), _bytes_of(file)))
     return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers))
 
 
@@ -88,12 +106,12 @@ def _by_name(value: object, keys: KeyTable) -> dict[str, object]:
     """Return the entries of an object by the names of their keys, however these are spelled."""
     found: dict[str, object] = {}
     for spelling, entry in (as_mapping(value) or {}).items():
-        key = keys.find(str(spelling))
+        key = keys.by_spelling.get(str(spelling))
         found[str(spelling) if key is None else key.name] = entry
     return found
 
 
-def _labelled(label: str, content: bytes) -> bytes:
+def _with_label(label: str, content: bytes) -> bytes:
     return f"{len(label.encode())}:{label}:{len(content)}:".encode() + content
 
 
@@ -104,16 +122,7 @@ def _bytes_of(path: Path) -> bytes:
         return b""
 
 
-def _files_of(
-    entries: Iterable[Mapping[str, object]], options: Mapping[str, object], variables: Variables
-) -> list[Path]:
-    """Return the env files and the policy that the configuration names."""
-    named = [_resolved(entry.get("env_file"), variables) for entry in entries]
-    named.append(_resolved(options.get("policy"), variables))
-    return sorted({file for file in named if file is not None})
-
-
-def _resolved(value: object, variables: Variables) -> Path | None:
+def _path_in(value: object, variables: Variables) -> Path | None:
     if not isinstance(value, str):
         return None
     name = variables.expand(value, Location(Problems()))
@@ -121,25 +130,6 @@ def _resolved(value: object, variables: Variables) -> Path | None:
         return None
     # Not by its text alone: behind a link, `..` leads elsewhere than it seems.
     return Path(os.path.realpath(variables.folder / user_path(name)))
-
-
-def _option_facts(options: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield what the client does."""
-    for name, verb in (("record", "writes"), ("replay", "reads")):
-        if (value := options.get(name)) is not None:
-            yield verb, str(value)
-    if options.get("sampling"):
-        yield "may", "use your model"
-    used = {key: value for key, value in options.items() if key not in SERVER_LISTS}
-    if references := _references_in(used):
-        yield "use", ", ".join(references)
-
-
-def _input_facts(inputs: Mapping[str, InputRequest]) -> Iterator[tuple[str, str]]:
-    """Yield the values that are used where nothing else is typed."""
-    for request in inputs.values():
-        if request.default is not None:
-            yield "sets", f"{request.id}={shlex.quote(request.default)}"
 
 
 def _facts(entry: Mapping[str, object], variables: Variables) -> Iterator[tuple[str, str]]:
@@ -153,10 +143,20 @@ def _facts(entry: Mapping[str, object], variables: Variables) -> Iterator[tuple[
         yield "in", str(folder)
     if (url := entry.get("url")) is not None:
         yield "contacts", public_url(str(url))
-    if settings := list(_settings_in(as_mapping(entry.get("env")) or {})):
+    settings = [
+        f"{name}={HIDDEN if looks_secret(str(name)) else shlex.quote(str(value))}"
+        for name, value in (as_mapping(entry.get("env")) or {}).items()
+        if not (isinstance(value, str) and "${" in value)  # a reference, named below
+    ]
+    if settings:
         yield "sets", ", ".join(settings)
-    if (file := _resolved(entry.get("env_file"), variables)) is not None:
-        yield "reads", f"{file} ({_names_in(file)})"
+    if (file := _path_in(entry.get("env_file"), variables)) is not None:
+        try:
+            names = ", ".join(parse_dotenv(_bytes_of(file).decode("utf-8-sig")))
+            effect = f"sets {names or 'nothing'}"
+        except (DotenvError, UnicodeDecodeError):
+            effect = "cannot be read"
+        yield "reads", f"{file} ({effect})"
     if inherited := entry.get("inherit_env"):
         names = as_list(inherited)
         every = "every variable of your environment"
@@ -164,20 +164,16 @@ def _facts(entry: Mapping[str, object], variables: Variables) -> Iterator[tuple[
     if references := _references_in(entry):
         yield "gets", ", ".join(references)
     if (auth := entry.get("auth")) is not None:
-        yield from _sign_in_facts(_by_name(auth, OAUTH_KEYS), variables)
+        sign_in = _by_name(auth, OAUTH_KEYS)
+        issuer = sign_in.get("issuer")
+        where = "" if issuer is None else f" at {public_url(str(issuer))}"
+        yield "signs in", f"with OAuth{where}"
+        if (file := _path_in(sign_in.get("private_key_file"), variables)) is not None:
+            yield "reads", str(file)
     if entry.get("sampling"):
         yield "may", "use your model"
     if entry.get("trust_instructions"):
         yield "may", "instruct your agents"
-
-
-def _sign_in_facts(
-    settings: Mapping[str, object], variables: Variables
-) -> Iterator[tuple[str, str]]:
-    issuer = settings.get("issuer")
-    yield "signs in", "with OAuth" if issuer is None else f"with OAuth at {public_url(str(issuer))}"
-    if (file := _resolved(settings.get("private_key_file"), variables)) is not None:
-        yield "reads", str(file)
 
 
 def _command_line(command: str, args: tuple[str, ...]) -> str:
@@ -191,22 +187,6 @@ def _command_line(command: str, args: tuple[str, ...]) -> str:
             shown = shown.replace(secret, HIDDEN)
         words.append(shown)
     return " ".join(words)
-
-
-def _settings_in(env: Mapping[object, object]) -> Iterator[str]:
-    """Yield the variables that are set to a literal value."""
-    for name, value in env.items():
-        if isinstance(value, str) and "${" in value:
-            continue
-        yield f"{name}={HIDDEN if looks_secret(str(name)) else shlex.quote(str(value))}"
-
-
-def _names_in(file: Path) -> str:
-    try:
-        names = list(parse_dotenv(_bytes_of(file).decode("utf-8-sig")))
-    except (DotenvError, UnicodeDecodeError):
-        return "cannot be read"
-    return f"sets {', '.join(names)}" if names else "sets nothing"
 
 
 def _references_in(value: object) -> list[str]:
@@ -251,6 +231,7 @@ def _one_line(text: str) -> str:
     for character, shown in (("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         text = text.replace(character, shown)
     text = visible(text)
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}… and {len(text) - _LONGEST:,} characters more: read the file"
+    if len(text) > MAX_LINE_CHARACTERS:
+        more = f"{len(text) - MAX_LINE_CHARACTERS:,} characters more"
+        text = f"{text[:MAX_LINE_CHARACTERS]}… and {more}: read the file"
     return text

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from plait._support.files import write_private
@@ -30,19 +29,27 @@ from plait.verification.report import compare as compare_runs
 from plait.verification.results import CaseResult
 from plait.verification.runner import Progress
 
+_COLOURS = {"passed": "green", "failed": "red", "error": "yellow", "overruled": "yellow"}
+
+_QUIET_SECONDS = 30.0
+"""How often a log gets a line of progress."""
+
+MAX_REASONS = 10
+"""More reasons are in the report; a terminal would scroll."""
+
 
 def print_stages(result: CaseResult) -> None:
     """Print the answer of a run, and what each stage and check found."""
     click.echo(visible(result.answer) if result.answer else "(no answer)")
     table = plain_table("stage", "outcome", "why")
     for stage in result.stages:
-        table.add_row(cell(stage.name), _outcome_text(stage.outcome), cell(stage.message))
+        rows = [(stage.name, stage.outcome, stage.message)]
         if stage.name == "Checks":
             for check in result.checks:
                 outcome = "passed" if check["passed"] else "failed"
-                table.add_row(
-                    cell(f"  {check['name']}"), _outcome_text(outcome), cell(check["message"])
-                )
+                rows.append((f"  {check['name']}", outcome, check["message"]))
+        for name, outcome, message in rows:
+            table.add_row(cell(name), Text(outcome, _COLOURS[outcome]), cell(message))
     print_rich(table)
     facts = [f"{result.turns} turns", f"{result.tokens} tokens", f"{result.seconds:.1f} s"]
     if result.heals:
@@ -53,14 +60,7 @@ def print_stages(result: CaseResult) -> None:
     click.echo(f"{result.outcome}: {visible(name)}  ({', '.join(facts)})")
 
 
-def _outcome_text(outcome: str) -> Text:
-    return Text(outcome, _COLOURS[outcome])
-
-
-_COLOURS = {"passed": "green", "failed": "red", "error": "yellow", "overruled": "yellow"}
-
-
-class Shown:
+class ProgressPrinter:
     """Shows results as they come: each on a terminal, else how far it is, every half minute."""
 
     def __init__(self) -> None:
@@ -76,9 +76,6 @@ class Shown:
         elif time.monotonic() - self._last > _QUIET_SECONDS:
             self._last = time.monotonic()
             print_aside("progress", progress_label(progress), colour="blue")
-
-
-_QUIET_SECONDS = 30.0
 
 
 def progress_label(progress: Progress) -> str:
@@ -109,7 +106,19 @@ def print_report(
     models = pass_rates(results, lambda result: [result.variant])
     tags = pass_rates(results, lambda result: result.tags)
     comparison = None if before is None else compare_runs(before, results, by_model=True)
-    reasons = _reasons_against(whole, threshold, comparison)
+    reasons: list[str] = []
+    if whole.errors:
+        what = "run" if whole.errors == 1 else "runs"
+        reasons.append(f"{whole.errors} {what} could not be decided")
+    if (whole.rate or 0.0) < threshold:
+        runs = f"{whole.passed} of {whole.passed + whole.failed} runs passed"
+        reasons.append(f"{runs}, and the threshold is {100 * threshold:g} %")
+    if comparison is not None and comparison.regressed:
+        names = ", ".join(comparison.regressed)
+        reasons.append(f"worse than the baseline, beyond chance: {names}")
+    elif comparison is not None and comparison.is_worse:
+        text = "all cases together are worse than the baseline, beyond chance"
+        reasons.append(f"{text} (p = {comparison.p_value:.3g})")
     if as_json:
         print_json(
             {
@@ -124,7 +133,7 @@ def print_report(
             }
         )
     else:
-        print_rich(_table([*models, *tags, *([whole] if len(models) + len(tags) > 1 else [])]))
+        _print_rates([*models, *tags, *([whole] if len(models) + len(tags) > 1 else [])])
         _print_reasons(results)
         for line in [] if comparison is None else comparison_lines(comparison):
             click.echo(visible(line))
@@ -134,24 +143,6 @@ def print_report(
     return not reasons
 
 
-def _reasons_against(whole: PassRate, threshold: float, comparison: Comparison | None) -> list[str]:
-    """Return why a report does not pass."""
-    reasons: list[str] = []
-    if whole.errors:
-        what = "run" if whole.errors == 1 else "runs"
-        reasons.append(f"{whole.errors} {what} could not be decided")
-    if (whole.rate or 0.0) < threshold:
-        runs = f"{whole.passed} of {whole.passed + whole.failed} runs passed"
-        reasons.append(f"{runs}, and the threshold is {100 * threshold:g} %")
-    if comparison is not None and comparison.regressed:
-        names = ", ".join(comparison.regressed)
-        reasons.append(f"worse than the baseline, beyond chance: {names}")
-    elif comparison is not None and comparison.is_worse:
-        text = "all cases together are worse than the baseline, beyond chance"
-        reasons.append(f"{text} (p = {comparison.p_value:.3g})")
-    return reasons
-
-
 def _print_reasons(results: Sequence[CaseResult]) -> None:
     """Print why cases did not pass: each reason once, the most frequent first."""
     cases: dict[tuple[str, str], list[str]] = {}
@@ -159,17 +150,14 @@ def _print_reasons(results: Sequence[CaseResult]) -> None:
         if result.outcome != "passed":
             cases.setdefault((result.outcome, result.failure), []).append(result.case)
     frequent = sorted(cases.items(), key=lambda item: -len(item[1]))
-    for (outcome, reason), names in frequent[:_SHOWN_REASONS]:
+    for (outcome, reason), names in frequent[:MAX_REASONS]:
         others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         print_aside(outcome, f"{names[0]}{others}: {reason}", colour=_COLOURS[outcome])
-    if more := frequent[_SHOWN_REASONS:]:
+    if more := frequent[MAX_REASONS:]:
         print_aside("note", f"{len(more)} further reasons are in the report", colour="cyan")
 
 
-_SHOWN_REASONS = 10
-
-
-def _table(rates: Sequence[PassRate]) -> Table:
+def _print_rates(rates: Sequence[PassRate]) -> None:
     table = plain_table(
         "group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tokens", "USD"
     )
@@ -186,7 +174,7 @@ def _table(rates: Sequence[PassRate]) -> Table:
             str(rate.tokens),
             "–" if rate.cost_usd is None else f"{rate.cost_usd:.2f}",
         )
-    return table
+    print_rich(table)
 
 
 def comparison_lines(found: Comparison) -> list[str]:

@@ -22,7 +22,7 @@ from plait._support.gather import resolve
 from plait._support.threads import off_loop
 from plait.client.calls.approval import OnApproval, PolicyCheck
 from plait.client.calls.executor import CallSettings
-from plait.client.calls.fallback import BeforeFallback, backups_only
+from plait.client.calls.failures import BeforeFallback, backups_only
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.filters import ToolFilter, ToolPattern
@@ -32,7 +32,7 @@ from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of
 from plait.client.connections.pool import unknown_server
-from plait.client.connections.session_options import SessionOptions
+from plait.client.connections.session import SessionOptions
 from plait.client.transports.tape import Tape, tape_from
 from plait.errors import ConfigError, PlaitError
 
@@ -41,8 +41,13 @@ if TYPE_CHECKING:
     from plait.client.calls.tool_call import OnAnyProgress, OnLog, OnNotification
     from plait.client.catalog.deferral import TokenCounter
     from plait.client.catalog.tool import Tool
-    from plait.client.config.budgets import CallBudget, IncomingLimits, Limit, ResultBudget
-    from plait.client.config.deferral import Deferral
+    from plait.client.config.budgets import (
+        CallBudget,
+        Deferral,
+        IncomingLimits,
+        Limit,
+        ResultBudget,
+    )
     from plait.client.config.policy import PolicySource
     from plait.client.protocol.inbound import OnElicitation, OnRoots, RequestContext
     from plait.traces.observer import Observer
@@ -187,13 +192,24 @@ def identity_from(options: Mapping[str, Any], *, receives_logs: bool) -> Session
 
 def catalog_options_from(options: Mapping[str, Any]) -> CatalogOptions:
     """Read which tools the client offers, and under which names."""
+    cache = options.get("cache", True)
+    ttl_seconds = None
+    if cache is not True and cache is not None:
+        setting = "cache (True, False, or seconds)"
+        ttl_seconds = checked_seconds(0 if cache is False else cache, setting, may_be_zero=True)
+    single = options.get("tool_name_prefix", False)
+    double = options.get("prefix_tool_name_with_server_name", False)
     catalog_options = CatalogOptions(
         include=options.get("include"),
         exclude=options.get("exclude") or (),
         tool_filter=options.get("tool_filter"),
-        names=_names(options),
+        names=NamePolicy(
+            separator="__" if double else "_" if single else "",
+            extra=options.get("additional_tool_name_prefix") or "",
+            on_collision=options.get("on_collision") or "prefix",
+        ),
         overrides=read_overrides(options.get("tool_overrides") or {}),
-        ttl_seconds=_ttl(options.get("cache", True)),
+        ttl_seconds=ttl_seconds,
         unlisted=backups_only(options.get("fallbacks") or {}),
         fallbacks=options.get("fallbacks") or {},
         throw_on_load_error=options.get("throw_on_load_error", False),
@@ -267,28 +283,15 @@ def check_fallbacks(options: Mapping[str, Any], servers: Collection[str]) -> Non
             raise ConfigError(f"fallbacks: {server!r} cannot be its own backup", server=server)
 
 
-def _names(options: Mapping[str, Any]) -> NamePolicy:
-    single = options.get("tool_name_prefix", False)
-    double = options.get("prefix_tool_name_with_server_name", False)
-    return NamePolicy(
-        separator="__" if double else "_" if single else "",
-        extra=options.get("additional_tool_name_prefix") or "",
-        on_collision=options.get("on_collision") or "prefix",
-    )
-
-
-def _ttl(cache: object) -> float | None:
-    if cache is True or cache is None:
-        return None
-    if cache is False:
-        return 0.0
-    return checked_seconds(cache, "cache (True, False, or seconds)", may_be_zero=True)
-
-
 def roots_callback(roots: Roots) -> OnRoots:
     """Create the callback that answers `roots/list`."""
+
+    def root_list(folders: RootLike | Iterable[RootLike]) -> list[types.Root]:
+        is_one = isinstance(folders, str | os.PathLike | types.Root)
+        return [_root(one) for one in ([folders] if is_one else folders)]
+
     try:
-        fixed = None if callable(roots) else _root_list(roots)
+        fixed = None if callable(roots) else root_list(roots)
     except TypeError:
         raise ConfigError("roots takes folders, URIs, or a function that returns them") from None
 
@@ -296,15 +299,9 @@ def roots_callback(roots: Roots) -> OnRoots:
         del context
         if fixed is not None or not callable(roots):
             return types.ListRootsResult(roots=fixed or [])
-        return types.ListRootsResult(roots=_root_list(await resolve(roots())))
+        return types.ListRootsResult(roots=root_list(await resolve(roots())))
 
     return answer
-
-
-def _root_list(roots: RootLike | Iterable[RootLike]) -> list[types.Root]:
-    if isinstance(roots, str | os.PathLike | types.Root):
-        return [_root(roots)]
-    return [_root(root) for root in roots]
 
 
 def _root(root: RootLike) -> types.Root:

@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
 from plait._support.gather import resolve
-from plait.client.call_pipeline import CallPipeline, Run, run_identity_of
+from plait.client.calls.pipeline import CallPipeline, run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
 from plait.client.calls.sampling import Sampling
 from plait.client.calls.tool_call import OnProgress, ServerCallbacks, ToolCall
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.names import free_name
-from plait.client.config.read import (
-    ClientConfig,
-    ConfigSource,
-    read_config,
-    read_options,
-)
-from plait.client.config.servers import server_with_defaults
+from plait.client.config.read import ClientConfig, ConfigSource, read_config, read_options
+from plait.client.config.servers import ServerConfig, server_with_defaults
 from plait.client.connections import operations
+from plait.client.connections.change_listener import ResourceWatch, Subscription
+from plait.client.connections.credentials import CallerCredentials, Run
 from plait.client.connections.loop_bridge import blocking
 from plait.client.connections.status import ServerInfo, Status
 from plait.client.options import (
@@ -40,8 +38,6 @@ from plait.client.options import (
     identity_from,
     lock_from,
 )
-from plait.client.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
-from plait.client.subscriptions import ResourceWatch, Subscription
 from plait.errors import ConnectError, PlaitError
 
 if TYPE_CHECKING:
@@ -50,8 +46,6 @@ if TYPE_CHECKING:
     from plait.client.catalog.catalog import DiscoveredTools
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
-    from plait.client.config.servers import ServerConfig
-    from plait.client.connections.credentials import CallerCredentials
     from plait.client.protocol.inbound import OnElicitation
     from plait.client.protocol.session import McpSession
 
@@ -86,7 +80,7 @@ class Toolbox(ConnectionOwner):
         identity = identity_from(self._options, receives_logs=callbacks.on_message is not None)
         self._plays_tape = identity.tape is not None and not identity.tape.records
         self._servers = {
-            name: self._completed(server) for name, server in self.config.servers.items()
+            name: self._with_defaults(server) for name, server in self.config.servers.items()
         }
         self._reported: set[str] = set()
         counter = self._options.get("token_counter")
@@ -117,7 +111,7 @@ class Toolbox(ConnectionOwner):
         )
         """The steps of a tool call, for adapters that put their own code between them."""
 
-    def _completed(self, server: ServerConfig) -> ServerConfig:
+    def _with_defaults(self, server: ServerConfig) -> ServerConfig:
         """Return a server with the client's options; one on a tape needs no variables."""
         completed = server_with_defaults(server, self._options)
         return replace(completed, problem=None) if self._plays_tape else completed
@@ -141,7 +135,7 @@ class Toolbox(ConnectionOwner):
         """Add a server, described as in a configuration; it replaces one of that name."""
         added = read_config({"servers": {name: server}}).servers[name]
         self.config = replace(self.config, servers={**self.config.servers, name: added})
-        self._servers[name] = self._completed(added)
+        self._servers[name] = self._with_defaults(added)
         await self.lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))
 
     async def remove_server(self, name: str) -> None:
@@ -237,7 +231,11 @@ class Toolbox(ConnectionOwner):
         unlisted = self.lifecycle.runtime.catalog.options.unlisted
         everything = set(named) or set(self.server_names) - unlisted
         if failures and set(failures) == everything and on_error != "ignore" and not may_be_none:
-            raise _combined_error(failures)
+            if len(failures) == 1:
+                raise next(iter(failures.values()))
+            reasons = "; ".join(str(error) for error in failures.values())
+            text = f"none of the {len(failures)} servers can be used: {reasons}"
+            raise ConnectError(text, server=", ".join(failures))
         for name in unlisted_now.keys() - self._reported:
             self._reported.add(name)
             how = "without" if name in failures else "with the earlier tools of"
@@ -257,8 +255,7 @@ class Toolbox(ConnectionOwner):
         without one there is none. Call it like others: `call(tool.server, tool.wire_name, ...)`.
         """
         limiter = self.calls.limiter
-        reader = limiter.read_more_tool(free_name(READ_MORE, taken))
-        return [reader] if limiter.has_limits else []
+        return [limiter.read_more_tool(free_name(READ_MORE, taken))] if limiter.has_limits else []
 
     def is_waiting(self, server: str) -> bool:
         """Say whether a server is not started yet, because its tools come from the disk cache."""
@@ -289,44 +286,37 @@ class Toolbox(ConnectionOwner):
         Raises:
             PlaitError: The call could not be made, or its outcome is not known.
         """
+        arguments, source = arguments or {}, server
         if server == OWN_SERVER:
-            return await self._call_own_tool(tool, arguments or {}, run, reader)
+            # Only the user who got a result may read on: the credentials are those of its server.
+            found = self.calls.limiter.server_of(arguments.get("handle"))
+            source = found if found in self.config.servers else None
         call = ToolCall(
             server=server,
             tool=tool,
-            arguments=arguments or {},
+            arguments=arguments,
             timeout_seconds=checked_limit(timeout_seconds, "timeout_seconds"),
             on_progress=on_progress,
             on_elicitation=on_elicitation,
             on_approval=on_approval,
-            access=await self.calls.access_for(server, run),
+            access=None if source is None else await self.calls.access_for(source, run),
             run=run_identity_of(run),
             call_id=call_id,
         )
+        if server == OWN_SERVER:
+            return await self.calls.read_more(call, reader=reader)
         return await self.calls.run(call, reader=reader)
 
     call_blocking = blocking(call)
     """Blocking form of `call`."""
 
-    async def _call_own_tool(
-        self, tool: str, arguments: Mapping[str, Any], run: Run | None, reader: str
-    ) -> ToolResult:
-        # Only the user who got the result may read it, so the credentials are those of its server.
-        server = self.calls.limiter.server_of(arguments.get("handle"))
-        known = server in self.config.servers
-        access = await self.calls.access_for(server, run) if server and known else None
-        identity = run_identity_of(run)
-        call = ToolCall(
-            server=OWN_SERVER, tool=tool, arguments=arguments, access=access, run=identity
-        )
-        return await self.calls.read_more(call, reader=reader)
-
     async def decide(
         self, server: str, tool: str, arguments: Mapping[str, Any] | None = None
     ) -> PolicyDecision:
         """Return the policy's decision about a call, without making it or asking for approval."""
-        call = ToolCall(server=server, tool=tool, arguments=arguments or {})
-        return await self.calls.decide(call)
+        return await self.calls.decide(
+            ToolCall(server=server, tool=tool, arguments=arguments or {})
+        )
 
     def read_full_result(self, handle: str) -> ToolResult:
         """Return the whole of a shortened result; `ToolResult.full_result` is its handle.
@@ -405,8 +395,8 @@ class Toolbox(ConnectionOwner):
         once. As `async with box.watch_resource(...) as updates` the subscription begins and ends
         with the block; see `ResourceWatch`.
         """
-        reader = self.read_resource if read else None
-        return ResourceWatch(server, (uri, *more_uris), self.follow, reader)
+        uris = (uri, *more_uris)
+        return ResourceWatch(server, uris, self.follow, self.read_resource if read else None)
 
     async def follow(self, subscription: Subscription) -> None:
         """Start a subscription, and wait until the server has accepted it.
@@ -476,14 +466,6 @@ class Toolbox(ConnectionOwner):
     ) -> T:
         self.check_names([server])
         return await self.lifecycle.run(lambda runtime: runtime.request(server, operation, method))
-
-
-def _combined_error(failures: Mapping[str, PlaitError]) -> PlaitError:
-    if len(failures) == 1:
-        return next(iter(failures.values()))
-    reasons = "; ".join(str(error) for error in failures.values())
-    text = f"none of the {len(failures)} servers can be used: {reasons}"
-    return ConnectError(text, server=", ".join(failures))
 
 
 class ServerHandle:

@@ -1,14 +1,20 @@
-"""Lists the tool servers of agents, and sends chat history."""
+"""Lists the tool servers of agents, verifies their tools, and sends chat history."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Any, Generic, Literal, Self, TypedDict, TypeVar, Unpack
+
+from cachetools import LRUCache
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.durations import checked_seconds
@@ -16,17 +22,28 @@ from plait._support.redact import Redactor
 from plait._support.suggestions import did_you_mean
 from plait._support.threads import in_thread
 from plait.client.catalog.tool import Tool
-from plait.client.config.servers import HttpServer
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import HttpServer, ReconnectPolicy
 from plait.client.config.urls import is_private, public_url
 from plait.client.toolbox import Toolbox
-from plait.errors import ChatHistoryError, ConfigError, DiscoveryError, OutboxError, TokenError
-from plait.gateway.credentials import check_token, is_expired
-from plait.gateway.entries import GatewayServer, ServerList, entries_of, servers_from
-from plait.gateway.headers import (
+from plait.errors import (
+    ChatHistoryError,
+    ConfigError,
+    DiscoveryError,
+    OutboxError,
+    PlaitError,
+    TokenError,
+)
+from plait.gateway.credentials import (
+    NO_APPLICATION,
+    ApiVersion,
+    Credentials,
     GatewayRequestOptions,
+    GatewaySettings,
+    check_token,
     discovery_headers,
     history_headers,
+    is_expired,
+    settings_from,
     token_key,
 )
 from plait.gateway.history import (
@@ -35,21 +52,77 @@ from plait.gateway.history import (
     OperationError,
     OperationResult,
     Redact,
+    TurnContext,
     history_of,
 )
-from plait.gateway.http import get_with_retries, is_refused, send
-from plait.gateway.manifest import read_manifest
-from plait.gateway.outbox import Outbox
-from plait.gateway.port import TurnContext
-from plait.gateway.settings import NO_APPLICATION, ApiVersion, GatewaySettings, settings_from
-from plait.gateway.shared_cache import SharedCache
+from plait.gateway.manifest import (
+    GatewayServer,
+    ServerList,
+    entries_of,
+    read_manifest,
+    servers_from,
+)
+from plait.gateway.outbox import Outbox, get_with_retries, is_refused, send
+
+T = TypeVar("T")
+
+
+class SharedCache(Generic[T]):
+    """Caches values for a while; may be used from any loop and any thread.
+
+    Expired values stay available to `stale` until newer ones need their place.
+    """
+
+    def __init__(self, ttl_seconds: float, clock: Clock, *, max_entries: int = 1024) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: LRUCache[Hashable, tuple[T, float]] = LRUCache(max_entries)
+        """Values, and when they expire."""
+        self._pending: dict[Hashable, concurrent.futures.Future[None]] = {}
+
+    async def get(self, key: Hashable, compute: Callable[[], Awaitable[T]]) -> T:
+        """Return the cached value, or compute and cache it; a failure is not cached."""
+        while True:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is not None and self._clock.monotonic() < entry[1]:
+                    return entry[0]
+                pending = self._pending.get(key)
+                if pending is None:
+                    mine = self._pending[key] = concurrent.futures.Future()
+                    break
+            await asyncio.wrap_future(pending)
+        try:
+            value = await compute()
+            with self._lock:
+                self._entries[key] = (value, self._clock.monotonic() + self._ttl_seconds)
+        finally:
+            with self._lock:
+                del self._pending[key]
+            mine.set_result(None)  # waiting callers look again, and one of them takes over
+        return value
+
+    def stale(self, key: Hashable) -> T | None:
+        """Return the value even if it has expired."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return None if entry is None else entry[0]
+
+    def prolong(self, key: Hashable, seconds: float) -> None:
+        """Let a value expire that many seconds from now."""
+        with self._lock:
+            if (entry := self._entries.get(key)) is not None:
+                self._entries[key] = (entry[0], self._clock.monotonic() + seconds)
+
 
 logger = logging.getLogger("plait.gateway")
 
 _STALE_SECONDS = 30.0
 """How long a stale list is used before a gateway that failed is tried again."""
 
-_LONGEST_LOGGED = 500
+MAX_REASON_CHARACTERS = 500
+"""How much of a reply is quoted: as in the platform's own library."""
 _NOT_ARRIVED = "chat history did not arrive"
 
 DEFAULT_RETRY = ReconnectPolicy(max_attempts=3, first_delay_seconds=0.5, longest_delay_seconds=10.0)
@@ -90,7 +163,10 @@ class McpToolServerConfigurationService:
 
     def __init__(self, **options: Unpack[GatewayOptions]) -> None:
         """Take the options."""
-        _check_names(options)
+        known = GatewayOptions.__annotations__
+        for name in options.keys() - known.keys():
+            hint = did_you_mean(name, known) or f"there are: {', '.join(sorted(known))}"
+            raise ConfigError(f"the gateway has no option {name!r} ({hint})")
         self._options = options
         self._timeout_seconds = checked_seconds(
             options.get("timeout_seconds", 30.0), "timeout_seconds"
@@ -167,9 +243,22 @@ class McpToolServerConfigurationService:
         agent = agentic_app_id.strip() or (NO_APPLICATION if settings.development else "")
         if not agent:
             raise ConfigError("agentic_app_id is required")
-        return await self._cached_list(
-            settings, agent, auth_token, options or GatewayRequestOptions(), turn_context
+        url = settings.discovery_url(agent)
+        request = options or GatewayRequestOptions()
+        headers = discovery_headers(
+            settings, request, token=auth_token, turn=turn_context, environ=self.environ
         )
+        # By the token itself: its claims are not checked here, so that anybody can forge them.
+        key = (url, token_key(auth_token))
+        try:
+            return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
+        except DiscoveryError as error:
+            stale = self._lists.stale(key)
+            if stale is None or is_refused(error):
+                raise
+            logger.warning("using the earlier list of servers: %s", error)
+            self._lists.prolong(key, _STALE_SECONDS)
+            return stale
 
     async def list_available_servers(
         self, auth_token: str = "", options: GatewayRequestOptions | None = None
@@ -184,28 +273,6 @@ class McpToolServerConfigurationService:
             settings, options or GatewayRequestOptions(), token=auth_token, environ=self.environ
         )
         return await self._fetch_list(settings, settings.catalogue_url, headers)
-
-    async def _cached_list(
-        self,
-        settings: GatewaySettings,
-        agent: str,
-        token: str,
-        options: GatewayRequestOptions,
-        turn: TurnContext | None,
-    ) -> ServerList:
-        url = settings.discovery_url(agent)
-        headers = discovery_headers(settings, options, token=token, turn=turn, environ=self.environ)
-        # By the token itself: its claims are not checked here, so that anybody can forge them.
-        key = (url, token_key(token))
-        try:
-            return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
-        except DiscoveryError as error:
-            stale = self._lists.stale(key)
-            if stale is None or is_refused(error):
-                raise
-            logger.warning("using the earlier list of servers: %s", error)
-            self._lists.prolong(key, _STALE_SECONDS)
-            return stale
 
     async def _fetch_list(
         self, settings: GatewaySettings, url: str, headers: Mapping[str, str]
@@ -290,8 +357,9 @@ class McpToolServerConfigurationService:
                     history.body(),
                     self._timeout_seconds,
                     error=ChatHistoryError,
-                    texts=(_NOT_ARRIVED, _NOT_ARRIVED),
-                    limit=_LONGEST_LOGGED,
+                    on_connect=_NOT_ARRIVED,
+                    on_status=_NOT_ARRIVED,
+                    limit=MAX_REASON_CHARACTERS,
                 )
             else:
                 conversation = history.conversation_id
@@ -316,13 +384,77 @@ class McpToolServerConfigurationService:
         await self.aclose()
 
 
-def _check_names(options: GatewayOptions) -> None:
-    known = GatewayOptions.__annotations__
-    for name in options.keys() - known.keys():
-        hint = did_you_mean(name, known) or f"there are: {', '.join(sorted(known))}"
-        raise ConfigError(f"the gateway has no option {name!r} ({hint})")
-
-
 def _log_skipped(servers: ServerList) -> None:
     for skipped in servers.skipped:
         logger.warning("a tool server is left out: %s", skipped)
+
+
+State = Literal["matches", "differs", "nothing declared", "failed"]
+"""How the tools of a server compare with its declaration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The comparison for one server."""
+
+    server: str
+    url: str
+    declared: tuple[str, ...] | None = None
+    live: tuple[str, ...] = ()
+    error: PlaitError | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Declared tools that the server does not list."""
+        return tuple(name for name in self.declared or () if name not in self.live)
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """Listed tools that are not declared."""
+        declared = self.declared
+        return () if declared is None else tuple(name for name in self.live if name not in declared)
+
+    @property
+    def state(self) -> State:
+        """The overall outcome."""
+        if self.error is not None:
+            return "failed"
+        if self.declared is None:
+            return "nothing declared"
+        return "differs" if self.missing or self.undeclared else "matches"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON data."""
+        return {
+            "server": self.server,
+            "url": self.url,
+            "state": self.state,
+            "declared": None if self.declared is None else list(self.declared),
+            "live": list(self.live),
+            "missing": list(self.missing),
+            "undeclared": list(self.undeclared),
+            "error": None if self.error is None else str(self.error),
+        }
+
+
+async def verify_servers(
+    configuration: McpToolServerConfigurationService,
+    servers: Iterable[GatewayServer],
+    credentials: Credentials,
+) -> list[Verification]:
+    """List the tools of all servers in parallel, and compare them; a failure is an outcome too."""
+
+    async def verify(server: GatewayServer) -> Verification:
+        name = server.mcp_server_name
+        result = Verification(server=name, url=public_url(server.url), declared=server.tools)
+        if (no_token := credentials.failures.get(name)) is not None:
+            return replace(result, error=no_token)
+        token = credentials.tokens.get(name)
+        ready = server.with_headers({"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            tools = await configuration.get_mcp_client_tools(name, ready)
+        except PlaitError as error:
+            return replace(result, error=error)
+        return replace(result, live=tuple(tool.wire_name for tool in tools))
+
+    return await asyncio.gather(*map(verify, servers))

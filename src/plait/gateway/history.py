@@ -1,4 +1,7 @@
-"""Chat history in the format of the gateway, and the result of sending it."""
+"""The turns of a hosting library, and their chat history in the format of the gateway.
+
+The objects of `microsoft-agents-hosting-core` satisfy the protocols.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,79 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any, Protocol
 
 from plait.errors import ConfigError
-from plait.gateway.port import TurnContext
+
+
+class Conversation(Protocol):
+    """The conversation of a message."""
+
+    @property
+    def id(self) -> str | None:
+        """Its id."""
+        ...
+
+
+class Activity(Protocol):
+    """The message that is being answered."""
+
+    @property
+    def id(self) -> str | None:
+        """The id of the message."""
+        ...
+
+    @property
+    def text(self) -> str | None:
+        """The text of the user."""
+        ...
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """The conversation of the message."""
+        ...
+
+    @property
+    def channel_id(self) -> str | None:
+        """The channel, and after a colon the sub-channel."""
+        ...
+
+    def is_agentic_request(self) -> bool:
+        """Say whether an agent with an identity of its own is addressed."""
+        ...
+
+    def get_agentic_instance_id(self) -> str | None:
+        """Return the id of that agent."""
+        ...
+
+
+class TurnContext(Protocol):
+    """One turn of a conversation."""
+
+    @property
+    def activity(self) -> Activity:
+        """The message of the turn."""
+        ...
+
+
+class ExchangedToken(Protocol):
+    """The result of a token exchange; the token is empty if it failed."""
+
+    @property
+    def token(self) -> str | None:
+        """The token itself."""
+        ...
+
+
+class Authorization(Protocol):
+    """Exchanges tokens for the user of a turn."""
+
+    async def exchange_token(
+        self, context: Any, scopes: list[str] | None = None, auth_handler_id: str | None = None
+    ) -> ExchangedToken:
+        """Return a token for these scopes."""
+        ...
+
 
 Redact = Callable[[str], str]
 """Removes secrets from a text, before it is stored or sent."""

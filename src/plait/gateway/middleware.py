@@ -15,9 +15,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from plait.errors import ConfigError, GatewayError
-from plait.gateway.connections import Registration
-from plait.gateway.port import Authorization, TurnContext
-from plait.gateway.registration import McpToolRegistrationService
+from plait.gateway.history import Authorization, TurnContext
+from plait.gateway.registration import McpToolRegistrationService, Registration
 from plait.langchain.client.middleware import error_message, run_of, with_note
 from plait.langchain.client.spec import name_of
 from plait.langchain.tools.model_support import profile_of, readable_by

@@ -1,4 +1,4 @@
-"""An outbox for chat history: stores it in a SQLite file first, then sends it in order."""
+"""Requests to the gateway: at once, with retries, or in order from a SQLite file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +17,113 @@ from typing import Any, Literal, Self
 
 import httpx2
 
+from plait._support.clock import Clock
 from plait._support.durations import checked_seconds
 from plait._support.files import make_private, try_lock
-from plait._support.http import seconds_from_retry_after
-from plait.client.config.timing import ReconnectPolicy
-from plait.errors import ConfigError, OutboxError
-from plait.gateway.http import may_come_right, reason_of, status_text
+from plait._support.http import HttpReply, seconds_from_retry_after, send_request, with_retries
+from plait._support.redact import Redactor
+from plait._support.threads import in_thread
+from plait.client.config.secrets import secrets_in_headers
+from plait.client.config.servers import ReconnectPolicy
+from plait.client.config.urls import public_url
+from plait.errors import ConfigError, DiscoveryError, GatewayError, OutboxError, PlaitError
 from plait.models.endpoints import certificates
+
+_RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses after which the same request may succeed."""
+
+
+async def get_with_retries(
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    policy: ReconnectPolicy,
+    timeout_seconds: float,
+    clock: Clock,
+) -> HttpReply:
+    """Send a GET request, with retries until the timeout; `Retry-After` is respected."""
+    deadline = clock.monotonic() + timeout_seconds
+
+    async def attempt() -> HttpReply:
+        try:
+            return await send(
+                "GET",
+                url,
+                headers,
+                None,
+                max(0.1, deadline - clock.monotonic()),
+                error=DiscoveryError,
+                on_connect="Failed to connect to MCP configuration endpoint",
+                on_status="Failed to read MCP servers from endpoint",
+            )
+        except DiscoveryError as error:
+            if is_refused(error):
+                error.retry = "never"
+            raise
+
+    def give_up(error: PlaitError, attempts: int) -> PlaitError:
+        error.add_note(f"tried {attempts} times")
+        return error
+
+    return await with_retries(
+        attempt, delays=policy.delays(), clock=clock, give_up=give_up, deadline=deadline
+    )
+
+
+async def send(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    seconds: float,
+    *,
+    error: type[GatewayError],
+    on_connect: str,
+    on_status: str,
+    limit: int = 200,
+) -> HttpReply:
+    """Send a request once; the texts begin an `error` without a reply, or with a bad status."""
+    shown = public_url(url)
+    redact = Redactor(secrets_in_headers(headers))
+    context = await in_thread(certificates)
+    try:
+        async with httpx2.AsyncClient(verify=context, timeout=None) as client:
+            reply = await send_request(
+                client, method, url, headers=headers, content=body, timeout_seconds=seconds
+            )
+    except (httpx2.RequestError, TimeoutError) as fault:
+        reason = reason_of(fault, seconds, redact)
+        raise error(f"{on_connect}: {shown}: {reason}", url=shown) from fault
+    if reply.is_success:
+        return reply
+    reason = status_text(reply.status, reply.text, redact, limit)
+    details = {"status": reply.status, "retry_after": reply.retry_after}
+    raise error(f"{on_status}: {shown}: {reason}", url=shown, **details)
+
+
+def reason_of(error: BaseException, seconds: float, redact: Redactor | None = None) -> str:
+    """Describe why there was no reply."""
+    if isinstance(error, TimeoutError | httpx2.TimeoutException):
+        return f"no answer in {seconds:g} s"
+    text = (redact or Redactor()).excerpt(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def status_text(status: int, body: str, redact: Redactor | None = None, limit: int = 200) -> str:
+    """Describe an HTTP error by its status and the start of its body."""
+    detail = (redact or Redactor()).excerpt(body, limit)
+    return f"HTTP {status}: {detail}" if detail else f"HTTP {status}"
+
+
+def may_come_right(status: int) -> bool:
+    """Return whether the same request may succeed later."""
+    return status in _RETRYABLE or status in {401, 403, 404}
+
+
+def is_refused(error: GatewayError) -> bool:
+    """Return whether the gateway answered with a status that a retry does not change."""
+    return error.status is not None and error.status not in _RETRYABLE
+
 
 logger = logging.getLogger("plait.gateway")
 
@@ -36,7 +136,7 @@ OnStep = Callable[[Step, int], None]
 _POLL_SECONDS = 1.0
 """How often to check for entries of other processes."""
 
-_LONGEST_WAIT_SECONDS = 3600.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
 """The longest `Retry-After` that is respected."""
 
 DEFAULT_RETRY = ReconnectPolicy(first_delay_seconds=1.0, longest_delay_seconds=300.0)
@@ -135,22 +235,23 @@ class OutboxStore:
 
     def postpone(self, entry: OutboxEntry, until: float, error: str) -> None:
         """Record a failed attempt, and when to try again."""
-        self._change(
-            "UPDATE outbox SET attempts = attempts + 1, not_before = ?, last_error = ? "
-            "WHERE id = ?",
-            (until, error, entry.id),
-        )
+        with self._writing() as db:
+            db.execute(
+                "UPDATE outbox SET attempts = attempts + 1, not_before = ?, last_error = ? "
+                "WHERE id = ?",
+                (until, error, entry.id),
+            )
 
     def refuse(self, entry: OutboxEntry, error: str) -> None:
         """Mark an entry as refused, so that the next of its conversation can be sent."""
-        self._change(
-            "UPDATE outbox SET attempts = attempts + 1, refused = 1, last_error = ? WHERE id = ?",
-            (error, entry.id),
-        )
+        statement = "UPDATE outbox SET attempts = attempts + 1, refused = 1, last_error = ? "
+        with self._writing() as db:
+            db.execute(f"{statement} WHERE id = ?", (error, entry.id))
 
     def retry(self) -> None:
         """Make all entries due now, also refused ones."""
-        self._change("UPDATE outbox SET refused = 0, not_before = 0", ())
+        with self._writing() as db:
+            db.execute("UPDATE outbox SET refused = 0, not_before = 0")
 
     def close(self) -> None:
         """Close the file."""
@@ -159,14 +260,16 @@ class OutboxStore:
                 self._open.close()
                 self._open = None
 
-    def _change(self, statement: str, values: Iterable[Any]) -> None:
-        with self._writing() as db:
-            db.execute(statement, tuple(values))
-
     def _select(self, rest: str, values: tuple[Any, ...] = ()) -> list[OutboxEntry]:
         with self._using() as db:
             rows = db.execute(f"SELECT * FROM outbox {rest}", values).fetchall()  # noqa: S608
-        return [_entry(row) for row in rows]
+        entries: list[OutboxEntry] = []
+        for row in rows:
+            columns = dict(row)
+            columns["headers"] = json.loads(columns["headers"])
+            columns["refused"] = bool(columns["refused"])
+            entries.append(OutboxEntry(**columns))
+        return entries
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:
@@ -209,13 +312,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-def _entry(row: sqlite3.Row) -> OutboxEntry:
-    columns = dict(row)
-    columns["headers"] = json.loads(columns["headers"])
-    columns["refused"] = bool(columns["refused"])
-    return OutboxEntry(**columns)
 
 
 class Outbox:
@@ -315,29 +411,32 @@ class Outbox:
 
     def _run(self) -> None:
         """Submit entries until the outbox is closed."""
+        path = self.store.path.with_name(f"{self.store.path.name}.lock")
         lock: int | None = None
         client = httpx2.Client(verify=certificates(), timeout=self._timeout_seconds)
         with client, ThreadPoolExecutor(self._workers, "plait outbox") as pool:
             try:
                 while not self._stopping:
+                    pause = _POLL_SECONDS
                     try:
-                        lock = self._open_lock() if lock is None else lock
+                        if lock is None:
+                            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                         # One process sends; the system releases the lock when it dies.
                         if try_lock(lock):
                             self._submit(pool, client)
-                        pause = self._pause()
+                        now = time.time()
+                        if (due := self.store.next_time(now)) is not None:
+                            pause = min(_POLL_SECONDS, due - now)
                     except (OutboxError, OSError) as error:
                         self._warn_once(f"the outbox cannot be read: {error}")
-                        pause = _POLL_SECONDS
-                    self._rest(pause)
+                    with self._changed:
+                        if not self._stopping and not self._woken:
+                            self._changed.wait(pause)
+                        self._woken = False
             finally:
                 pool.shutdown(wait=True)
                 if lock is not None:
                     os.close(lock)
-
-    def _open_lock(self) -> int:
-        path = self.store.path.with_name(f"{self.store.path.name}.lock")
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _submit(self, pool: ThreadPoolExecutor, client: httpx2.Client) -> None:
         with self._changed:
@@ -349,17 +448,6 @@ class Outbox:
                     continue
                 self._busy.add(entry.conversation)
             pool.submit(self._deliver, client, entry)
-
-    def _pause(self) -> float:
-        now = time.time()
-        due = self.store.next_time(now)
-        return _POLL_SECONDS if due is None else min(_POLL_SECONDS, due - now)
-
-    def _rest(self, seconds: float) -> None:
-        with self._changed:
-            if not self._stopping and not self._woken:
-                self._changed.wait(seconds)
-            self._woken = False
 
     def _deliver(self, client: httpx2.Client, entry: OutboxEntry) -> None:
         try:
@@ -399,7 +487,7 @@ class Outbox:
     def _postpone(self, entry: OutboxEntry, reason: str, after: float | None) -> None:
         pause = self._retry.delay_seconds(entry.attempts)
         if after is not None:
-            pause = min(after, _LONGEST_WAIT_SECONDS)
+            pause = min(after, MAX_RETRY_AFTER_SECONDS)
         self._warn_once(f"chat history waits in the outbox: {reason}")
         self.store.postpone(entry, time.time() + pause, reason)
         self._notify("postponed", entry.id)

@@ -2,32 +2,194 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import hashlib
 import logging
+import math
+import threading
+import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast
+from functools import partial
+from itertools import chain, count
+from typing import Any, Literal, ParamSpec, Self, TypeVar, Unpack, cast
 
+import httpx2
+from cachetools import LRUCache
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import MessageLikeRepresentation
+from langchain_core.messages import (
+    BaseMessage,
+    ChatMessage,
+    MessageLikeRepresentation,
+    convert_to_messages,
+)
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
+from plait._support.clock import SystemClock
+from plait._support.mappings import entries_of as mapping_of
 from plait._support.threads import in_thread
+from plait.client.catalog.names import with_public_names
+from plait.client.catalog.tool import Tool
+from plait.client.config.read import read_config
+from plait.client.config.servers import HttpServer
 from plait.client.config.urls import public_url
+from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import LoopBridge, blocking
 from plait.errors import ClientClosedError, ConfigError, PlaitError
-from plait.gateway.configuration import GatewayOptions, McpToolServerConfigurationService
-from plait.gateway.connections import Registration, ToolConnections
-from plait.gateway.credentials import TokenSource
-from plait.gateway.headers import GatewayRequestOptions, agent_of, tool_headers, user_key
-from plait.gateway.history import OperationError, OperationResult
-from plait.gateway.messages import LimitFrom, Roles, history_from_messages, limited
-from plait.gateway.port import Authorization, TurnContext
+from plait.gateway.configuration import (
+    GatewayOptions,
+    McpToolServerConfigurationService,
+    SharedCache,
+)
+from plait.gateway.credentials import (
+    GatewayRequestOptions,
+    TokenSource,
+    agent_of,
+    tool_headers,
+    user_key,
+)
+from plait.gateway.history import (
+    Authorization,
+    ChatHistoryMessage,
+    OperationError,
+    OperationResult,
+    TurnContext,
+)
+from plait.gateway.manifest import GatewayServer, SkippedServer
+from plait.langchain.client.client import MultiServerMCPClient
 from plait.langchain.client.spec import Agent, AgentSpec, name_of
 from plait.langchain.tools.tool import MCPTool
+
+MAX_USERS = 1024
+"""How many credentials are kept, by user and server; the least recently used is dropped.
+
+Far more than the tool lists that a client caches by credentials.
+"""
+
+
+class TurnAuth(httpx2.Auth):
+    """Adds the headers of a user's latest turn to every request to one server."""
+
+    def __init__(self) -> None:
+        self.headers: Mapping[str, str] = {}
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        """Add the headers."""
+        request.headers.update(self.headers)
+        yield request
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The tools that a turn got from the gateway, and the servers that failed."""
+
+    tools: tuple[MCPTool, ...] = ()
+    servers: tuple[str, ...] = ()
+    """The servers whose tools are included."""
+    skipped: tuple[SkippedServer, ...] = ()
+    """Entries that cannot be used."""
+    failures: Mapping[str, PlaitError] = field(default_factory=dict[str, PlaitError])
+    """Servers without a token, or that cannot be reached."""
+    urls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The URLs of the servers that failed."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line for each missing server: its name, its URL and the reason."""
+        failed = (self.failure_line(name) for name in self.failures)
+        return (*map(str, self.skipped), *failed)
+
+    def failure_line(self, name: str) -> str:
+        """Describe why a server failed."""
+        place = f"{name} ({self.urls[name]})" if name in self.urls else name
+        return f"{place}: {str(self.failures[name]).removeprefix(f'{name}: ')}"
+
+
+class ToolConnections:
+    """Connects to the servers of all agents of a service.
+
+    Agents whose servers have the same name and URL share their configuration, and nothing else.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], server_options: Mapping[str, Any] | None = None
+    ) -> None:
+        """Take the options of the client and of its servers."""
+        entry = {**(server_options or {}), "url": "http://localhost"}
+        self._template = read_config({"mcpServers": {"server": entry}}).servers["server"]
+        self._client = MultiServerMCPClient({}, **options)
+        self._lock = threading.Lock()
+        self._names: dict[tuple[str, str], str] = {}
+        """The name of a server in the client, by its own name and URL."""
+        self._added: SharedCache[None] = SharedCache(math.inf, SystemClock(), max_entries=2**31)
+        self._auths: LRUCache[tuple[str, str], TurnAuth] = LRUCache(MAX_USERS)
+
+    async def tools(
+        self, user: str, servers: Sequence[GatewayServer], taken: Sequence[str] = ()
+    ) -> Registration:
+        """List the tools of these servers, each with the headers of one turn, for a user.
+
+        Tools with the same name, or one that is taken, are prefixed with their server's name.
+        """
+        failures: dict[str, PlaitError] = {}
+        own_names: list[str] = []
+        auths: dict[str, TurnAuth] = {}
+        for server in servers:
+            own_name = server.mcp_server_name
+            try:
+                name = self._name(server)
+                # Typed, since variables in the URL of an untyped configuration would be expanded.
+                config = replace(cast("HttpServer", self._template), url=server.url)
+                # Once; its connections close by themselves when they are idle.
+                add = partial(self._client.toolbox.add_server, name, config)
+                await self._added.get(name, add)
+            except ConfigError as error:  # such as a name that no server may have
+                failures[own_name] = error
+                continue
+            own_names.append(own_name)
+            # The same credentials for the same user, with the headers of this turn.
+            with self._lock:
+                auths[name] = self._auths.setdefault((user, name), TurnAuth())
+            auths[name].headers = dict(server.headers)
+        results = await asyncio.gather(
+            *(self._client.get_tools(name, auth=auth) for name, auth in auths.items()),
+            return_exceptions=True,
+        )
+        listed: list[Tool] = []
+        for name, result in zip(own_names, results, strict=True):
+            if isinstance(result, PlaitError):
+                failures[name] = result
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                listed += [tool.tool for tool in result if isinstance(tool, MCPTool)]
+        runners = {
+            name: self._client.runner(CallerCredentials(auth=auth)) for name, auth in auths.items()
+        }
+        named = with_public_names(listed, taken=taken)
+        tools = tuple(MCPTool(tool, runners[tool.server]) for tool in named)
+        reached = tuple(name for name in own_names if name not in failures)
+        return Registration(tools, reached, failures=failures)
+
+    def _name(self, server: GatewayServer) -> str:
+        with self._lock:
+            key = (server.mcp_server_name, server.url)
+            if key not in self._names:
+                # Another server may have such a name by itself: credentials must not go there.
+                longer = f"{key[0]}_{hashlib.sha256(server.url.encode()).hexdigest()[:8]}"
+                names = chain([key[0], longer], (f"{longer}_{number}" for number in count(2)))
+                taken = set(self._names.values())
+                self._names[key] = next(name for name in names if name not in taken)
+            return self._names[key]
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
 
 logger = logging.getLogger("plait.gateway")
 
@@ -100,7 +262,11 @@ class McpToolRegistrationService:
         """
         _require(agent=agent)
         spec = AgentSpec.of(agent)
-        own = [tool for tool in spec.tools if not is_from_gateway(tool)]
+        own = [
+            tool
+            for tool in spec.tools
+            if not (isinstance(tool, MCPTool) and (tool.metadata or {}).get(FROM_GATEWAY))
+        ]
         registration = await self.register(
             authorization,
             auth_handler_name,
@@ -297,6 +463,74 @@ def _require(**arguments: object) -> None:
             raise ConfigError(f"{name} is required")
 
 
-def is_from_gateway(tool: object) -> bool:
-    """Say whether a tool was added by a registration service."""
-    return isinstance(tool, MCPTool) and bool((tool.metadata or {}).get(FROM_GATEWAY))
+Roles = Literal["all", "strict"]
+"""Whether messages of tools and functions keep their roles, or get that of the assistant."""
+
+LimitFrom = Literal["end", "start"]
+"""Which messages a limit keeps: the newest, or the oldest."""
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+}
+
+_TOOL_ROLES = frozenset({"tool", "function"})
+
+
+def limited(messages: Sequence[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
+    """Keep at most `limit` messages; a negative limit is ignored."""
+    if limit is None or limit < 0:
+        return messages
+    return messages[:limit] if limit_from == "start" else messages[max(0, len(messages) - limit) :]
+
+
+def history_from_messages(
+    messages: Sequence[MessageLikeRepresentation], now: datetime, *, roles: Roles = "all"
+) -> list[ChatHistoryMessage]:
+    """Convert messages; those without text, or that cannot be read, are left out."""
+    history: list[ChatHistoryMessage] = []
+    for place, item in enumerate(messages):
+        message = item
+        if not isinstance(message, BaseMessage):
+            try:
+                (message,) = convert_to_messages([item])
+            except Exception as error:
+                kind = type(item).__name__
+                text = f"message {place + 1} is a {kind} that is no message"
+                raise ConfigError(text) from error
+        try:
+            content = text_of(message)
+            role = role_of(message, roles)
+            identity = message.id or str(uuid.uuid4())
+        except Exception as error:  # noqa: BLE001  # boundary: messages may be of any class
+            logger.warning("message %d cannot be read: %s", place + 1, type(error).__name__)
+            continue
+        if not content.strip():
+            logger.debug("message %d (%s) has no text", place + 1, role)
+            continue
+        history.append(ChatHistoryMessage(id=identity, role=role, content=content, timestamp=now))
+    return history
+
+
+def role_of(message: BaseMessage, roles: Roles = "all") -> str:
+    """Return the role of a message."""
+    kind = message.type.removesuffix("MessageChunk").lower()
+    role = _ROLES.get(kind, "user")
+    if isinstance(message, ChatMessage) or kind == "chat":
+        role = str(getattr(message, "role", "") or "user")
+    return "assistant" if roles == "strict" and role in _TOOL_ROLES else role
+
+
+def text_of(message: BaseMessage) -> str:
+    """Return the text of a message: its `text`, its content, or its parts joined."""
+    text = str(message.text)
+    if text.strip():
+        return text
+    content: Any = message.content
+    if isinstance(content, str):
+        return content
+    parts: list[object] = [mapping_of(part).get("text", part) for part in content]
+    return " ".join(part for part in parts if isinstance(part, str) and part)

@@ -7,7 +7,7 @@ plait takes the slower public way:
 - `may_run_again` tells a first run of a task from a repeated one by two private entries of its
   config. Without them, every task counts as repeated: before its first call it reads its records
   from the checkpointer.
-- `has_hooks` and `originals` find out whether somebody observes the run of a tool. Without them,
+- `has_hooks` and `is_original` find out whether somebody observes the run of a tool. Without them,
   every run counts as observed, and LangChain prepares it.
 - `traces_to_langsmith` asks LangSmith's context variables. Without them, it calls LangSmith's own
   function, which takes longer than a call on a local server.
@@ -31,11 +31,10 @@ from contextvars import ContextVar
 from copy import copy
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from langchain_core.callbacks import base as callbacks_base
 from langchain_core.callbacks import manager as callbacks_manager
-from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langchain_core.tools import base as tools_base
 from langchain_core.utils.env import env_var_is_set
@@ -44,8 +43,11 @@ from typing_extensions import override
 
 from plait.errors import ConfigError
 
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
-def _named(module: str, name: str) -> Any:
+
+def _private_name(module: str, name: str) -> Any:
     """Return what a private module has under a name, or `None`."""
     try:
         return getattr(import_module(module), name, None)
@@ -53,20 +55,18 @@ def _named(module: str, name: str) -> Any:
         return None
 
 
-_RESUMING: str | None = _named("langgraph._internal._constants", "CONFIG_KEY_RESUMING")
-_SCRATCHPAD: str | None = _named("langgraph._internal._constants", "CONFIG_KEY_SCRATCHPAD")
+_RESUMING: str | None = _private_name("langgraph._internal._constants", "CONFIG_KEY_RESUMING")
+_SCRATCHPAD: str | None = _private_name("langgraph._internal._constants", "CONFIG_KEY_SCRATCHPAD")
 
 
-def _has_resume_values() -> bool:
-    """Return whether scratchpads list the answers to the interrupts of their task."""
-    kind = _named("langgraph._internal._scratchpad", "PregelScratchpad")
-    if kind is None or not dataclasses.is_dataclass(kind):
-        return False
-    return "resume" in {field.name for field in dataclasses.fields(kind)}
-
+_scratchpad: Any = _private_name("langgraph._internal._scratchpad", "PregelScratchpad")
 
 KNOWS_FIRST_RUNS = (
-    isinstance(_RESUMING, str) and isinstance(_SCRATCHPAD, str) and _has_resume_values()
+    isinstance(_RESUMING, str)
+    and isinstance(_SCRATCHPAD, str)
+    and dataclasses.is_dataclass(_scratchpad)
+    # It lists the answers to the interrupts of its task.
+    and "resume" in {field.name for field in dataclasses.fields(_scratchpad)}
 )
 
 
@@ -82,7 +82,7 @@ def is_resumed(configurable: Mapping[str, Any]) -> bool:
     return KNOWS_FIRST_RUNS and bool(configurable.get(_RESUMING or ""))
 
 
-_hooks: Iterable[Any] | None = _named("langchain_core.tracers.context", "_configure_hooks")
+_hooks: Iterable[Any] | None = _private_name("langchain_core.tracers.context", "_configure_hooks")
 
 
 def _are_hooks(hooks: object) -> bool:
@@ -112,7 +112,9 @@ def _written_by_langchain(function: Callable[..., Any] | None) -> bool:
     return not hasattr(function, "__wrapped__") and getattr(code, "co_filename", None) in files
 
 
-_originals = tuple(function for function in _functions() if _written_by_langchain(function))
+_original_functions = tuple(
+    function for function in _functions() if _written_by_langchain(function)
+)
 
 KNOWS_OBSERVERS = _are_hooks(_hooks) and None not in _functions()
 
@@ -129,7 +131,7 @@ def has_hooks() -> bool:
 
 def is_original() -> bool:
     """Return whether no instrumentation has replaced what LangChain runs tools with."""
-    return KNOWS_OBSERVERS and _functions() == _originals
+    return KNOWS_OBSERVERS and _functions() == _original_functions
 
 
 _langsmith: Any = None

@@ -32,18 +32,16 @@ def arguments_from(value: object) -> dict[str, Any]:
                 break
     if parsed is None or parsed == "":
         return {}
-    if isinstance(parsed, Mapping) and _is_json(cast("Mapping[str, Any]", parsed)):
-        return well_formed_data(dict(cast("Mapping[str, Any]", parsed)))
+    if isinstance(parsed, Mapping):
+        arguments = dict(cast("Mapping[str, Any]", parsed))
+        try:
+            # Python reads and writes NaN and infinite numbers; JSON has none.
+            json.dumps(arguments, allow_nan=False, skipkeys=True, default=str)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return well_formed_data(arguments)
     return well_formed_data({INVALID: value if isinstance(value, str) else json.dumps(value)})
-
-
-def _is_json(arguments: Mapping[str, Any]) -> bool:
-    """Check that no number is NaN or infinite: Python reads and writes them, JSON has none."""
-    try:
-        json.dumps(arguments, allow_nan=False, skipkeys=True, default=str)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def fault_of(arguments: Mapping[str, Any]) -> str | None:

@@ -1,18 +1,24 @@
-"""OpenAI-compatible endpoints: their URLs, HTTP clients and models, and Ollama on this machine."""
+"""Endpoints of models: their URLs, HTTP clients and models, and Ollama on this machine."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import ipaddress
+import json
 import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import httpx2
+
+from plait._support.http import send_request
+from plait._support.mappings import entries_of
+from plait._support.unicode import well_formed_data
+from plait.models.call_arguments import arguments_from
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -139,32 +145,39 @@ def texts_at(items: object, key: str) -> list[str]:
     return [text for item in _objects(items) if isinstance(text := item.get(key), str)]
 
 
-def _objects(items: object) -> list[dict[str, object]]:
+def _objects(items: object) -> list[dict[str, Any]]:
     listed = cast("list[object]", items) if isinstance(items, list) else []
-    return [cast("dict[str, object]", item) for item in listed if isinstance(item, dict)]
+    return [cast("dict[str, Any]", item) for item in listed if isinstance(item, dict)]
 
 
 async def _get_json(url: str, key: str | None, timeout_seconds: float) -> dict[str, object]:
     """Get a JSON object from an endpoint; empty on failure."""
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:
-        client = await asyncio.to_thread(provider_client, url)
-        async with asyncio.timeout(timeout_seconds), client:
-            response = await client.get(url, headers=headers)
-            body: object = response.json() if response.is_success else None
-    except (httpx2.RequestError, httpx2.InvalidURL, TimeoutError, ValueError):
+        async with await asyncio.to_thread(provider_client, url) as client:
+            reply = await send_request(
+                client, "GET", url, headers=headers, timeout_seconds=timeout_seconds
+            )
+    except (httpx2.RequestError, httpx2.InvalidURL, TimeoutError):
         return {}
-    return cast("dict[str, object]", body) if isinstance(body, dict) else {}
+    return (reply.json_object() if reply.is_success else None) or {}
 
 
-def provider_client(base_url: str | None) -> httpx2.AsyncClient:
+def is_transient(status: int) -> bool:
+    """Return whether the same request to a provider may succeed after this HTTP status."""
+    return status in (408, 429) or status >= 500
+
+
+def provider_client(base_url: str | None, **options: Any) -> httpx2.AsyncClient:
     """Make an HTTP client for a provider; the caller closes it.
 
     This is cheap: certificates, the slow part, are read once.
     """
     # No proxy on this machine.
     outside = base_url is None or not is_loopback(base_url)
-    return httpx2.AsyncClient(verify=certificates(), trust_env=outside, follow_redirects=True)
+    settings: dict[str, Any] = {"verify": certificates(), "trust_env": outside}
+    settings |= {"follow_redirects": True, **options}
+    return httpx2.AsyncClient(**settings)
 
 
 def certificates() -> ssl.SSLContext:
@@ -175,3 +188,71 @@ def certificates() -> ssl.SSLContext:
 @functools.lru_cache(maxsize=8)
 def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:  # noqa: ARG001
     return httpx2.create_ssl_context()
+
+
+class WrongPageError(Exception):
+    """A web page answered in place of an API."""
+
+    def __init__(self, url: str, status: int) -> None:
+        """Take the URL, without query and credentials, and the HTTP status."""
+        super().__init__(
+            f"{url} answered {status} with a web page (HTML), not with the API of a model: check "
+            "the base URL"
+        )
+        self.url = url
+        self.status = status
+
+
+def sdk_client(base_url: str | None) -> httpx2.AsyncClient:
+    """Make the HTTP client for the SDK of a provider, which rejects what this one repairs.
+
+    A web page in place of an answer is a `WrongPageError`. The caller closes the client.
+    """
+    return provider_client(base_url, event_hooks={"response": [_repair_answer]})
+
+
+async def _repair_answer(response: httpx2.Response) -> None:
+    """Repair the arguments of calls in a complete answer: the SDKs reject what is not an object."""
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    is_page = media_type in ("text/html", "application/xhtml+xml")
+    body: object = None
+    if response.status_code == 200 and media_type == "application/json":
+        content = await response.aread()
+        try:
+            body = json.loads(content)
+        except ValueError:
+            is_page = content.lstrip().startswith(b"<")  # a page with the wrong type
+    if is_page:
+        url = response.request.url.copy_with(query=None, userinfo=b"")
+        raise WrongPageError(str(url), response.status_code)
+    if not isinstance(body, dict):
+        return
+    repaired = well_formed_data(cast("dict[str, Any]", body))
+    changed = repaired != body
+    for block in _objects(repaired.get("content")):  # of Anthropic
+        if block.get("type") == "tool_use":
+            written, block["input"] = block.get("input"), arguments_from(block.get("input"))
+            changed |= block["input"] != written
+    calls = _objects(repaired.get("output"))  # of OpenAI
+    calls = [item for item in calls if item.get("type") == "function_call"]
+    for choice in _objects(repaired.get("choices")):
+        chosen = _objects(entries_of(choice.get("message")).get("tool_calls"))
+        calls += _objects([call["function"] for call in chosen if call.get("function")])
+    for call in calls:
+        written = call.get("arguments")
+        call["arguments"] = repaired_arguments(written)
+        changed |= call["arguments"] != written
+    if changed:
+        vars(response)["_content"] = json.dumps(repaired).encode()
+
+
+def repaired_arguments(written: object) -> str:
+    """Return the JSON of the arguments of a call as an object; broken JSON is left as it is."""
+    if isinstance(written, str):
+        try:
+            is_object = isinstance(json.loads(written), dict)
+        except ValueError:
+            is_object = True
+        if is_object:
+            return written
+    return json.dumps(arguments_from(written))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
 
@@ -60,22 +60,6 @@ def installed_packages() -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clues:
-    """What a model can be found by."""
-
-    keys: frozenset[str] = frozenset()
-    """The names of providers whose keys are set."""
-    openai_url: str | None = None
-    """`OPENAI_BASE_URL`."""
-    endpoint: Endpoint | None = None
-    """A detected endpoint, such as a running Ollama."""
-    local: str | None = None
-    """A model whose weights are on this machine, and can run here."""
-    lacking: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Why a provider cannot be used, by its name: `langchain-anthropic is not installed`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
     """A usable model, and the reason for choosing it."""
 
@@ -91,16 +75,29 @@ class FoundModel:
     """Whether plait itself runs the model."""
 
 
-def find_model(clues: Clues) -> tuple[FoundModel | None, tuple[str, ...]]:
-    """Return the first usable model, and notes about keys and URLs that are not used."""
+def find_model(
+    keys: Collection[str] = (),
+    *,
+    openai_url: str | None = None,
+    endpoint: Endpoint | None = None,
+    local: str | None = None,
+    lacking: Mapping[str, str] | None = None,
+) -> tuple[FoundModel | None, tuple[str, ...]]:
+    """Return the first usable model, and notes about keys and URLs that are not used.
+
+    `keys` are the names of providers whose keys are set, `openai_url` is `OPENAI_BASE_URL`,
+    `endpoint` a detected one such as a running Ollama, and `local` a model whose weights are on
+    this machine, and can run here. `lacking` says why a provider cannot be used, by its name:
+    `langchain-anthropic is not installed`.
+    """
     notes: list[str] = []
     for provider in PROVIDERS:
-        if provider.name not in clues.keys:
+        if provider.name not in keys:
             continue
-        if missing := clues.lacking.get(provider.name):
+        if missing := (lacking or {}).get(provider.name):
             notes.append(f"{provider.key_variable} is not used, since {missing}")
             continue
-        base_url = clues.openai_url if provider is OPENAI else None
+        base_url = openai_url if provider is OPENAI else None
         found = FoundModel(
             reason=f"{provider.key_variable} is set",
             provider=provider,
@@ -108,19 +105,16 @@ def find_model(clues: Clues) -> tuple[FoundModel | None, tuple[str, ...]]:
             base_url=base_url,
         )
         return found, tuple(notes)
-    if clues.openai_url is not None:
-        if is_loopback(clues.openai_url):
+    if openai_url is not None:
+        if is_loopback(openai_url):
             reason = "OPENAI_BASE_URL is on this machine"
-            return FoundModel(reason=reason, base_url=clues.openai_url), tuple(notes)
+            return FoundModel(reason=reason, base_url=openai_url), tuple(notes)
         notes.append("OPENAI_BASE_URL is not used, since OPENAI_API_KEY is not set")
-    if clues.endpoint is not None:
-        found = FoundModel(
-            reason="Ollama runs on this machine",
-            model=clues.endpoint.models[0],
-            base_url=clues.endpoint.base_url,
-        )
-        return found, tuple(notes)
-    if clues.local is not None:
-        reason = f"the weights of {clues.local} are on this machine"
-        return FoundModel(reason=reason, model=clues.local, is_local=True), tuple(notes)
-    return None, tuple(notes)
+    found = None
+    if endpoint is not None:
+        reason = "Ollama runs on this machine"
+        found = FoundModel(reason=reason, model=endpoint.models[0], base_url=endpoint.base_url)
+    elif local is not None:
+        reason = f"the weights of {local} are on this machine"
+        found = FoundModel(reason=reason, model=local, is_local=True)
+    return found, tuple(notes)

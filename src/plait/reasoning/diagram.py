@@ -1,15 +1,57 @@
-"""A session as a diagram: thoughts and nodes, and what leads from one to the other."""
+"""A whole session as it is exported, and as a diagram of what leads from one thought to another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped
 from plait.reasoning import values
-from plait.reasoning.document import SessionDocument
-from plait.reasoning.prompts import shortened
+from plait.reasoning.storage.port import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDocument:
+    """A session with everything in it, abandoned thoughts and nodes included."""
+
+    session: values.Session
+    thoughts: Sequence[values.Thought]
+    branches: Sequence[values.Branch]
+    cross_refs: Sequence[values.CrossRef]
+    checkpoints: Sequence[values.Checkpoint]
+    graphs: Sequence[values.Graph]
+    nodes: Sequence[values.GraphNode]
+    edges: Sequence[values.GraphEdge]
+
+    @property
+    def parents(self) -> dict[str, str | None]:
+        """What each thought follows; the first branch follows the last thought before it."""
+        known = {thought.id for thought in self.thoughts}
+        found: dict[str, str | None] = {}
+        before: str | None = None
+        for thought in self.thoughts:
+            parent = thought.parent_id if thought.parent_id in known else None
+            found[thought.id] = before if parent is None and thought.branch_id else parent
+            if thought.branch_id is None and thought.abandoned_by is None:
+                before = thought.id
+        return found
+
+
+async def read_document(store: Storage, session: values.Session) -> SessionDocument:
+    """Read a whole session."""
+    key = session.id
+    return SessionDocument(
+        session=session,
+        thoughts=await store.get_session_thoughts(key, abandoned=True),
+        branches=await store.get_session_branches(key),
+        cross_refs=await store.get_session_cross_refs(key),
+        checkpoints=await store.get_session_checkpoints(key),
+        graphs=await store.get_session_graphs(key),
+        nodes=await store.get_session_graph_nodes(key, abandoned=True),
+        edges=await store.get_session_edges(key, abandoned=True),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +69,6 @@ class DiagramNode:
     faded: bool = False
     is_active: bool = False
     """Whether reasoning goes on from it."""
-
-    @property
-    def heading(self) -> str:
-        """The kind, and the branch that begins here."""
-        return f"{self.kind} · {self.branch}" if self.branch else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,66 +92,47 @@ class Diagram:
 
 def diagram_of(document: SessionDocument) -> Diagram:
     """Return a session as a diagram: thoughts by parent, graphs by edge, and the conclusion."""
-    nodes = [*_thoughts(document), *map(_node, document.nodes)]
-    arrows = [
-        Arrow(source=parent, target=key)
-        for key, parent in document.parents.items()
-        if parent is not None
-    ]
-    arrows += [
-        Arrow(source=edge.from_node, target=edge.to_node, label=edge.edge_type)
-        for edge in document.edges
-    ]
-    arrows += _references(document)
-    if document.session.conclusion is not None:
-        text = str(document.session.conclusion.get("text", ""))
-        nodes.append(DiagramNode(key="conclusion", text=text, kind="conclusion", is_active=True))
-        arrows += [Arrow(source=key, target="conclusion") for key in _grounds(document)]
-    known = {node.key for node in nodes}
-    kept = [arrow for arrow in arrows if {arrow.source, arrow.target} <= known]
-    return Diagram(nodes=nodes, arrows=kept)
-
-
-def _thoughts(document: SessionDocument) -> Iterator[DiagramNode]:
     branches = {branch.id: branch for branch in document.branches}
-    begun: set[str] = set()
-    active = document.session.active_branch_id
+    first: dict[str, str] = {}
+    nodes: list[DiagramNode] = []
     for thought in document.thoughts:
         branch = branches.get(thought.branch_id or "")
-        heading = branch.name if branch and branch.id not in begun else ""
-        begun |= {branch.id} if branch else set()
-        yield DiagramNode(
+        if thought.branch_id is not None:
+            first.setdefault(thought.branch_id, thought.id)
+        begins = branch is not None and first[branch.id] == thought.id
+        node = DiagramNode(
             key=thought.id,
             text=thought.content,
             kind=thought.mode,
             score=thought.confidence,
             note=escaped(note_of(thought.metadata)),
-            branch=escaped(heading),
+            branch=escaped(branch.name) if branch and begins else "",
             faded=thought.abandoned_by is not None
             or (branch is not None and branch.state == "abandoned"),
-            is_active=branch is not None and branch.id == active,
+            is_active=branch is not None and branch.id == document.session.active_branch_id,
         )
-
-
-def _node(node: values.GraphNode) -> DiagramNode:
-    return DiagramNode(
-        key=node.id,
-        text=node.content,
-        kind=node.node_type,
-        score=node.score,
-        note=escaped(note_of(node.metadata)),
-        faded=node.abandoned_by is not None,
-        is_active=node.is_active,
-    )
-
-
-def _references(document: SessionDocument) -> list[Arrow]:
-    """Return cross-references as arrows between the first thoughts of branches."""
-    first: dict[str, str] = {}
-    for thought in document.thoughts:
-        if thought.branch_id is not None:
-            first.setdefault(thought.branch_id, thought.id)
-    return [
+        nodes.append(node)
+    nodes += [
+        DiagramNode(
+            key=node.id,
+            text=node.content,
+            kind=node.node_type,
+            score=node.score,
+            note=escaped(note_of(node.metadata)),
+            faded=node.abandoned_by is not None,
+            is_active=node.is_active,
+        )
+        for node in document.nodes
+    ]
+    arrows = [
+        Arrow(source=parent, target=key) for key, parent in document.parents.items() if parent
+    ]
+    arrows += [
+        Arrow(source=edge.from_node, target=edge.to_node, label=edge.edge_type)
+        for edge in document.edges
+    ]
+    # A reference leads from the first thought of a branch to that of another.
+    arrows += [
         Arrow(
             source=first[ref.from_branch_id],
             target=first[ref.to_branch_id],
@@ -124,14 +142,17 @@ def _references(document: SessionDocument) -> list[Arrow]:
         for ref in document.cross_refs
         if {ref.from_branch_id, ref.to_branch_id} <= first.keys()
     ]
-
-
-def _grounds(document: SessionDocument) -> list[str]:
-    """Return what the conclusion rests on: what it names, the ends of graphs, or the last step."""
-    named: list[str] = [*(document.session.conclusion or {}).get("thought_ids", ())]
-    ends = [node.id for node in document.nodes if node.is_terminal and not node.abandoned_by]
-    last = [one.id for one in document.thoughts if one.abandoned_by is None][-1:]
-    return named or ends or last
+    if (conclusion := document.session.conclusion) is not None:
+        text = str(conclusion.get("text", ""))
+        nodes.append(DiagramNode(key="conclusion", text=text, kind="conclusion", is_active=True))
+        # It rests on what it names, else on the ends of graphs, else on the last step.
+        named: list[str] = [*conclusion.get("thought_ids", ())]
+        ends = [node.id for node in document.nodes if node.is_terminal and not node.abandoned_by]
+        last = [one.id for one in document.thoughts if one.abandoned_by is None][-1:]
+        arrows += [Arrow(source=key, target="conclusion") for key in named or ends or last]
+    known = {node.key for node in nodes}
+    kept = [arrow for arrow in arrows if {arrow.source, arrow.target} <= known]
+    return Diagram(nodes=nodes, arrows=kept)
 
 
 _NOTES = {
@@ -170,10 +191,10 @@ def notes_of(metadata: Mapping[str, Any] | None) -> list[str]:
 
 def note_of(metadata: Mapping[str, Any] | None) -> str:
     """Return what was said about a thought or a node in one line."""
-    return " · ".join(shortened(line, 200) for line in notes_of(metadata))
+    return " · ".join(one_line(line, 200) for line in notes_of(metadata))
 
 
 def label_of(node: DiagramNode, width: int = 60) -> str:
     """Return the label of a node."""
-    cut = shortened(escaped(node.text), width)
+    cut = one_line(escaped(node.text), width)
     return cut if node.score is None else f"{cut} ({node.score:.2f})"

@@ -8,9 +8,9 @@ from html import escape
 from itertools import pairwise
 from typing import Final, TypeAlias
 
+from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped
 from plait.reasoning.diagram import Arrow, Diagram, DiagramNode, label_of
-from plait.reasoning.prompts import shortened
 
 Point: TypeAlias = tuple[float, float]
 
@@ -42,49 +42,38 @@ def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
         # Its wheel may not be there for a platform; then a plain layout does.
         from fast_sugiyama import from_edges  # noqa: PLC0415
     except ImportError:
-        return _side_by_side([_plain(part, own) for part in _parts(count, own)])
+        return _side_by_side([_plain_layout(part, own) for part in _connected_parts(count, own)])
     parts: list[Layout] = []
-    if own:
-        for positions, _width, height, edges in from_edges(
-            own, vertex_spacing=1.0, dummy_vertices=True
-        ):
-            places = {int(key): (float(x), float(height - y)) for key, (x, y) in positions}
-            pieces = [(int(source), int(target)) for source, target in edges or ()]
-            parts.append(_traced(_read_from_left(places, count), pieces, count))
+    found = from_edges(own, vertex_spacing=1.0, dummy_vertices=True) if own else ()
+    for positions, _width, height, edges in found:
+        places = {int(key): (float(x), float(height - y)) for key, (x, y) in positions}
+        # Mirrored where later nodes are mostly left of earlier ones in their row.
+        rows: dict[float, list[float]] = {}
+        for number in sorted(number for number in places if number < count):
+            x, y = places[number]
+            rows.setdefault(y, []).append(x)
+        pairs = [pair for row in rows.values() for pair in pairwise(row)]
+        if sum((later > earlier) - (later < earlier) for earlier, later in pairs) < 0:
+            places = {number: (-x, y) for number, (x, y) in places.items()}
+        # Long arrows are cut at invisible nodes, numbered from `count`: their pieces are joined.
+        following = {int(source): int(target) for source, target in edges or ()}
+        bends: dict[tuple[int, int], list[Point]] = {}
+        for source, target in edges or ():
+            points: list[Point] = []
+            end = int(target)
+            while end >= count:
+                points.append(places[end])
+                end = following[end]
+            if int(source) < count:
+                bends[int(source), end] = points
+        nodes = {number: place for number, place in places.items() if number < count}
+        parts.append(Layout(nodes=nodes, bends=bends))
     connected = {number for arrow in own for number in arrow}
     alone = [number for number in range(count) if number not in connected]
     return _side_by_side([*parts, *(Layout(nodes={one: (0, 0)}, bends={}) for one in alone)])
 
 
-def _read_from_left(places: Mapping[int, Point], count: int) -> Mapping[int, Point]:
-    """Mirror a layout in which later nodes are mostly left of earlier ones in their row."""
-    rows: dict[float, list[float]] = {}
-    for number in sorted(number for number in places if number < count):
-        x, y = places[number]
-        rows.setdefault(y, []).append(x)
-    pairs = [pair for row in rows.values() for pair in pairwise(row)]
-    order = sum((later > earlier) - (later < earlier) for earlier, later in pairs)
-    return places if order >= 0 else {number: (-x, y) for number, (x, y) in places.items()}
-
-
-def _traced(places: Mapping[int, Point], pieces: Sequence[tuple[int, int]], count: int) -> Layout:
-    """Join the pieces of arrows that the layout cut at invisible nodes, numbered from `count`."""
-    following = dict(pieces)
-    bends: dict[tuple[int, int], list[Point]] = {}
-    for start, target in pieces:
-        if start >= count:
-            continue
-        points: list[Point] = []
-        end = target
-        while end >= count:
-            points.append(places[end])
-            end = following[end]
-        bends[start, end] = points
-    nodes = {number: place for number, place in places.items() if number < count}
-    return Layout(nodes=nodes, bends=bends)
-
-
-def _parts(count: int, arrows: Sequence[tuple[int, int]]) -> list[list[int]]:
+def _connected_parts(count: int, arrows: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Return the connected parts, each in order."""
     group = list(range(count))
     for source, target in arrows:
@@ -94,7 +83,7 @@ def _parts(count: int, arrows: Sequence[tuple[int, int]]) -> list[list[int]]:
     return [[n for n in range(count) if group[n] == one] for one in dict.fromkeys(group)]
 
 
-def _plain(part: Sequence[int], arrows: Sequence[tuple[int, int]]) -> Layout:
+def _plain_layout(part: Sequence[int], arrows: Sequence[tuple[int, int]]) -> Layout:
     """Put each node below everything that leads to it, with a free column for long arrows."""
     own = [arrow for arrow in arrows if arrow[0] in part]
     rows = dict.fromkeys(part, 0)
@@ -165,6 +154,10 @@ class Drawing:
     height: float
 
 
+def _corner(place: Point) -> Point:
+    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
+
+
 def drawing_of(diagram: Diagram) -> Drawing:
     """Place every box and every line of a diagram."""
     numbers = {node.key: number for number, node in enumerate(diagram.nodes)}
@@ -182,9 +175,23 @@ def drawing_of(diagram: Diagram) -> Drawing:
     def path_of(arrow: Arrow) -> str:
         source, target = places[arrow.source], places[arrow.target]
         if arrow.is_reference:
-            return _around(source, target, right + _MARGIN / 2)
+            # Above the rows of the two boxes, and along the edge if the rows differ.
+            (x1, y1), (x2, y2) = source, target
+            out, into = x1 + BOX_WIDTH * 0.8, x2 + BOX_WIDTH * 0.2
+            edge = f" H{right + _MARGIN / 2:.0f} V{y2 - _LANE:.0f}" if y1 != y2 else ""
+            return f"M{out:.0f} {y1:.0f} V{y1 - _LANE:.0f}{edge} H{into:.0f} V{y2:.0f}"
+        # From box to box in a curve, and straight down where it passes other rows.
         bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
-        return _between([source, *map(_corner, bend), target])
+        points = [source, *map(_corner, bend), target]
+        middle = BOX_WIDTH / 2
+        path = f"M{source[0] + middle:.0f} {source[1] + BOX_HEIGHT:.0f}"
+        for (x1, y1), (x2, y2) in pairwise(points):
+            half = (y1 + BOX_HEIGHT + y2) / 2
+            path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
+            path += f" {x2 + middle:.0f} {y2:.0f}"
+            if (x2, y2) != target:
+                path += f" V{y2 + BOX_HEIGHT:.0f}"
+        return path
 
     return Drawing(
         boxes=[Box(node=n, x=places[n.key][0], y=places[n.key][1]) for n in diagram.nodes],
@@ -198,71 +205,39 @@ def svg_of(diagram: Diagram) -> str:
     """Draw a diagram; it is at most as wide as a screen."""
     drawing = drawing_of(diagram)
     width, height = drawing.width, drawing.height
-    shown = min(1.0, SCREEN_WIDTH / width)
-    lines = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * shown:.0f}" '
-            f'height="{height * shown:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-            'font-family="sans-serif" font-size="12">'
-        ),
-        (
-            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
-            'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
-        ),
-    ]
+    scale = min(1.0, SCREEN_WIDTH / width)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * scale:.0f}" '
+        f'height="{height * scale:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        'font-family="sans-serif" font-size="12">\n'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+        'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
+    )
+    lines = [head]
     for line in drawing.lines:
         dashed = ' stroke-dasharray="4 3"' if line.arrow.is_reference else ""
         lines.append(
             f'<path d="{line.path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
             f"<title>{escape(line.arrow.label)}</title></path>"
         )
-    lines += [_box(box.node, (box.x, box.y)) for box in drawing.boxes]
+    for box in drawing.boxes:
+        node, x, y = box.node, box.x, box.y
+        heading = f"{node.kind} · {node.branch}" if node.branch else node.kind
+        faded = ' opacity="0.4"' if node.faded else ""
+        fill = "#dfd" if node.kind in {"conclusion", "terminal"} else "#eef"
+        stroke = 'stroke="#147" stroke-width="2"' if node.is_active else 'stroke="#667"'
+        title = escape(escaped(f"{node.text}\n{node.note}" if node.note else node.text))
+        lines.append(
+            f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" '
+            f'height="{BOX_HEIGHT}" rx="6" fill="{fill}" {stroke}/>'
+            f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" fill="#667">'
+            f"{escape(one_line(heading, 38))}</text>"
+            f'<text x="{x + 8:.0f}" y="{y + 35:.0f}">{escape(label_of(node, 32))}</text>'
+        )
+        if node.note:
+            lines[-1] += (
+                f'<text x="{x + 8:.0f}" y="{y + 51:.0f}" fill="#667" font-size="10">'
+                f"{escape(one_line(node.note, 44))}</text>"
+            )
+        lines[-1] += "</g>"
     return "\n".join([*lines, "</svg>"]) + "\n"
-
-
-def _corner(place: Point) -> Point:
-    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
-
-
-def _between(points: Sequence[Point]) -> str:
-    """Return a curve from box to box, straight down where it passes other rows."""
-    middle = BOX_WIDTH / 2
-    path = f"M{points[0][0] + middle:.0f} {points[0][1] + BOX_HEIGHT:.0f}"
-    for (x1, y1), (x2, y2) in pairwise(points):
-        start, end = y1 + BOX_HEIGHT, y2
-        half = (start + end) / 2
-        path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
-        path += f" {x2 + middle:.0f} {end:.0f}"
-        if (x2, y2) != points[-1]:
-            path += f" V{end + BOX_HEIGHT:.0f}"
-    return path
-
-
-def _around(source: Point, target: Point, edge: float) -> str:
-    """Return a line above the rows of two boxes, and along the edge if the rows differ."""
-    (x1, y1), (x2, y2) = source, target
-    out, into = x1 + BOX_WIDTH * 0.8, x2 + BOX_WIDTH * 0.2
-    across = "" if y1 == y2 else f" H{edge:.0f} V{y2 - _LANE:.0f}"
-    return f"M{out:.0f} {y1:.0f} V{y1 - _LANE:.0f}{across} H{into:.0f} V{y2:.0f}"
-
-
-_FILLS: Final[Mapping[str, str]] = {"conclusion": "#dfd", "terminal": "#dfd"}
-
-
-def _box(node: DiagramNode, corner: Point) -> str:
-    x, y = corner
-    faded = ' opacity="0.4"' if node.faded else ""
-    stroke = 'stroke="#147" stroke-width="2"' if node.is_active else 'stroke="#667"'
-    title = escape(escaped(f"{node.text}\n{node.note}" if node.note else node.text))
-    note = (
-        f'<text x="{x + 8:.0f}" y="{y + 51:.0f}" fill="#667" font-size="10">' if node.note else ""
-    )
-    return (
-        f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" '
-        f'height="{BOX_HEIGHT}" rx="6" fill="{_FILLS.get(node.kind, "#eef")}" {stroke}/>'
-        f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" fill="#667">'
-        f"{escape(shortened(node.heading, 38))}</text>"
-        f'<text x="{x + 8:.0f}" y="{y + 35:.0f}">{escape(label_of(node, 32))}</text>'
-        + (f"{note}{escape(shortened(node.note, 44))}</text>" if node.note else "")
-        + "</g>"
-    )

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias
 
+from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped, escaped_for_markdown
-from plait.reasoning.diagram import Diagram, DiagramNode, diagram_of, label_of, notes_of
-from plait.reasoning.document import SessionDocument, read_document
+from plait.reasoning.diagram import (
+    DiagramNode,
+    SessionDocument,
+    diagram_of,
+    label_of,
+    notes_of,
+)
 from plait.reasoning.drawing import svg_of
-from plait.reasoning.prompts import shortened
-from plait.reasoning.values import Branch, Thought
-
-__all__ = ["EXPORTERS", "Exported", "Format", "SessionDocument", "read_document"]
 
 Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 
@@ -35,12 +37,12 @@ def _json(document: SessionDocument) -> Exported:
 def _markdown(document: SessionDocument) -> Exported:
     session = document.session
     lines = [
-        f"# Reasoning session {_inline(session.id)}",
+        f"# Reasoning session {_folded(session.id)}",
         "",
         f"{session.mode}, {session.status}, from {session.created_at} to {session.updated_at}.",
     ]
     if session.conclusion:
-        lines += ["", "## Conclusion", "", _quoted(str(session.conclusion.get("text", "")))]
+        lines += ["", "## Conclusion", "", _quote(str(session.conclusion.get("text", "")))]
     live = [thought for thought in document.thoughts if thought.abandoned_by is None]
     left = [thought for thought in document.thoughts if thought.abandoned_by is not None]
     names = {branch.id: branch.name for branch in document.branches}
@@ -48,75 +50,62 @@ def _markdown(document: SessionDocument) -> Exported:
     for title, thoughts in (("Thoughts", live), ("Left behind", left)):
         lines += ["", f"## {title}"] if thoughts else []
         for thought in thoughts:
-            lines += _thought_lines(thought, names, numbers)
+            number, above = numbers[thought.id], numbers.get(thought.parent_id or "")
+            place = f"### {number}. {thought.mode}, confidence {thought.confidence:.2f}"
+            if above and above != number - 1:
+                place += f", after {above}"
+            if branch := names.get(thought.branch_id or ""):
+                place += f", on {_folded(branch)}"
+            notes = [f"- {_folded(note)}" for note in notes_of(thought.metadata)]
+            lines += ["", place, "", _quote(thought.content), *(["", *notes] if notes else [])]
     if document.branches:
         lines += ["", "## Branches", ""]
-        lines += [_branch_line(branch, names, document) for branch in document.branches]
+        for one in document.branches:
+            line = f"- {_folded(one.name)}: {one.state}, confidence {one.confidence:.2f}"
+            if parent := names.get(one.parent_branch_id or ""):
+                line += f", below {_folded(parent)}"
+            lines.append(line + (", followed now" if one.id == session.active_branch_id else ""))
         for ref in document.cross_refs:
             source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
-            why = f": {_inline(ref.reason)}" if ref.reason else ""
-            lines.append(f"- {_inline(source)} {ref.ref_type} {_inline(target)}{why}")
+            why = f": {_folded(ref.reason)}" if ref.reason else ""
+            lines.append(f"- {_folded(source)} {ref.ref_type} {_folded(target)}{why}")
     for graph in document.graphs:
-        nodes = [node for node in document.nodes if node.graph_id == graph.id]
         lines += ["", f"## Graph {graph.id}", ""]
-        lines += [f"Problem: {_inline(graph.problem)}", ""] if graph.problem else []
-        for node in nodes:
+        lines += [f"Problem: {_folded(graph.problem)}", ""] if graph.problem else []
+        for node in document.nodes:
+            if node.graph_id != graph.id:
+                continue
             score = "" if node.score is None else f", score {node.score:.2f}"
             faded = ", left behind" if node.abandoned_by else ""
             place = f"{node.node_type}, depth {node.depth}{score}{faded}"
-            lines.append(f"- {_inline(node.content)} ({place})")
-            lines += [f"  - {_inline(note)}" for note in notes_of(node.metadata)]
+            lines.append(f"- {_folded(node.content)} ({place})")
+            lines += [f"  - {_folded(note)}" for note in notes_of(node.metadata)]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
 
 
-def _thought_lines(
-    thought: Thought, branches: Mapping[str, str], numbers: Mapping[str, int]
-) -> list[str]:
-    number = thought.position or 0
-    place = f"### {number}. {thought.mode}, confidence {thought.confidence:.2f}"
-    above = numbers.get(thought.parent_id or "")
-    if above and above != number - 1:
-        place += f", after {above}"
-    if branch := branches.get(thought.branch_id or ""):
-        place += f", on {_inline(branch)}"
-    notes = [f"- {_inline(note)}" for note in notes_of(thought.metadata)]
-    return ["", place, "", _quoted(thought.content), *(["", *notes] if notes else [])]
-
-
-def _branch_line(branch: Branch, names: Mapping[str, str], document: SessionDocument) -> str:
-    above = names.get(branch.parent_branch_id or "")
-    place = f", below {_inline(above)}" if above else ""
-    mark = ", followed now" if branch.id == document.session.active_branch_id else ""
-    state = f"{branch.state}, confidence {branch.confidence:.2f}{place}{mark}"
-    return f"- {_inline(branch.name)}: {state}"
-
-
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {escaped_for_markdown(line)}" for line in text.splitlines())
 
 
-def _inline(text: str) -> str:
+def _folded(text: str) -> str:
     return escaped_for_markdown(" ".join(text.split()))
 
 
 def _mermaid(document: SessionDocument) -> Exported:
     diagram = diagram_of(document)
-    names = _names(diagram)
+    names = {node.key: f"n{number}" for number, node in enumerate(diagram.nodes, 1)}
     lines = ["flowchart TD"]
     for node in diagram.nodes:
         label = "<br/>".join(map(_mermaid_text, _label_lines(node)))
         lines.append(f'    {names[node.key]}["{label}"]')
     for arrow in diagram.arrows:
-        label = f'|"{_mermaid_text(shortened(arrow.label, 60))}"|' if arrow.label else ""
+        label = f'|"{_mermaid_text(one_line(arrow.label, 60))}"|' if arrow.label else ""
         line = "-.->" if arrow.is_reference else "-->"
         lines.append(f"    {names[arrow.source]} {line}{label} {names[arrow.target]}")
-    faded = [node for node in diagram.nodes if node.faded]
-    active = [node for node in diagram.nodes if node.is_active]
-    for style, look, nodes in (
-        ("faded", "opacity:0.4", faded),
-        ("active", "stroke-width:3px", active),
-    ):
-        marked = [names[node.key] for node in nodes]
+    faded = [names[node.key] for node in diagram.nodes if node.faded]
+    active = [names[node.key] for node in diagram.nodes if node.is_active]
+    styles = (("faded", "opacity:0.4", faded), ("active", "stroke-width:3px", active))
+    for style, look, marked in styles:
         if marked:
             lines += [f"    classDef {style} {look}", f"    class {','.join(marked)} {style}"]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/vnd.mermaid")
@@ -128,14 +117,14 @@ def _mermaid_text(text: str) -> str:
 
 def _dot(document: SessionDocument) -> Exported:
     diagram = diagram_of(document)
-    names = _names(diagram)
+    names = {node.key: f"n{number}" for number, node in enumerate(diagram.nodes, 1)}
     lines = ["digraph reasoning {", "    node [shape=box];"]
     for node in diagram.nodes:
         style = ", style=dashed" if node.faded else ", penwidth=2" if node.is_active else ""
         label = "\\n".join(map(_dot_escaped, _label_lines(node)))
         lines.append(f'    {names[node.key]} [label="{label}"{style}];')
     for arrow in diagram.arrows:
-        facts = [f'label="{_dot_escaped(shortened(arrow.label, 60))}"'] if arrow.label else []
+        facts = [f'label="{_dot_escaped(one_line(arrow.label, 60))}"'] if arrow.label else []
         # A reference is no step, so it does not move nodes to other ranks.
         facts += ["style=dotted", "constraint=false"] if arrow.is_reference else []
         notes = f" [{', '.join(facts)}]" if facts else ""
@@ -150,18 +139,14 @@ def _dot_escaped(text: str) -> str:
 
 def _label_lines(node: DiagramNode) -> list[str]:
     """Return the text of a node, its branch, and what was said about it."""
-    branch = [shortened(node.branch, 40)] if node.branch else []
-    note = [shortened(node.note, 80)] if node.note else []
+    branch = [one_line(node.branch, 40)] if node.branch else []
+    note = [one_line(node.note, 80)] if node.note else []
     kind = ["conclusion:"] if node.kind == "conclusion" else []
     return [*kind, *branch, label_of(node), *note]
 
 
 def _svg(document: SessionDocument) -> Exported:
     return Exported(content=svg_of(diagram_of(document)), mime_type="image/svg+xml")
-
-
-def _names(diagram: Diagram) -> dict[str, str]:
-    return {node.key: f"n{number}" for number, node in enumerate(diagram.nodes, 1)}
 
 
 EXPORTERS: Final[Mapping[str, Callable[[SessionDocument], Exported]]] = {

@@ -8,9 +8,11 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-_MAX_TEXT = 100_000
+MAX_TEXT_CHARS = 100_000
+"""Longer than any thought; a session is kept in memory while it is drawn."""
 
-_MAX_ID = 200
+MAX_ID_CHARS = 200
+"""Ids are written into addresses and file names."""
 
 
 class Params(BaseModel):
@@ -35,46 +37,45 @@ class Params(BaseModel):
         }
 
 
-def _whole(value: object) -> object:
+def _whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _clean(text: str) -> str:
+def _max_length(limit: int, kind: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if len(text) > limit:
+            problem = "{kind} cannot be longer than {limit} characters"
+            raise PydanticCustomError("long", problem, {"kind": kind, "limit": limit})
+        return text
+
+    return AfterValidator(check)
+
+
+def _check_nul(text: str) -> str:
+    # PostgreSQL cannot store it.
     if "\0" in text:
         raise PydanticCustomError("nul", "Text cannot hold NUL characters")
-    if len(text) > _MAX_TEXT:
-        raise PydanticCustomError(
-            "long", "Text cannot be longer than {most} characters", {"most": _MAX_TEXT}
-        )
     return text
 
 
-def _filled(text: str) -> str:
+def _check_filled(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("blank", "cannot be empty")
     return text
 
 
-def _short(text: str) -> str:
-    if len(text) > _MAX_ID:
-        raise PydanticCustomError(
-            "long", "Id cannot be longer than {most} characters", {"most": _MAX_ID}
-        )
-    return text
-
-
-Integer = Annotated[int, BeforeValidator(_whole)]
+Integer = Annotated[int, BeforeValidator(_whole_number)]
 """An integer; 3.0 counts as one."""
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
-AnyText = Annotated[str, AfterValidator(_clean)]
+AnyText = Annotated[str, AfterValidator(_check_nul), _max_length(MAX_TEXT_CHARS, "Text")]
 """A string that may be empty."""
 
-Text = Annotated[str, AfterValidator(_clean), AfterValidator(_filled)]
+Text = Annotated[AnyText, AfterValidator(_check_filled)]
 """A string that is not blank."""
 
-Id = Annotated[str, AfterValidator(_clean), AfterValidator(_filled), AfterValidator(_short)]
+Id = Annotated[Text, _max_length(MAX_ID_CHARS, "Id")]
 """The id of something."""
 
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
+from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
-from plait.reasoning.diagram import diagram_of, notes_of
-from plait.reasoning.document import SessionDocument
-from plait.reasoning.html_graph import (
-    CONCLUSION,
-    Timeline,
-    classes_of,
-    graph_of,
-    timeline_of,
-)
-from plait.reasoning.prompts import shortened
-from plait.reasoning.values import Branch, GraphNode, Thought
+from plait.reasoning.diagram import DiagramNode, SessionDocument, diagram_of, notes_of
+from plait.reasoning.drawing import BOX_HEIGHT, BOX_WIDTH, Box, drawing_of
+from plait.reasoning.values import Checkpoint, GraphNode, Thought, Value
 from plait.traces.html.elements import Html, h, join
-from plait.traces.html.labels import count_label
 from plait.traces.html.page import Site, page
+from plait.traces.html.pieces import count_label
 from plait.traces.html.text import text_block, value_block
 
 STYLE, SCRIPT = "thinking.css", "thinking.js"
@@ -30,12 +23,61 @@ STYLE, SCRIPT = "thinking.css", "thinking.js"
 _KNOWN = frozenset({"revises", "revised_by"})
 """Metadata that is shown in words."""
 
+CONCLUSION = "conclusion"
+"""The key of the conclusion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The order in which thoughts, nodes and the conclusion were added."""
+
+    values: Sequence[Thought | GraphNode]
+    steps: Mapping[str, int]
+    """The step of each key, from 1."""
+    labels: Mapping[str, str]
+    """Short ids such as `t12`, by key."""
+    left: Mapping[str, int]
+    """The step at which a key was left behind by a backtrack."""
+    flags: Mapping[str, Sequence[Checkpoint]]
+    """The checkpoints that were made after a key was added."""
+
+    def anchor(self, key: str) -> str:
+        """Return the id of the details of a key."""
+        return self.labels.get(key, CONCLUSION)
+
+
+def timeline_of(document: SessionDocument) -> Timeline:
+    """Order everything that was added to a session."""
+    values: list[Thought | GraphNode] = [*document.thoughts, *document.nodes]
+    values.sort(key=lambda value: (value.created_at, value.position or 0))
+    steps = {value.id: number for number, value in enumerate(values, 1)}
+    labels = {
+        value.id: f"{'t' if isinstance(value, Thought) else 'n'}{value.position or steps[value.id]}"
+        for value in values
+    }
+    flags: dict[str, list[Checkpoint]] = {}
+    for checkpoint in document.checkpoints:
+        before = [value for value in values if value.created_at <= checkpoint.created_at]
+        if before:
+            flags.setdefault(before[-1].id, []).append(checkpoint)
+    # Left behind at the first backtrack after all that went with it.
+    left: dict[str, int] = {}
+    turns = [steps[one.id] for one in document.thoughts if one.mode == "backtracking"]
+    for value in values:
+        if value.abandoned_by is not None:
+            together = [steps[one.id] for one in values if one.abandoned_by == value.abandoned_by]
+            later = [turn for turn in turns if turn > max(together)]
+            left[value.id] = min(later, default=len(values))
+    if document.session.conclusion is not None:
+        steps[CONCLUSION] = len(values) + 1
+    return Timeline(values=values, steps=steps, labels=labels, left=left, flags=flags)
+
 
 def title_of(document: SessionDocument) -> str:
-    """Return the start of what a session is about."""
+    """Return the start of what a session is about, without secrets."""
     problems = [graph.problem for graph in document.graphs if graph.problem]
     first = [value.content for value in (*document.thoughts[:1], *document.nodes[:1])]
-    return shortened(next(iter([*first, *problems]), document.session.id), 90)
+    return one_line(Redactor()([*first, *problems, document.session.id][0]), 90)
 
 
 def asset(name: str) -> str:
@@ -43,224 +85,150 @@ def asset(name: str) -> str:
     return files("plait.reasoning").joinpath("assets", name).read_text("utf-8")
 
 
-def thinking_page(document: SessionDocument, *, site: Site | None = None) -> str:
-    """Build the page of a session; without a `site` it is one file that requests nothing."""
-    if site is None:
-        site = Site(inline_styles=(asset(STYLE),), inline_scripts=(asset(SCRIPT),))
+def thinking_page(document: SessionDocument) -> str:
+    """Build the page of a session: one file that requests nothing."""
+    site = Site(inline_styles=(asset(STYLE),), inline_scripts=(asset(SCRIPT),))
     return page(title_of(document), thinking(document), site=site)
 
 
 def thinking(document: SessionDocument) -> Html:
     """Show a whole session; secrets in it are redacted."""
-    document = redacted(document)
+    document = _redact_values(document, Redactor())
     timeline = timeline_of(document)
     if not timeline.steps:
         return h("section", h("p", "This session has no thoughts yet.", class_="muted"))
-    return h(
-        "section",
-        _head(document),
-        _controls(timeline),
-        h(
-            "div",
-            h("div", graph_of(document, timeline), class_="graph", tabindex=0),
-            h("div", _tree(document, timeline), class_="tree"),
-            h(
-                "aside",
-                _overview(document, timeline),
-                [_article(one, document, timeline) for one in _in_order(document, timeline)],
-                class_="details",
-            ),
-            class_="thoughts",
-        ),
-        class_="session",
-    )
-
-
-def redacted(document: SessionDocument) -> SessionDocument:
-    """Return a session without what looks like a secret."""
-    redact = Redactor()
-
-    def inside(value: Any) -> Any:
-        match value:
-            case str():
-                return redact(value)
-            case dict():
-                return {key: inside(one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
-            case list():
-                return [inside(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
-            case _:
-                return value
-
-    return replace(
-        document,
-        session=replace(document.session, conclusion=inside(document.session.conclusion)),
-        thoughts=[
-            replace(one, content=redact(one.content), metadata=inside(one.metadata))
-            for one in document.thoughts
-        ],
-        nodes=[
-            replace(one, content=redact(one.content), metadata=inside(one.metadata))
-            for one in document.nodes
-        ],
-        graphs=[replace(one, problem=inside(one.problem)) for one in document.graphs],
-        branches=[replace(one, name=redact(one.name)) for one in document.branches],
-    )
-
-
-def _head(document: SessionDocument) -> Html:
-    session = document.session
-    conclusion = session.conclusion
+    session, conclusion = document.session, document.session.conclusion
+    counts = {
+        "thought": len(document.thoughts),
+        "node": len(document.nodes),
+        "checkpoint": len(document.checkpoints),
+    }
     facts = [
         session.mode,
         session.status,
-        count_label(len(document.thoughts), "thought") if document.thoughts else None,
-        count_label(len(document.nodes), "node") if document.nodes else None,
-        count_label(len(document.checkpoints), "checkpoint") if document.checkpoints else None,
+        *(count_label(count, name) for name, count in counts.items() if count),
         f"{session.created_at[:16].replace('T', ' ')} UTC",
     ]
-    return h(
+    said = str(conclusion.get("text", "")) if conclusion else ""
+    head = h(
         "header",
         h("h1", title_of(document)),
-        h("p", [h("span", fact) for fact in facts if fact], class_="facts"),
-        h("blockquote", str(conclusion.get("text", "")), class_="conclusion", dir="auto")
-        if conclusion
-        else None,
+        h("p", [h("span", fact) for fact in facts], class_="facts"),
+        h("blockquote", said, class_="conclusion", dir="auto") if conclusion else None,
     )
+    articles = [_article(value, document, timeline) for value in timeline.values]
+    views = h(
+        "div",
+        h("div", _graph(document, timeline), class_="graph", tabindex=0),
+        h("div", _tree(document, timeline), class_="tree"),
+        h("aside", _overview(document, timeline), articles, class_="details"),
+        class_="thoughts",
+    )
+    return h("section", head, _controls(timeline), views, class_="session")
+
+
+def _redact_values(value: Any, redact: Redactor) -> Any:
+    """Return a session, or a part of it, without what looks like a secret."""
+    match value:
+        case str():
+            return redact(value)
+        case Mapping():
+            items = cast("Mapping[str, Any]", value).items()
+            return {key: _redact_values(one, redact) for key, one in items}
+        case list() | tuple():
+            return [_redact_values(one, redact) for one in cast("Sequence[Any]", value)]
+        case SessionDocument() | Value():
+            parts = {part.name: getattr(value, part.name) for part in fields(value)}
+            return replace(value, **_redact_values(parts, redact))
+        case _:
+            return value
 
 
 def _controls(timeline: Timeline) -> Html:
     last = len(timeline.steps)
+    step = h("input", type="range", min=1, max=last, value=last, aria_label="Step in time")
+    back = h("button", "◀", type="button", data_move=-1, aria_label="Previous thought")
+    on = h("button", "▶", type="button", data_move=1, aria_label="Next thought")
+    smaller = h("button", "−", type="button", data_zoom="0.8", aria_label="Smaller")
+    fit = h("button", "Fit", type="button", data_zoom="fit")
+    larger = h("button", "+", type="button", data_zoom="1.25", aria_label="Larger")
+    views = (h("label", "Graph", for_="view-graph"), h("label", "Tree", for_="view-tree"))
     return join(
         h("input", type="radio", name="view", id="view-graph", checked=True),
         h("input", type="radio", name="view", id="view-tree"),
         h(
             "nav",
-            h(
-                "span",
-                h("label", "Graph", for_="view-graph"),
-                h("label", "Tree", for_="view-tree"),
-                class_="views",
-            ),
-            h(
-                "span",
-                h("button", "◀", type="button", data_move=-1, aria_label="Previous thought"),
-                h(
-                    "input",
-                    type="range",
-                    min=1,
-                    max=last,
-                    value=last,
-                    aria_label="Step in time",
-                ),
-                h("button", "▶", type="button", data_move=1, aria_label="Next thought"),
-                h("output", f"{last} of {last}"),
-                class_="time",
-            ),
-            h(
-                "span",
-                h("button", "−", type="button", data_zoom="0.8", aria_label="Smaller"),
-                h("button", "Fit", type="button", data_zoom="fit"),
-                h("button", "+", type="button", data_zoom="1.25", aria_label="Larger"),
-                class_="zoom",
-            ),
+            h("span", *views, class_="views"),
+            h("span", back, step, on, h("output", f"{last} of {last}"), class_="time"),
+            h("span", smaller, fit, larger, class_="zoom"),
             class_="controls",
         ),
     )
 
 
-def _in_order(document: SessionDocument, timeline: Timeline) -> list[Thought | GraphNode]:
-    values: list[Thought | GraphNode] = [*document.thoughts, *document.nodes]
-    return sorted(values, key=lambda value: timeline.steps[value.id])
-
-
 def _overview(document: SessionDocument, timeline: Timeline) -> Html:
     """Show what concerns the whole session: branches, references and checkpoints."""
     names = {branch.id: branch.name for branch in document.branches}
-    active = document.session.active_branch_id
     conclusion = document.session.conclusion or {}
-    grounds = [key for key in conclusion.get("thought_ids", ()) if key in timeline.labels]
-    return h(
-        "article",
-        h("h2", "Conclusion") if conclusion else None,
-        text_block(str(conclusion.get("text", ""))) if conclusion else None,
-        _linked("rests on", grounds, timeline),
-        h("h2", "Branches") if names else None,
-        [_branch(branch, is_active=branch.id == active) for branch in document.branches],
-        [
-            h(
-                "p",
-                names.get(ref.from_branch_id, "?"),
-                h("i", f" {ref.ref_type} "),
-                names.get(ref.to_branch_id, "?"),
-                f": {ref.reason}" if ref.reason else "",
-                class_="ref",
-            )
-            for ref in document.cross_refs
-        ],
-        h("h2", "Checkpoints") if document.checkpoints else None,
-        [
-            h("p", f"⚑ {one.name}", f": {one.description}" if one.description else "")
-            for one in document.checkpoints
-        ],
-        h("p", "Select a thought to read it.", class_="muted"),
-        id=CONCLUSION,
-        class_="summary",
-    )
+    parts: list[Html | None] = []
+    if conclusion:
+        parts += [h("h2", "Conclusion"), text_block(str(conclusion.get("text", "")))]
+    parts.append(_links("rests on", conclusion.get("thought_ids", ()), timeline))
+    if names:
+        parts.append(h("h2", "Branches"))
+    for branch in document.branches:
+        is_active = branch.id == document.session.active_branch_id
+        state = f" {'followed now' if is_active else branch.state}, {branch.confidence:.2f}"
+        parts.append(h("p", h("b", branch.name), state, class_=f"branch {branch.state}"))
+    for ref in document.cross_refs:
+        source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
+        why = f": {ref.reason}" if ref.reason else ""
+        parts.append(h("p", source, h("i", f" {ref.ref_type} "), target, why, class_="ref"))
+    if document.checkpoints:
+        parts.append(h("h2", "Checkpoints"))
+    for one in document.checkpoints:
+        parts.append(h("p", f"⚑ {one.name}", f": {one.description}" if one.description else ""))
+    parts.append(h("p", "Select a thought to read it.", class_="muted"))
+    return h("article", parts, id=CONCLUSION, class_="summary")
 
 
-def _branch(branch: Branch, *, is_active: bool) -> Html:
-    state = "followed now" if is_active else branch.state
-    name = h("b", branch.name)
-    return h("p", name, f" {state}, {branch.confidence:.2f}", class_=f"branch {branch.state}")
-
-
-def _linked(word: str, keys: Sequence[str], timeline: Timeline) -> Html | None:
-    if not keys:
-        return None
-    links = [h("a", timeline.anchor(key), href=f"#{timeline.anchor(key)}") for key in keys]
-    return h("p", f"{word} ", [join(link, " ") for link in links], class_="links")
+def _links(word: str, keys: Sequence[str], timeline: Timeline) -> Html | None:
+    anchors = [timeline.labels[key] for key in keys if key in timeline.labels]
+    links = [join(h("a", anchor, href=f"#{anchor}"), " ") for anchor in anchors]
+    return h("p", f"{word} ", links, class_="links") if links else None
 
 
 def _article(value: Thought | GraphNode, document: SessionDocument, timeline: Timeline) -> Html:
     """Show one thought or node with everything that is known about it."""
-    is_thought = isinstance(value, Thought)
-    score = value.confidence if is_thought else value.score
-    kind = value.mode if is_thought else value.node_type
-    branches = {branch.id: branch for branch in document.branches}
-    branch = branches.get(value.branch_id or "") if is_thought else None
     metadata: Mapping[str, Any] = value.metadata or {}
-    above, below = _neighbours(value, document)
+    if isinstance(value, Thought):
+        kind, score = value.mode, value.confidence
+        names = [f"branch {one.name}" for one in document.branches if one.id == value.branch_id]
+        above = [value.parent_id] if value.parent_id else []
+        below = [one.id for one in document.thoughts if one.parent_id == value.id]
+    else:
+        kind, score, names = value.node_type, value.score, []
+        above = [edge.from_node for edge in document.edges if edge.to_node == value.id]
+        below = [edge.to_node for edge in document.edges if edge.from_node == value.id]
     more = {key: one for key, one in metadata.items() if key not in _KNOWN and one is not None}
     facts = [
         kind,
         None if score is None else f"score {score:.2f}",
-        branch and f"branch {branch.name}",
+        *names,
         "left behind" if value.abandoned_by else None,
         value.created_at[11:19],
     ]
+    anchor = timeline.anchor(value.id)
     return h(
         "article",
-        h("h2", timeline.anchor(value.id)),
+        h("h2", anchor),
         h("p", [h("span", fact) for fact in facts if fact], class_="facts"),
         text_block(value.content),
         h("ul", [h("li", note) for note in notes_of(metadata)], class_="notes"),
-        _linked("comes from", [key for key in above if key in timeline.labels], timeline),
-        _linked("leads to", [key for key in below if key in timeline.labels], timeline),
+        _links("comes from", above, timeline),
+        _links("leads to", below, timeline),
         h("details", h("summary", "All that is stored"), value_block(more)) if more else None,
-        id=timeline.anchor(value.id),
-    )
-
-
-def _neighbours(
-    value: Thought | GraphNode, document: SessionDocument
-) -> tuple[list[str], list[str]]:
-    """Return the keys before and after a thought or node."""
-    if isinstance(value, Thought):
-        above = [value.parent_id] if value.parent_id else []
-        return above, [one.id for one in document.thoughts if one.parent_id == value.id]
-    return (
-        [edge.from_node for edge in document.edges if edge.to_node == value.id],
-        [edge.to_node for edge in document.edges if edge.from_node == value.id],
+        id=anchor,
     )
 
 
@@ -283,10 +251,10 @@ def _tree(document: SessionDocument, timeline: Timeline) -> Html:
             h("b", timeline.anchor(key)),
             h("i", f"{node.score:.2f}") if node.score is not None else None,
             h("span", node.branch, class_="branch") if node.branch else None,
-            h("span", shortened(node.text, 200), dir="auto"),
+            h("span", one_line(node.text, 200), dir="auto"),
             [h("span", f"⚑ {one.name}", class_="flag") for one in timeline.flags.get(key, ())],
             href=f"#{timeline.anchor(key)}",
-            class_=classes_of(node),
+            class_=_classes(node),
             data_step=timeline.steps[key],
             data_left=timeline.left.get(key),
         )
@@ -302,3 +270,70 @@ def _tree(document: SessionDocument, timeline: Timeline) -> Html:
 
     roots = [key for key in nodes if key not in placed]
     return h("ul", [list(chain(key)) for key in roots])
+
+
+def _graph(document: SessionDocument, timeline: Timeline) -> Html:
+    """Draw the thoughts and graphs of a session, as boxes that link to their details."""
+    drawing = drawing_of(diagram_of(document))
+    width, height = f"{drawing.width:.0f}", f"{drawing.height:.0f}"
+    size = {"markerWidth": 8, "markerHeight": 8, "orient": "auto"}
+    tip = h("path", d="M0 0 8 4 0 8z")
+    lines: list[Html] = []
+    for line in drawing.lines:
+        label = line.arrow.label
+        kind = "reference" if line.arrow.is_reference else "edge"
+        path = h(
+            "path",
+            h("title", label) if label else None,
+            d=line.path,
+            class_=f"{kind} {label.partition(':')[0]}".strip(),
+            marker_end="url(#tip)",
+            data_step=max(timeline.steps[line.arrow.source], timeline.steps[line.arrow.target]),
+        )
+        lines.append(path)
+    return h(
+        "svg",
+        h("defs", h("marker", tip, id="tip", viewBox="0 0 8 8", refX=8, refY=4, **size)),
+        lines,
+        [_box(box, timeline) for box in drawing.boxes],
+        width=width,
+        height=height,
+        viewBox=f"0 0 {width} {height}",
+        role="group",
+        aria_label="Graph of thoughts",
+    )
+
+
+def _box(box: Box, timeline: Timeline) -> Html:
+    node, key = box.node, box.node.key
+    names = (timeline.labels.get(key), node.kind, node.branch)
+    kind = h("span", " · ".join(filter(None, names)))
+    score = h("b", f"{node.score:.2f}") if node.score is not None else None
+    said = h("span", one_line(node.text, 120), class_="said")
+    space = "http://www.w3.org/1999/xhtml"
+    card = h("div", h("span", kind, score, class_="kind"), said, class_="card", xmlns=space)
+    place = {"x": f"{box.x:.0f}", "y": f"{box.y:.0f}", "width": BOX_WIDTH, "height": BOX_HEIGHT}
+    flag = None
+    if flags := timeline.flags.get(key):
+        text = f"⚑ {one_line(', '.join(one.name for one in flags), 16)}"
+        flag = h("text", text, class_="flag", x=f"{box.x + 4:.0f}", y=f"{box.y - 4:.0f}")
+    return h(
+        "a",
+        h("title", one_line(node.text, 300), f"\n{node.note}" if node.note else ""),
+        h("rect", **place, rx=8),
+        h("foreignObject", card, **place),
+        flag,
+        href=f"#{timeline.anchor(key)}",
+        class_=_classes(node),
+        data_step=timeline.steps[key],
+        data_left=timeline.left.get(key),
+    )
+
+
+def _classes(node: DiagramNode) -> str:
+    """Return the classes by which a node is coloured: its kind, state and score."""
+    names = ["node", f"is-{node.kind}"]
+    names += ["faded"] * node.faded + ["active"] * node.is_active
+    if node.score is not None:
+        names.append("good" if node.score >= 0.8 else "fair" if node.score >= 0.5 else "poor")
+    return " ".join(names)

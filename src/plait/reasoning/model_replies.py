@@ -8,23 +8,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 
-def _filled(text: str) -> str:
+def _clean_text(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("blank", "the text must not be empty")
     return text.replace("\0", "")
 
 
-def _between(low: float, high: float) -> AfterValidator:
-    return AfterValidator(lambda value: min(max(value, low), high))
-
-
-FilledText = Annotated[str, AfterValidator(_filled)]
+FilledText = Annotated[str, AfterValidator(_clean_text)]
 """A string that is not blank."""
 
-Fraction = Annotated[float, Field(allow_inf_nan=False), _between(0.0, 1.0)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+Fraction = Annotated[Finite, AfterValidator(lambda value: min(max(value, 0.0), 1.0))]
 """A number clamped to 0–1."""
 
-SignedFraction = Annotated[float, Field(allow_inf_nan=False), _between(-1.0, 1.0)]
+SignedFraction = Annotated[Finite, AfterValidator(lambda value: min(max(value, -1.0), 1.0))]
 
 
 class Reply(BaseModel):

@@ -117,7 +117,7 @@ PROMPTS: Final[Mapping[str, str]] = {
 """By the fields of `PipeNames`."""
 
 
-MOST_THOUGHTS = 30
+MAX_PROMPT_THOUGHTS = 30
 """The most thoughts in a prompt."""
 
 BUDGET_TOKENS = 4000
@@ -148,12 +148,6 @@ def estimated_tokens(text: str) -> int:
 def truncated(text: str, budget: int = BUDGET_TOKENS) -> str:
     """Cut a text that exceeds the budget."""
     return text if estimated_tokens(text) <= budget else text[: budget * 2] + " […]"
-
-
-def shortened(text: str, most: int) -> str:
-    """Return the beginning of a text in one line of at most so many characters."""
-    folded = " ".join(text.split())
-    return folded if len(folded) <= most else folded[: most - 1] + "…"
 
 
 def as_lines(thoughts: Sequence[Thought]) -> str:

@@ -8,49 +8,29 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 import anyio
 
 from plait.errors import PlaitError, RefusedError
-from plait.reasoning.arguments import Adjustment, read_arguments, session_error
-from plait.reasoning.backends.langbase import PipeNames
-from plait.reasoning.backends.port import Completer, Completion, OnProgress, Prompt
+from plait.reasoning.arguments import read_arguments, session_error, with_long_ids
+from plait.reasoning.backends.http import PipeNames
+from plait.reasoning.backends.port import Completer, OnProgress
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, ignore
 from plait.reasoning.fields import Params
 from plait.reasoning.registry import TOOLS, UNLISTED, Tool
 from plait.reasoning.results import Result, ResultPart
-from plait.reasoning.short_ids import with_long_ids
 from plait.reasoning.storage.port import ConflictError, Storage
 from plait.reasoning.values import Changes, Invocation
 
-_MAX_CONFLICTS = 50
+MAX_CONFLICTS = 50
 """How often a call is repeated because another process changed the session."""
 
 OnChange = Callable[[str], Awaitable[None]]
 """Receives the id of a session that changed."""
-
-
-class _CachingCompleter(Completer):
-    """Sends each prompt once in a call, however often the call is repeated."""
-
-    def __init__(self, completer: Completer) -> None:
-        self.name = completer.name
-        self._inner = completer
-        self._completions: dict[tuple[str, str, str], Completion] = {}
-
-    def describe(self) -> str:
-        """Describe the inner completer."""
-        return self._inner.describe()
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        """Return a cached completion, or ask the inner completer."""
-        key = (prompt.pipe, prompt.system, prompt.user)
-        if key not in self._completions:
-            self._completions[key] = await self._inner.complete(prompt)
-        return self._completions[key]
 
 
 class Reasoner:
@@ -68,9 +48,13 @@ class Reasoner:
     ) -> None:
         self.store = store
         self.completer = completer
-        self._limits = limits or GotLimits()
-        self._pipes = pipes or PipeNames()
-        self._include_snapshots = include_snapshots
+        self._new_call = partial(
+            CallContext,
+            store=store,
+            limits=limits or GotLimits(),
+            pipes=pipes or PipeNames(),
+            include_snapshots=include_snapshots,
+        )
         self._on_change = on_change
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
         """The locks of sessions that have calls."""
@@ -96,15 +80,8 @@ class Reasoner:
         if tool is None:
             raise RefusedError(f"Unknown tool: {name}")
         params, adjusted = read_arguments(tool.params, arguments)
-        call = CallContext(
-            tool=name,
-            store=self.store,
-            completer=_CachingCompleter(completer or self.completer),
-            limits=self._limits,
-            pipes=self._pipes,
-            include_snapshots=self._include_snapshots,
-            is_compact=is_compact,
-            report=report,
+        call = self._new_call(
+            tool=name, completer=completer or self.completer, is_compact=is_compact, report=report
         )
         key = await self._session_of(params)
         params = await with_long_ids(params, key, self.store)
@@ -112,56 +89,58 @@ class Reasoner:
         lock = self._locks.setdefault(key, asyncio.Lock()) if key else nullcontext()
         async with lock:
             outcome = await self._run(tool, params, call)
-        if not tool.read_only:
-            await self._notify(tool, outcome, key)
-        return _completed(outcome.result, call, adjusted)
+        session = outcome.changes.session if outcome.changes else None
+        changed = session.id if session else key
+        writes = not tool.read_only and (outcome.changes is not None or tool.destructive)
+        if changed is not None and writes:
+            await self._on_change(changed)
+        result = outcome.result
+        if not isinstance(result, Result):
+            return result
+        moves = [
+            move.model_copy(update={"supply": lacking})
+            if (lacking := TOOLS[move.tool].lacks(move.arguments, is_host=call.is_host))
+            else move
+            for move in result.next
+        ]
+        all_adjusted = {**adjusted, **(result.adjusted or {})} or None
+        update = {"backend": call.completer.name, "next": moves, "adjusted": all_adjusted}
+        return result.model_copy(update=update)
 
     async def _run(self, tool: Tool, params: Params, call: CallContext) -> Outcome[ResultPart]:
         """Run the tool and write; repeat both if the session changed in between."""
-        for attempt in range(_MAX_CONFLICTS):
+        for attempt in range(MAX_CONFLICTS):
             call.invocations.clear()
             started = time.monotonic()
             try:
                 outcome = await tool.run(params, call)
             except PlaitError:
-                await self._record_failures(call)
+                for record in call.invocations:
+                    key = record.session_id
+                    is_stored = key is not None and await self.store.get_session(key) is not None
+                    known = record if is_stored else replace(record, session_id=None)
+                    await self.store.log_invocation(known)
                 raise
-            try:
-                await self._write(outcome.changes, call, started)
-            except ConflictError:
-                await anyio.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
-            else:
-                return outcome
-        raise session_error("Another process keeps changing this session; call again")
-
-    async def _write(self, changes: Changes | None, call: CallContext, started: float) -> None:
-        invocations = (*call.invocations,)
-        if changes is not None and not invocations:
-            # Calls without a request to a model are recorded too.
-            invocations = (
-                Invocation(
+            changes, invocations = outcome.changes, (*call.invocations,)
+            if changes is not None and not invocations:
+                # Calls without a request to a model are recorded too.
+                record = Invocation(
                     session_id=changes.session.id if changes.session else None,
                     tool_name=call.tool,
                     backend=call.completer.name,
                     input={},
                     latency_ms=round((time.monotonic() - started) * 1000),
-                ),
-            )
-        if changes is None and invocations:
-            changes = Changes()
-        if changes is not None:
-            await self.store.write(replace(changes, invocations=invocations))
-
-    async def _record_failures(self, call: CallContext) -> None:
-        for record in call.invocations:
-            stored = record.session_id and await self.store.get_session(record.session_id)
-            await self.store.log_invocation(record if stored else replace(record, session_id=None))
-
-    async def _notify(self, tool: Tool, outcome: Outcome[ResultPart], key: str | None) -> None:
-        session = outcome.changes.session if outcome.changes else None
-        changed = session.id if session else key
-        if changed is not None and (outcome.changes is not None or tool.destructive):
-            await self._on_change(changed)
+                )
+                invocations = (record,)
+            try:
+                if invocations:
+                    written = replace(changes or Changes(), invocations=invocations)
+                    await self.store.write(written)
+            except ConflictError:
+                await anyio.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
+            else:
+                return outcome
+        raise session_error("Another process keeps changing this session; call again")
 
     async def _session_of(self, params: Params) -> str | None:
         """Return the id of the session of a call; `None` for a new one."""
@@ -179,19 +158,3 @@ class Reasoner:
             if value is not None:
                 return value.session_id
         return None
-
-
-def _completed(
-    result: ResultPart, call: CallContext, adjusted: Mapping[str, Adjustment]
-) -> ResultPart:
-    if not isinstance(result, Result):
-        return result
-    changed = {**adjusted, **(result.adjusted or {})}
-    moves = [
-        move.model_copy(update={"supply": lacking})
-        if (lacking := TOOLS[move.tool].lacks(move.arguments, is_host=call.is_host))
-        else move
-        for move in result.next
-    ]
-    update = {"backend": call.completer.name, "next": moves, "adjusted": changed or None}
-    return result.model_copy(update=update)

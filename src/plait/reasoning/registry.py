@@ -13,13 +13,11 @@ from plait.reasoning.modes import (
     auto,
     checkpoints,
     divergent,
-    got_graph,
-    got_growth,
+    got,
     linear,
     reflection,
     sessions,
     tree,
-    where,
 )
 from plait.reasoning.results import ResultPart
 
@@ -85,14 +83,14 @@ _TOOLS: Final = (
     Tool(checkpoints.checkpoint_create, "Make a checkpoint"),
     Tool(checkpoints.checkpoint_list, "List checkpoints", read_only=True),
     Tool(auto.auto, "Choose a mode", uses_model=True),
-    Tool(got_graph.got_init, "Begin a graph"),
-    Tool(got_growth.got_generate, "Continue a node", uses_model=True, writes="continuations"),
-    Tool(got_growth.got_score, "Judge a node", uses_model=True, writes="scores"),
-    Tool(got_growth.got_aggregate, "Join nodes", uses_model=True, writes="aggregation"),
-    Tool(got_growth.got_refine, "Refine a node", uses_model=True, writes="refinement"),
-    Tool(got_graph.got_prune, "Prune the graph", destructive=True, idempotent=True),
-    Tool(got_graph.got_finalize, "Draw conclusions"),
-    Tool(got_graph.got_state, "Show the graph", read_only=True),
+    Tool(got.got_init, "Begin a graph"),
+    Tool(got.got_generate, "Continue a node", uses_model=True, writes="continuations"),
+    Tool(got.got_score, "Judge a node", uses_model=True, writes="scores"),
+    Tool(got.got_aggregate, "Join nodes", uses_model=True, writes="aggregation"),
+    Tool(got.got_refine, "Refine a node", uses_model=True, writes="refinement"),
+    Tool(got.got_prune, "Prune the graph", destructive=True, idempotent=True),
+    Tool(got.got_finalize, "Draw conclusions"),
+    Tool(got.got_state, "Show the graph", read_only=True),
     Tool(sessions.session_list, "List sessions", read_only=True),
     Tool(sessions.session_get, "Read a session", read_only=True),
     Tool(sessions.session_search, "Search thoughts", read_only=True),
@@ -105,7 +103,7 @@ _TOOLS: Final = (
 
 TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in _TOOLS}
 
-_WHERE: Final = Tool(where.session_where, "Where am I", read_only=True)
+_WHERE: Final = Tool(sessions.session_where, "Where am I", read_only=True)
 
 UNLISTED: Final[Mapping[str, Tool]] = {_WHERE.name: _WHERE}
 """Tools that only the compact profile offers."""

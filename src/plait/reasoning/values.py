@@ -1,6 +1,8 @@
 """The parts of a reasoning session, as frozen values, and the changes of one call.
 
 Times are RFC 3339 strings in UTC, always with microseconds, so that they sort as strings.
+A `position` is the place in the session; it is assigned when a value is stored. `abandoned_by` is
+the id of the snapshot of the backtrack that abandoned a value.
 """
 
 from __future__ import annotations
@@ -83,9 +85,7 @@ class Thought(Value):
     created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; assigned when it is stored."""
     abandoned_by: str | None = None
-    """The id of the snapshot of the backtrack that abandoned it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,6 @@ class Branch(Value):
     updated_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +127,6 @@ class Checkpoint(Value):
     snapshot: Json
     created_at: str = field(default_factory=now)
     position: int | None = field(default=None, compare=False)
-    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +150,6 @@ class Graph(Value):
     config: Json
     created_at: str = field(default_factory=now)
     position: int | None = field(default=None, compare=False)
-    """Its place in the session; assigned when it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +168,7 @@ class GraphNode(Value):
     created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
-    """Its place in the session; assigned when it is stored."""
     abandoned_by: str | None = None
-    """The id of the snapshot of the backtrack that abandoned it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,6 @@ from plait.agents.engines.langchain.scripted_model import tool_call as tool_call
 from plait.gateway.mock.run import MockGateway as MockGateway
 from plait.models.scripts import Call as Call
 from plait.models.scripts import Say as Say
-from plait.testing.completer_suite import CompleterSuite as CompleterSuite
-from plait.testing.completer_suite import WaitingCompleterSuite as WaitingCompleterSuite
 from plait.testing.faults.options import FaultOptions as FaultOptions
 from plait.testing.llm.anthropic import AnthropicServer as AnthropicServer
 from plait.testing.llm.langbase import LangbaseServer as LangbaseServer

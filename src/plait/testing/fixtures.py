@@ -19,9 +19,6 @@ from plait.testing.ports import blackhole
 from plait.testing.processes import ServerProcess
 from plait.testing.proxy import FaultProxy
 
-# For detailed assertion messages in inherited tests.
-pytest.register_assert_rewrite("plait.testing.agent_suite", "plait.testing.completer_suite")
-
 
 class StartFaultServer(Protocol):
     """Start a fault server that ends with the test."""

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plait._support.local_server import LocalServer, buffer_body
+from plait._support.mappings import entries_of
 from plait.testing.ports import bind
 from plait.testing.serve import serve_with, sse_app
 
@@ -185,7 +186,10 @@ class OAuthServer:
         self.counts["mcp"] += 1
         token = bearer_in(request.headers)
         grant = self.grant_of(token)
-        if grant is None or self._take_refusal():
+        with self._lock:
+            is_refused = self._refusals > 0
+            self._refusals -= is_refused
+        if grant is None or is_refused:
             self.counts["unauthorized"] += 1
             status, error, scopes = 401, "invalid_token", list(self.scopes)
         else:
@@ -206,12 +210,6 @@ class OAuthServer:
         # Quotes the token, which reveals clients that leak such texts.
         body = f"the credentials {token} are not good enough"
         return Response(body, status, headers={"WWW-Authenticate": f"Bearer {challenge}"})
-
-    def _take_refusal(self) -> bool:
-        with self._lock:
-            due = self._refusals > 0
-            self._refusals -= due
-            return due
 
     def _app(self) -> Starlette:
         """Make the application: the authorization server, and `/mcp` and `/sse` behind it."""
@@ -300,9 +298,24 @@ class OAuthServer:
         client = self._client_of(form, request)
         match grant:
             case "authorization_code":
-                answer = self._for_code(client, form)
+                code = self._codes.pop(form.get("code", ""), None)
+                verifier = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+                if (
+                    code is None
+                    or code.client_id != client.client_id
+                    or code.redirect_uri != form.get("redirect_uri")
+                    or code.challenge != base64.urlsafe_b64encode(verifier).decode().rstrip("=")
+                ):
+                    raise _RefusedError("invalid_grant")
+                answer = self._issue(client, code.scope)
             case "refresh_token":
-                answer = self._for_refresh_token(client, form)
+                refresh_token = form.get("refresh_token", "")
+                known = self._refresh_tokens.get(refresh_token)
+                if known is None or known.client_id != client.client_id:
+                    raise _RefusedError("invalid_grant")
+                if self.rotate:
+                    del self._refresh_tokens[refresh_token]
+                answer = self._issue(client, known.scope, last=not self.rotate)
             case "client_credentials":
                 if client.secret is None and client.public_key is None:
                     raise _RefusedError("unauthorized_client")
@@ -331,27 +344,6 @@ class OAuthServer:
             self._refresh_tokens.pop(name, None)
             self._tokens.pop(name, None)
         return Response()
-
-    def _for_code(self, client: _Client, form: Mapping[str, str]) -> dict[str, Any]:
-        code = self._codes.pop(form.get("code", ""), None)
-        verifier = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
-        if (
-            code is None
-            or code.client_id != client.client_id
-            or code.redirect_uri != form.get("redirect_uri")
-            or code.challenge != base64.urlsafe_b64encode(verifier).decode().rstrip("=")
-        ):
-            raise _RefusedError("invalid_grant")
-        return self._issue(client, code.scope)
-
-    def _for_refresh_token(self, client: _Client, form: Mapping[str, str]) -> dict[str, Any]:
-        refresh_token = form.get("refresh_token", "")
-        known = self._refresh_tokens.get(refresh_token)
-        if known is None or known.client_id != client.client_id:
-            raise _RefusedError("invalid_grant")
-        if self.rotate:
-            del self._refresh_tokens[refresh_token]
-        return self._issue(client, known.scope, last=not self.rotate)
 
     def _issue(self, client: _Client, scope: str, *, last: bool = False) -> dict[str, Any]:
         """Issue tokens; with `last`, no new refresh token."""
@@ -413,20 +405,23 @@ class _Protected:
         """Check an HTTP request; pass everything else on."""
         if scope["type"] == "http":
             body, receive = await buffer_body(receive)
-            refusal = self._authority.refusal(Request(scope), _tool_in(body))
+            try:
+                call = entries_of(json.loads(body or b"null"))
+            except ValueError:
+                call = entries_of(None)
+            is_call = call.get("method") == "tools/call"
+            tool = entries_of(call.get("params")).get("name") if is_call else None
+            refusal = self._authority.refusal(Request(scope), tool)
             if refusal is not None:
-                await self._hold_back()
+                # Until all refusals are due that are to be sent together.
+                left = self._authority.take_held_refusal()
+                if left:
+                    await self._all_here.wait()
+                elif left == 0:
+                    self._all_here.set()
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
-    async def _hold_back(self) -> None:
-        """Delay a refusal until all that are to be sent together are due."""
-        left = self._authority.take_held_refusal()
-        if left:
-            await self._all_here.wait()
-        elif left == 0:
-            self._all_here.set()
 
 
 def _mcp_server(authority: OAuthServer) -> MCPServer:
@@ -463,14 +458,3 @@ async def _form_of(request: Request) -> dict[str, str]:
 async def _oauth_error(_: Request, error: Exception) -> Response:
     status = error.status if isinstance(error, _RefusedError) else 400
     return JSONResponse({"error": str(error)}, status)
-
-
-def _tool_in(body: bytes) -> str | None:
-    try:
-        match json.loads(body or b"null"):
-            case {"method": "tools/call", "params": {"name": str() as name}}:
-                return name
-            case _:
-                return None
-    except ValueError:
-        return None

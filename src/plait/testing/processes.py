@@ -236,16 +236,13 @@ class ServerProcess:
                 line = raw.decode(errors="replace")
                 self._output.append(line)
                 if not settled.is_set() and (match := self._ready.search(line)):
-                    self._learn_url(match)
+                    url = match.groupdict().get("url")
+                    if self._url is None and url is not None:
+                        self.port = urlsplit(url).port or self.port
+                        self._url = url.replace(f":{self.port}", ":{port}", 1)
                     settled.set()
         process.wait()
         settled.set()
-
-    def _learn_url(self, match: re.Match[str]) -> None:
-        url = match.groupdict().get("url")
-        if self._url is None and url is not None:
-            self.port = urlsplit(url).port or self.port
-            self._url = url.replace(f":{self.port}", ":{port}", 1)
 
 
 def running_server(*args: str, port: int = 0) -> ServerProcess:

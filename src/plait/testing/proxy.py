@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Coroutine
 from typing import Any, Literal, Self
@@ -93,31 +92,25 @@ class FaultProxy:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._listen(bind())
+        await self._change("forward")
         self._started.set()
         await self._stopping.wait()
-        await self._close_listener()
-        await self._cut()
+        await self._change("refuse")
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._loop = None
 
-    async def _listen(self, listener: socket.socket) -> None:
-        self._server = await asyncio.start_server(self._accept, sock=listener)
-        self.port = int(listener.getsockname()[1])
-
-    async def _close_listener(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-
     async def _change(self, mode: Mode) -> None:
         self._mode = mode
         if mode == "refuse":
-            await self._close_listener()
+            if self._server is not None:
+                self._server.close()
+                self._server = None
             await self._cut()
         elif self._server is None:
-            await self._listen(bind(port=self.port))
+            listener = bind(port=self.port)
+            self._server = await asyncio.start_server(self._accept, sock=listener)
+            self.port = int(listener.getsockname()[1])
 
     async def _cut(self) -> None:
         for writer in list(self._open):

@@ -89,10 +89,16 @@ def _announce(listener: socket.socket, scheme: str, path: str) -> None:
 
 def sse_app(serve_streams: ServeStreams, host: str) -> Starlette:
     """Return the app of the old HTTP+SSE transport: `GET /sse` and `POST /messages/`."""
+    security = None
+    if host in {"127.0.0.1", "localhost", "::1"}:  # as the SDK does
+        names = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
+        security = TransportSecuritySettings(
+            enable_dns_rebinding_protection=True,
+            allowed_hosts=names,
+            allowed_origins=[f"http://{name}" for name in names],
+        )
     transport = SseServerTransport(
-        "/messages/",
-        security_settings=_security(host),
-        max_request_body_size=MAX_REQUEST_BODY_BYTES,
+        "/messages/", security_settings=security, max_request_body_size=MAX_REQUEST_BODY_BYTES
     )
 
     class Connect:
@@ -150,18 +156,6 @@ async def serve_websocket(
         await anyio.sleep_forever()
 
 
-def _security(host: str) -> TransportSecuritySettings | None:
-    """Return the settings that the SDK uses for a server on the local machine."""
-    if host not in {"127.0.0.1", "localhost", "::1"}:
-        return None
-    names = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=names,
-        allowed_origins=[f"http://{name}" for name in names],
-    )
-
-
 @asynccontextmanager
 async def _websocket_streams(
     connection: ServerConnection, on_written: Callable[[], None]
@@ -176,7 +170,12 @@ async def _websocket_streams(
         async with received:
             try:
                 async for frame in connection:
-                    await received.send(_message_from_frame(frame, metadata))
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(frame, by_name=False)
+                    except ValidationError as error:
+                        await received.send(error)
+                    else:
+                        await received.send(SessionMessage(message, metadata=metadata))
             except (ConnectionClosed, anyio.BrokenResourceError):
                 return
 
@@ -196,13 +195,3 @@ async def _websocket_streams(
         yield read, write
         await connection.close()
         tasks.cancel_scope.cancel()
-
-
-def _message_from_frame(
-    frame: str | bytes, metadata: ServerMessageMetadata
-) -> SessionMessage | Exception:
-    try:
-        message = jsonrpc_message_adapter.validate_json(frame, by_name=False)
-    except ValidationError as error:
-        return error
-    return SessionMessage(message, metadata=metadata)

@@ -1,20 +1,21 @@
-"""Encodes events as lines of JSON, and decodes them."""
+"""Encodes events as lines of JSON, decodes them, and checks the types of what it decoded."""
 
 from __future__ import annotations
 
 import base64
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from cachetools import LRUCache
 
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, ResultImage, TraceEvent, Turn
 from plait.traces.messages.message import Message, UsageMetadata
-from plait.traces.shapes import misfits
 
 Redact = Callable[[str], str]
 """Removes the secrets from a text."""
@@ -64,7 +65,12 @@ def event_from_line(line: bytes) -> TraceEvent | None:
         return None
     names = [field.name for field in fields(kind) if field.name in data]
     try:
-        event = kind(**{name: _decoded(kind, name, data[name]) for name in names})
+        values: dict[str, Any] = {}
+        for name in names:
+            is_turn = kind is Turn and name == "message"
+            decode = Message.from_dict if is_turn else _DECODERS.get(name)
+            values[name] = data[name] if decode is None else decode(data[name])
+        event = kind(**values)
     except (TypeError, AttributeError, KeyError) as error:
         raise ValueError(f"not an event: {error}") from error
     if wrong := misfits(event):
@@ -82,14 +88,17 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "servers": tuple,
     "tools": tuple,
     "notes": tuple,
-    "images": lambda value: tuple(_image_from_dict(image) for image in value),
+    "images": lambda value: tuple(
+        ResultImage(
+            mime_type=image["mime_type"],
+            digest=image["digest"],
+            size_bytes=image["size_bytes"],
+            data=image.get("data"),
+        )
+        for image in value
+    ),
 }
 """How the values of fields are read that are not plain JSON."""
-
-
-def _decoded(kind: type[TraceEvent], name: str, value: Any) -> Any:
-    decode = Message.from_dict if kind is Turn and name == "message" else _DECODERS.get(name)
-    return value if decode is None else decode(value)
 
 
 def bytes_from_base64(data: str) -> bytes:
@@ -98,15 +107,6 @@ def bytes_from_base64(data: str) -> bytes:
         return base64.b64decode(data)
     except ValueError:
         return data.encode("utf-8", "surrogatepass")
-
-
-def _image_from_dict(data: Mapping[str, Any]) -> ResultImage:
-    return ResultImage(
-        mime_type=data["mime_type"],
-        digest=data["digest"],
-        size_bytes=data["size_bytes"],
-        data=data.get("data"),
-    )
 
 
 def plain(value: object) -> object:
@@ -145,7 +145,9 @@ class Cleaner:
             case {"type": "image", "data": str(image)}:
                 facts = {**cast("dict[str, object]", value), "data": ""}
                 kept = {name: self.clean(fact, name) for name, fact in facts.items()}
-                return {**kept, "data": image if self._is_clean(image) else HIDDEN}
+                # The bytes are checked: in base64, random parts look like secrets.
+                text = bytes_from_base64(image).decode("latin-1")
+                return {**kept, "data": image if self._redact(text) == text else HIDDEN}
             case dict():
                 items = cast("dict[str, object]", value).items()
                 return {self._name(key)[0]: self.clean(inner, key) for key, inner in items}
@@ -153,11 +155,6 @@ class Cleaner:
                 return [self.clean(item, name) for item in cast("list[object]", value)]
             case _:
                 return value
-
-    def _is_clean(self, image: str) -> bool:
-        """Check the bytes of an image for secrets; in base64, random parts look like some."""
-        text = bytes_from_base64(image).decode("latin-1")
-        return self._redact(text) == text
 
     def _name(self, name: str) -> tuple[str, bool]:
         """Return the redacted name, and whether its value is a secret."""
@@ -168,3 +165,60 @@ class Cleaner:
             known = (self._redact(name), self._redact(labelled) != labelled)
             self._names[name] = known
         return known
+
+
+Fits = Callable[[Any], bool]
+
+MAX_NUMBER = 1e15
+"""No count, size or time of a run is larger; pages and sums can show those up to it."""
+
+
+def misfits(value: object) -> list[str]:
+    """Return the names of the fields of a dataclass whose values have other types."""
+    return [name for name, fits in _fields_of(type(value)) if not fits(getattr(value, name))]
+
+
+@cache
+def _fields_of(kind: type) -> Sequence[tuple[str, Fits]]:
+    hints = get_type_hints(kind)
+    return [(field.name, _check_of(hints[field.name])) for field in fields(kind)]
+
+
+@cache
+def _check_of(hint: Any) -> Fits:
+    kind: Any = get_origin(hint) or hint
+    inner = get_args(hint)
+    if hint is Any:
+        return _anything
+    if kind in {Union, UnionType}:
+        checks = [_check_of(one) for one in inner]
+        return lambda value: any(fits(value) for fits in checks)
+    if kind is Literal:  # later versions may know more
+        return _check_of(str)
+    if kind in {int, float}:
+        return _number(int if kind is int else (int, float))
+    if inner and issubclass(kind, Mapping):
+        return _all_of(dict, dict[Any, Any].values, _check_of(inner[1]))
+    if inner and issubclass(kind, Iterable):
+        return _all_of(kind, iter, _check_of(inner[0]))
+    if isinstance(kind, type) and is_dataclass(kind):
+        return lambda value: isinstance(value, kind) and not misfits(value)
+    return lambda value: isinstance(value, kind)
+
+
+def _anything(_value: object) -> bool:
+    return True
+
+
+def _all_of(kind: Any, items: Callable[[Any], Iterable[Any]], fits: Fits) -> Fits:
+    if fits is _anything:
+        return lambda value: isinstance(value, kind)
+    return lambda value: isinstance(value, kind) and all(map(fits, items(value)))
+
+
+def _number(kinds: type | tuple[type, ...]) -> Fits:
+    def check(value: Any) -> bool:
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        return is_number and -MAX_NUMBER <= value <= MAX_NUMBER
+
+    return check

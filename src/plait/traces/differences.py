@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
+from operator import attrgetter
 from typing import Literal
 
 from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
@@ -51,23 +52,20 @@ def _lines(trace: Trace) -> list[str]:
 
 def aligned(first: Trace, second: Trace) -> list[AlignedStep]:
     """Put the steps of two runs side by side; a step without a counterpart stands alone."""
-    return list(_aligned(compared_steps(first), compared_steps(second), (_key, _shape, _kind)))
+
+    def tools(step: ComparedStep) -> Hashable:
+        """Steps that call the same tools belong together, even if their texts differ."""
+        return step.kind, tuple(call.name for one in step.messages for call in one.tool_calls)
+
+    keys = (_key, tools, attrgetter("kind"))
+    return list(_align(compared_steps(first), compared_steps(second), keys))
 
 
 def _key(step: ComparedStep) -> Hashable:
     return step.kind, step.text
 
 
-def _shape(step: ComparedStep) -> Hashable:
-    """Steps that call the same tools belong together, even if their texts differ."""
-    return step.kind, tuple(call.name for one in step.messages for call in one.tool_calls)
-
-
-def _kind(step: ComparedStep) -> Hashable:
-    return step.kind
-
-
-def _aligned(
+def _align(
     left: Sequence[ComparedStep],
     right: Sequence[ComparedStep],
     keys: Sequence[Callable[[ComparedStep], Hashable]],
@@ -84,7 +82,7 @@ def _aligned(
             pairs = zip(left[a:b], right[c:d], strict=True)
             yield from (AlignedStep(first=one, second=other) for one, other in pairs)
         else:
-            yield from _aligned(left[a:b], right[c:d], others)
+            yield from _align(left[a:b], right[c:d], others)
 
 
 def compared_steps(trace: Trace) -> list[ComparedStep]:
@@ -94,9 +92,23 @@ def compared_steps(trace: Trace) -> list[ComparedStep]:
         ComparedStep(kind="question", text=f"asked: {message.text}", messages=(message,))
         for message in questions
     ]
+    # A turn is a message of the model and the results of its calls; their ids become numbers.
+    turns: list[list[Message]] = []
+    numbers: dict[str, str] = {}
+    for message in trace.messages:
+        # A later turn may reuse an id for another call.
+        for number, call in enumerate(message.tool_calls, 1):
+            numbers[call.id] = str(number)
+        compared = Message(
+            message.role, [_with_number(block, numbers) for block in message.content]
+        )
+        if message.role is Role.TOOL and turns:
+            turns[-1].append(compared)
+        else:
+            turns.append([compared])
     steps += [
-        ComparedStep(kind="turn", text=messages_to_raw_trace(group), messages=tuple(group))
-        for group in _turns(_comparable(trace.messages))
+        ComparedStep(kind="turn", text=messages_to_raw_trace(turn), messages=tuple(turn))
+        for turn in turns
     ]
     if trace.failure:
         steps.append(ComparedStep(kind="failure", text=f"failure: {trace.failure.error}"))
@@ -104,31 +116,7 @@ def compared_steps(trace: Trace) -> list[ComparedStep]:
     return [*steps, ComparedStep(kind="end", text=end)]
 
 
-def _turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group each message of the model with the results of its calls."""
-    groups: list[list[Message]] = []
-    for message in messages:
-        if message.role is Role.TOOL and groups:
-            groups[-1].append(message)
-        else:
-            groups.append([message])
-    return groups
-
-
-def _comparable(messages: list[Message]) -> list[Message]:
-    """Replace the ids of calls by their numbers in the turn, and remove the usage."""
-    numbers: dict[str, str] = {}
-    compared: list[Message] = []
-    for message in messages:
-        # A later turn may reuse an id for another call.
-        for number, call in enumerate(message.tool_calls, 1):
-            numbers[call.id] = str(number)
-        blocks = [_numbered(block, numbers) for block in message.content]
-        compared.append(Message(message.role, blocks))
-    return compared
-
-
-def _numbered(block: Content, numbers: dict[str, str]) -> Content:
+def _with_number(block: Content, numbers: dict[str, str]) -> Content:
     match block:
         case ToolUseContent():
             return ToolUseContent(numbers[block.id], block.name, block.input)

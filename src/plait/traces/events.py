@@ -291,21 +291,8 @@ class RunEnded(TraceEvent):
 
 
 _ALL = (
-    *(
-        ToolDefined,
-        RunStarted,
-        Summarized,
-        Delta,
-        Turn,
-        ToolCalled,
-        ToolReturned,
-        ApprovalDecided,
-        Retried,
-        ModelRetried,
-        Healed,
-        Elicited,
-    ),
-    *(RunFailed, RunEnded),
+    *(ToolDefined, RunStarted, Summarized, Delta, Turn, ToolCalled, ToolReturned),
+    *(ApprovalDecided, Retried, ModelRetried, Healed, Elicited, RunFailed, RunEnded),
 )
 
 KINDS: Mapping[str, type[TraceEvent]] = {event.kind: event for event in _ALL}

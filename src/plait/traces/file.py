@@ -6,7 +6,6 @@ import logging
 import mmap
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -18,6 +17,11 @@ from plait.traces.events import RunStarted, ToolDefined, TraceEvent
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.traces")
+
+_DEFINITION = re.compile(rb'"event":"tool","run":"[^"]*".{0,200}?"digest":"([0-9a-f]{16})"')
+
+MAX_SEARCHED_BYTES = 100_000_000
+"""Definitions are not looked for in larger files, but stored again: it would take seconds."""
 
 
 class TraceFile:
@@ -38,9 +42,14 @@ class TraceFile:
         except OSError as error:
             logger.warning("others may read the trace %s: %s", self.path, error.strerror)
         self._lock = Lock()
-        self._incomplete = _is_incomplete(self._file)
-        self.definitions: set[str] = _definitions_in(self._file)
+        size = os.fstat(self._file).st_size
+        self._incomplete = size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        """Whether the last line is incomplete, because its writer was killed."""
+        self.definitions = set[str]()
         """The digests of the definitions of tools that the file has."""
+        if 0 < size <= MAX_SEARCHED_BYTES:
+            with mmap.mmap(self._file, size, access=mmap.ACCESS_READ) as data:
+                self.definitions |= {one[1].decode() for one in _DEFINITION.finditer(data)}
         self._has_warned = False
 
     def has_run(self, run: str) -> bool:
@@ -110,20 +119,18 @@ def traces_from_bytes(data: bytes, *, name: str = "trace") -> list[Trace]:
     defined = {event.digest: event for event in every if isinstance(event, ToolDefined)}
     traces: dict[str, Trace] = {}
     for run, events in runs.items():
-        whole = tuple(_with_earlier(event, traces) for event in events)
-        traces[run] = Trace(run=run, events=whole, damaged=damaged, shared_definitions=defined)
+        for place, event in enumerate(events):
+            # The start of a run leaves out the messages that the file has in an earlier run.
+            if isinstance(event, RunStarted) and event.omitted:
+                earlier = traces.get(event.continues or "")
+                before = () if earlier is None else tuple(earlier.conversation)
+                if len(before) == event.omitted:
+                    whole = (*before, *event.messages)
+                    events[place] = replace(event, messages=whole, omitted=None)
+        traces[run] = Trace(
+            run=run, events=tuple(events), damaged=damaged, shared_definitions=defined
+        )
     return list(traces.values())
-
-
-def _with_earlier(event: TraceEvent, traces: Mapping[str, Trace]) -> TraceEvent:
-    """Return the start of a run with the messages that the file has in an earlier run."""
-    if not isinstance(event, RunStarted) or not event.omitted:
-        return event
-    earlier = traces.get(event.continues or "")
-    before = () if earlier is None else tuple(earlier.conversation)
-    if len(before) != event.omitted:
-        return event
-    return replace(event, messages=(*before, *event.messages), omitted=None)
 
 
 def read_trace(path: str | Path, run: str | None = None) -> Trace:
@@ -142,23 +149,3 @@ def read_trace(path: str | Path, run: str | None = None) -> Trace:
         count = "no run" if not matches else f"{len(matches)} runs"
         raise TraceFormatError(f"{path}: {count} with an id like {run!r}; there are: {known}")
     return matches[0]
-
-
-_DEFINITION = re.compile(rb'"event":"tool","run":"[^"]*".{0,200}?"digest":"([0-9a-f]{16})"')
-
-_MOST_BYTES = 100_000_000
-"""Definitions are not looked for in larger files, but stored again."""
-
-
-def _definitions_in(file: int) -> set[str]:
-    size = os.fstat(file).st_size
-    if not 0 < size <= _MOST_BYTES:
-        return set()
-    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
-        return {match[1].decode() for match in _DEFINITION.finditer(data)}
-
-
-def _is_incomplete(file: int) -> bool:
-    """Check whether the last line is incomplete, because its writer was killed."""
-    size = os.fstat(file).st_size
-    return size > 0 and os.pread(file, 1, size - 1) != b"\n"

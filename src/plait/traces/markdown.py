@@ -15,15 +15,6 @@ from plait.traces.trace import Trace
 
 def trace_to_markdown(trace: Trace) -> str:
     """Write a run as Markdown: a table of facts, then the events in order."""
-    blocks = [f"# Run {_inline(trace.run)}", _facts(trace)]
-    for event in trace.events:
-        blocks.extend(_blocks(event))
-    if trace.ended is None:
-        blocks.append("*The trace ends here: the run was killed, or still runs.*")
-    return "\n\n".join(blocks) + "\n"
-
-
-def _facts(trace: Trace) -> str:
     started, usage = trace.started, trace.usage
     rows = {
         "Began": started.time if started else None,
@@ -38,8 +29,14 @@ def _facts(trace: Trace) -> str:
         "Cost": None if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
         "Seconds": f"{trace.seconds:.2f}",
     }
-    lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items() if value]
-    return "\n".join(["| | |", "| --- | --- |", *lines])
+    cells = [(name, _inline(value).replace("|", "\\|")) for name, value in rows.items() if value]
+    facts = "\n".join(["| | |", "| --- | --- |", *(f"| {one} | {cell} |" for one, cell in cells)])
+    blocks = [f"# Run {_inline(trace.run)}", facts]
+    for event in trace.events:
+        blocks.extend(_blocks(event))
+    if trace.ended is None:
+        blocks.append("*The trace ends here: the run was killed, or still runs.*")
+    return "\n\n".join(blocks) + "\n"
 
 
 def _blocks(event: TraceEvent) -> Iterator[str]:
@@ -86,10 +83,6 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
             yield _fenced(event.final_response)
         case _:
             pass
-
-
-def _cell(text: str) -> str:
-    return _inline(text).replace("|", "\\|")
 
 
 def _inline(text: str) -> str:

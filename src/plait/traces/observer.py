@@ -48,16 +48,14 @@ class Observer(Protocol):
 
 def observe(observers: Sequence[Observer], operation: Operation) -> AbstractContextManager[None]:
     """Return a context manager of all observers, the first one outermost."""
-    if not observers:
-        return nullcontext()
     if len(observers) == 1:
         return observers[0].around(operation)
-    return _all_around(observers, operation)
 
+    @contextmanager
+    def all_around() -> Generator[None]:
+        with ExitStack() as stack:
+            for observer in observers:
+                stack.enter_context(observer.around(operation))
+            yield
 
-@contextmanager
-def _all_around(observers: Sequence[Observer], operation: Operation) -> Generator[None]:
-    with ExitStack() as stack:
-        for observer in observers:
-            stack.enter_context(observer.around(operation))
-        yield
+    return all_around() if observers else nullcontext()

@@ -123,6 +123,18 @@ def _block(header: str, text: str) -> str:
     return f"{header}\n{text}" if text else header
 
 
+_HEADER = re.compile(
+    "|".join(
+        re.escape(header)
+        for header in (
+            *(DEFAULT_FORMAT.assistant_header, DEFAULT_FORMAT.user_header),
+            *(DEFAULT_FORMAT.system_header, DEFAULT_FORMAT.thinking_header),
+        )
+    )
+    + r"|--- Tool Message \(call_id: .*\) ---"
+)
+
+
 class HasMessages(Protocol):
     """A trace or a result of a run, which has the messages themselves."""
 
@@ -140,11 +152,30 @@ def extract_final_ai_message(
     Messages, a `Trace` and an `AgentResult` are read as they are; a raw trace by its headers. A
     text without headers is the answer itself.
     """
-    if isinstance(trace, str):
-        return _in_text(trace)
-    if isinstance(trace, Sequence):
-        return _in_messages(trace)
-    return _in_messages(trace.trace_messages)
+    if not isinstance(trace, str):
+        messages = trace if isinstance(trace, Sequence) else trace.trace_messages
+        if not messages:
+            return None, "Empty message list"
+        last = messages[-1]
+        if last.role is not Role.ASSISTANT:
+            return None, _NOT_AN_AI_MESSAGE
+        text = last.text.strip()
+        return (text, None) if text else (None, _NO_TEXT)
+    if not trace.strip():
+        return None, "Empty or whitespace-only trace"
+    lines = trace.strip().split("\n")
+    # Other lines in dashes are part of a text.
+    headers = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip())]
+    if not headers:
+        return trace.strip(), None
+    if lines[headers[-1]].strip() != DEFAULT_FORMAT.assistant_header:
+        return None, _NOT_AN_AI_MESSAGE
+    text = "\n" + "\n".join(lines[headers[-1] + 1 :])
+    for note in (LIMIT_NOTE, TIMEOUT_NOTE):
+        text = text.removesuffix(note)
+    calls = _CALLS.search(text)
+    text = (text if calls is None else text[: calls.start()]).strip()
+    return (text, None) if text else (None, _NO_TEXT)
 
 
 def prepare_evaluation_input(
@@ -157,44 +188,3 @@ def prepare_evaluation_input(
     if text is None:
         return raw_trace, f"Failed to extract final AI message: {error}"
     return text, None
-
-
-def _in_messages(messages: Sequence[Message]) -> tuple[str | None, str | None]:
-    if not messages:
-        return None, "Empty message list"
-    last = messages[-1]
-    if last.role is not Role.ASSISTANT:
-        return None, _NOT_AN_AI_MESSAGE
-    text = last.text.strip()
-    return (text, None) if text else (None, _NO_TEXT)
-
-
-def _in_text(trace: str) -> tuple[str | None, str | None]:
-    if not trace.strip():
-        return None, "Empty or whitespace-only trace"
-    lines = trace.strip().split("\n")
-    headers = [number for number, line in enumerate(lines) if _is_header(line)]
-    if not headers:
-        return trace.strip(), None
-    last = headers[-1]
-    if lines[last].strip() != DEFAULT_FORMAT.assistant_header:
-        return None, _NOT_AN_AI_MESSAGE
-    text = "\n" + "\n".join(lines[last + 1 :])
-    for note in (LIMIT_NOTE, TIMEOUT_NOTE):
-        text = text.removesuffix(note)
-    calls = _CALLS.search(text)
-    text = (text if calls is None else text[: calls.start()]).strip()
-    return (text, None) if text else (None, _NO_TEXT)
-
-
-_TOOL_HEADER = re.compile(r"--- Tool Message \(call_id: .*\) ---")
-_HEADERS = frozenset(
-    {DEFAULT_FORMAT.assistant_header, DEFAULT_FORMAT.user_header}
-    | {DEFAULT_FORMAT.system_header, DEFAULT_FORMAT.thinking_header}
-)
-
-
-def _is_header(line: str) -> bool:
-    """Check for a header of the format; other lines in dashes are part of a text."""
-    line = line.rstrip()
-    return line in _HEADERS or _TOOL_HEADER.fullmatch(line) is not None

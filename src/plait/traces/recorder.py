@@ -355,8 +355,7 @@ class Recorder:
     ) -> events.ApprovalDecided:
         """Record what was decided about a call by the rule `reason`, and in how many seconds."""
         with self._lock:
-            call = self._open_call(call_id, server, tool)
-            self._count_waiting(call_id, server, tool, seconds)
+            call = self._call_for(call_id, server, tool, waited_seconds=seconds)
             return self._add(
                 events.ApprovalDecided,
                 parent=call.id if call else self._turn,
@@ -371,18 +370,6 @@ class Recorder:
                 seconds=None if seconds is None else round(seconds, 6),
             )
 
-    def _count_waiting(
-        self, call_id: str | None, server: str, tool: str | None, seconds: float | None
-    ) -> None:
-        """Note how long a call waited for a person, which is not time of its tool.
-
-        Of several calls that could have waited, it is counted for none.
-        """
-        calls = self._open_calls(call_id, server, tool)
-        if len(calls) == 1 and seconds is not None:
-            key = calls[0].call_id
-            self._waited[key] = round(self._waited.get(key, 0.0) + seconds, 6)
-
     def retry(
         self,
         server: str,
@@ -395,7 +382,7 @@ class Recorder:
     ) -> events.Retried:
         """Record a retry; without an id, its call is found by server and tool."""
         with self._lock:
-            call = self._open_call(call_id, server, tool)
+            call = self._call_for(call_id, server, tool)
             return self._add(
                 events.Retried,
                 parent=call.id if call else self._turn,
@@ -430,7 +417,7 @@ class Recorder:
     ) -> events.Healed:
         """Record that a lost server is connected again."""
         with self._lock:
-            call = self._open_call(None, server, None)
+            call = self._call_for(None, server, None)
             parent = call.id if call else self._turn
             return self._add(
                 events.Healed, parent=parent, server=server, reason=reason, seconds=seconds
@@ -448,8 +435,7 @@ class Recorder:
     ) -> events.Elicited:
         """Record an elicitation, its answer, and how many seconds that took."""
         with self._lock:
-            call = self._open_call(call_id, server, tool)
-            self._count_waiting(call_id, server, tool, seconds)
+            call = self._call_for(call_id, server, tool, waited_seconds=seconds)
             return self._add(
                 events.Elicited,
                 parent=call.id if call else self._turn,
@@ -530,22 +516,28 @@ class Recorder:
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def _open_call(
-        self, call_id: str | None, server: str, tool: str | None
+    def _call_for(
+        self,
+        call_id: str | None,
+        server: str,
+        tool: str | None,
+        *,
+        waited_seconds: float | None = None,
     ) -> events.ToolCalled | None:
-        calls = self._open_calls(call_id, server, tool)
-        return calls[-1] if calls else None
+        """Return the open call that an event is about, the last of several.
 
-    def _open_calls(
-        self, call_id: str | None, server: str, tool: str | None
-    ) -> list[events.ToolCalled]:
+        Time that it waited for a person is no time of its tool; of several calls that could have
+        waited, it is counted for none.
+        """
         if call_id is not None:
-            return [self._open[call_id]] if call_id in self._open else []
-        return [
-            call
-            for call in self._open.values()
-            if call.server == server and (tool is None or call.tool == tool)
-        ]
+            calls = [self._open[call_id]] if call_id in self._open else []
+        else:
+            same = (call for call in self._open.values() if call.server == server)
+            calls = [call for call in same if tool is None or call.tool == tool]
+        if len(calls) == 1 and waited_seconds is not None:
+            key = calls[0].call_id
+            self._waited[key] = round(self._waited.get(key, 0.0) + waited_seconds, 6)
+        return calls[-1] if calls else None
 
 
 def _without_earlier(started: events.RunStarted, continued: Trace, sink: Sink) -> events.RunStarted:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import Token
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,8 @@ from plait.errors import PlaitError, ToolFailedError
 from plait.traces.observer import CallTool, Operation
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram
-    from opentelemetry.trace import Span, SpanKind, Tracer
+    from opentelemetry.trace import Span, Tracer
 
 logger = logging.getLogger("plait.traces")
 
@@ -35,40 +33,41 @@ _SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 12
 _TOKENS = tuple(4**power for power in range(14))
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The variable of the conventions that allows arguments, results and messages in spans."""
-_PROVIDERS = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
-"""The variables that set up a provider without a line of code."""
+_IS_SET_UP_BY_ENVIRONMENT = not os.environ.keys().isdisjoint(
+    {"OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER"}
+)
+"""Whether variables set up a provider without a line of code."""
 
 
 def is_traced() -> bool:
-    """Return whether OpenTelemetry has anything to record or to pass on."""
-    current_context, has_provider = _opentelemetry()
-    return bool(current_context()) or has_provider()
+    """Return whether OpenTelemetry has anything to record or to pass on.
 
-
-def is_set_up() -> bool:
-    """Return the same as `is_traced`, without importing OpenTelemetry for it."""
-    may_be = "opentelemetry.trace" in sys.modules or any(name in os.environ for name in _PROVIDERS)
-    return may_be and is_traced()
+    Without a module of it, or a variable that names a provider, nobody can have set it up, and it
+    is not imported.
+    """
+    if "opentelemetry.context" not in sys.modules and not _IS_SET_UP_BY_ENVIRONMENT:
+        return False
+    api = _api()
+    if api is None:
+        return False
+    get_current, get_tracer_provider, proxy = api
+    if get_current() or not isinstance(get_tracer_provider(), proxy):
+        return True
+    metrics = sys.modules.get("opentelemetry.metrics")
+    # The API has no name for the provider that stands for a missing one, but it is the API's own.
+    return metrics is not None and not type(metrics.get_meter_provider()).__module__.startswith(
+        "opentelemetry.metrics"
+    )
 
 
 @cache
-def _opentelemetry() -> tuple[Callable[[], object], Callable[[], bool]]:
+def _api() -> tuple[Callable[[], object], Callable[[], object], type] | None:
     try:
-        from opentelemetry import trace  # noqa: PLC0415  # not before a connection
+        from opentelemetry import trace  # noqa: PLC0415  # not before it is used
         from opentelemetry.context import get_current  # noqa: PLC0415
     except ModuleNotFoundError:
-        return lambda: None, lambda: False  # nobody can have set it up
-
-    def has_provider() -> bool:
-        # The environment was read before; `get_tracer_provider` reads it every time.
-        if is_read and getattr(trace, "_TRACER_PROVIDER", trace) is None:
-            metrics = sys.modules.get("opentelemetry.metrics._internal")
-            return getattr(metrics, "_METER_PROVIDER", None) is not None
-        return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-
-    is_read = False
-    is_read = not has_provider()
-    return get_current, has_provider
+        return None
+    return get_current, trace.get_tracer_provider, trace.ProxyTracerProvider
 
 
 def captures_content() -> bool:
@@ -79,7 +78,8 @@ def captures_content() -> bool:
 class SpanObserver:
     """Records each request to a server as a client span, with its duration."""
 
-    def around(self, operation: Operation) -> AbstractContextManager[None]:
+    @contextmanager
+    def around(self, operation: Operation) -> Generator[None]:
         """Return the span of the operation."""
         attributes: dict[str, str | int] = {
             "mcp.method.name": operation.method,
@@ -92,20 +92,15 @@ class SpanObserver:
             attributes["gen_ai.tool.name"] = operation.tool
         if operation.attempt > 1:
             attributes["plait.attempt"] = operation.attempt
-        return _client_span(name, attributes)
+        with (
+            span(name, attributes, client=True) as details,
+            measured("mcp.client.operation.duration", details),
+        ):
+            yield
 
 
 SPANS = SpanObserver()
 """The one observer that makes spans; it holds nothing."""
-
-
-@contextmanager
-def _client_span(name: str, attributes: Attributes) -> Generator[None]:
-    with (
-        span(name, attributes, client=True) as details,
-        measured("mcp.client.operation.duration", details),
-    ):
-        yield
 
 
 @contextmanager
@@ -137,7 +132,7 @@ def tool_span(
 
 def waiting_span(request: str) -> AbstractContextManager[object]:
     """Record how long a person takes to answer, which is no time of the tool."""
-    return span(f"wait_for_{request}", {}) if is_set_up() else nullcontext()
+    return span(f"wait_for_{request}", {}) if is_traced() else nullcontext()
 
 
 @contextmanager
@@ -145,11 +140,23 @@ def span(
     name: str, attributes: Attributes, *, client: bool = False, seconds_ago: float | None = None
 ) -> Generator[dict[str, Any]]:
     """Make a span current; an error that ends it is recorded by its type, without its text."""
-    from opentelemetry.trace import SpanKind  # noqa: PLC0415
+    from opentelemetry.context import attach, detach  # noqa: PLC0415
+    from opentelemetry.trace import (  # noqa: PLC0415
+        SpanKind,
+        Status,
+        StatusCode,
+        set_span_in_context,
+    )
 
     details = dict(attributes)
     kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
-    opened = _opened(name, kind, attributes, seconds_ago)
+    start = None if seconds_ago is None else time.time_ns() - int(seconds_ago * 1e9)
+    current, token = None, None
+    try:
+        current = _tracer().start_span(name, kind=kind, attributes=attributes, start_time=start)
+        token = attach(set_span_in_context(current))
+    except Exception as error:  # noqa: BLE001  # boundary: samplers and processors may raise
+        _log_failure(error)
     try:
         yield details
     except BaseException as error:
@@ -158,37 +165,15 @@ def span(
             details["rpc.response.status_code"] = str(error.code)
         raise
     finally:
-        if opened is not None:
-            _close(*opened, details)
-
-
-def _opened(
-    name: str, kind: SpanKind, attributes: Attributes, seconds_ago: float | None
-) -> tuple[Span, Token[Context]] | None:
-    from opentelemetry.context import attach  # noqa: PLC0415
-    from opentelemetry.trace import set_span_in_context  # noqa: PLC0415
-
-    start = None if seconds_ago is None else time.time_ns() - int(seconds_ago * 1e9)
-    try:
-        span = _tracer().start_span(name, kind=kind, attributes=attributes, start_time=start)
-        return span, attach(set_span_in_context(span))
-    except Exception as error:  # noqa: BLE001  # boundary: samplers and processors may raise
-        _log_failure(error)
-        return None
-
-
-def _close(span: Span, token: Token[Context], details: Mapping[str, Any]) -> None:
-    from opentelemetry.context import detach  # noqa: PLC0415
-    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
-
-    try:
-        detach(token)
-        if "error.type" in details:
-            span.set_status(Status(StatusCode.ERROR))
-        span.set_attributes(dict(details))
-        span.end()
-    except Exception as error:  # noqa: BLE001  # boundary: processors and exporters may raise
-        _log_failure(error)
+        if current is not None and token is not None:
+            try:
+                detach(token)
+                if "error.type" in details:
+                    current.set_status(Status(StatusCode.ERROR))
+                current.set_attributes(dict(details))
+                current.end()
+            except Exception as error:  # noqa: BLE001  # boundary: exporters may raise
+                _log_failure(error)
 
 
 _failures: set[type[BaseException]] = set()
@@ -255,7 +240,7 @@ def describe_request(attributes: Attributes) -> None:
 
 def add_event(name: str, attributes: Attributes) -> None:
     """Add an event to the current span, if anything is traced."""
-    if not is_set_up():
+    if not is_traced():
         return
     try:
         current_span().add_event(name, attributes)

@@ -110,9 +110,12 @@ class Trace:
         for event in self.events:
             match event:
                 case Turn():
-                    messages += _ordered(results, call_ids)
+                    messages += _in_order_of_calls(results, call_ids)
                     results = []
-                    messages.append(_with_usage(event))
+                    message = event.message
+                    if event.usage is not None and message.usage_metadata is None:
+                        message = replace(message, usage_metadata=event.usage.to_dict())
+                    messages.append(message)
                     call_ids = [call.id for call in event.message.tool_calls]
                 case ToolReturned():
                     # A later one is what the model read in its place.
@@ -120,7 +123,7 @@ class Trace:
                     results.append(event)
                 case _:
                     pass
-        return messages + _ordered(results, call_ids)
+        return messages + _in_order_of_calls(results, call_ids)
 
     @property
     def trace_messages(self) -> list[Message]:
@@ -240,14 +243,7 @@ class Trace:
         )
 
 
-def _with_usage(turn: Turn) -> Message:
-    """Return the message of a turn, with the usage of the turn."""
-    if turn.usage is None or turn.message.usage_metadata is not None:
-        return turn.message
-    return replace(turn.message, usage_metadata=turn.usage.to_dict())
-
-
-def _ordered(results: list[ToolReturned], call_ids: list[str]) -> list[Message]:
+def _in_order_of_calls(results: list[ToolReturned], call_ids: list[str]) -> list[Message]:
     if len(results) > 1:
         order = {call_id: index for index, call_id in enumerate(call_ids)}
         results = sorted(results, key=lambda result: order.get(result.call_id, len(order)))

@@ -73,7 +73,10 @@ def judge_agreement(
     pairs: dict[tuple[str, str], list[tuple[str, bool, bool]]] = {}
     for row in labels:
         for result in results:
-            if not _is_about(row, result):
+            repeat = str(row.get("repeat", result.repeat))
+            if row["case"] != result.case or repeat != str(result.repeat):
+                continue
+            if "model" in row and str(row["model"]) not in result.model:
                 continue
             for name in row.keys() - set(_WHICH):
                 decided = _decision(result, name)
@@ -83,27 +86,22 @@ def judge_agreement(
                     found.append((run, decided, row[name]))
     if not pairs:
         raise ConfigError("no label is about a run of the report that a judge decided")
-    return [_agreement(judge, name, pairs[judge, name]) for judge, name in sorted(pairs)]
-
-
-def _agreement(judge: str, name: str, pairs: Sequence[tuple[str, bool, bool]]) -> Agreement:
-    agreed = sum(decided == label for _, decided, label in pairs)
-    return Agreement(
-        judge=judge,
-        label=name,
-        labels=len(pairs),
-        agreed=agreed,
-        interval=wilson_interval(agreed, len(pairs)),
-        kappa=cohen_kappa([one[1] for one in pairs], [one[2] for one in pairs]),
-        too_kind=tuple(run for run, decided, label in pairs if decided and not label),
-        too_strict=tuple(run for run, decided, label in pairs if label and not decided),
-    )
-
-
-def _is_about(row: Mapping[str, Any], result: CaseResult) -> bool:
-    if row["case"] != result.case or str(row.get("repeat", result.repeat)) != str(result.repeat):
-        return False
-    return "model" not in row or str(row["model"]) in result.model
+    agreements: list[Agreement] = []
+    for (judge, name), decisions in sorted(pairs.items()):
+        agreed = sum(decided == label for _, decided, label in decisions)
+        agreements.append(
+            Agreement(
+                judge=judge,
+                label=name,
+                labels=len(decisions),
+                agreed=agreed,
+                interval=wilson_interval(agreed, len(decisions)),
+                kappa=cohen_kappa([one[1] for one in decisions], [one[2] for one in decisions]),
+                too_kind=tuple(run for run, decided, label in decisions if decided and not label),
+                too_strict=tuple(run for run, decided, label in decisions if label and not decided),
+            )
+        )
+    return agreements
 
 
 def _decision(result: CaseResult, name: str) -> bool | None:
@@ -111,15 +109,15 @@ def _decision(result: CaseResult, name: str) -> bool | None:
         return None
     if name == "passed":
         return result.outcome == "passed"
-    if name in result.traits:
-        return result.traits[name]
-    value = getattr(result, name, None)
+    value = result.traits.get(name, getattr(result, name, None))
     return value if isinstance(value, bool) else None
 
 
 def _truth(value: Any, name: str, where: str) -> bool | None:
-    if value is None or value == "" or isinstance(value, bool):
-        return None if value == "" else value
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return value
     word = _WORDS.get(str(value).strip().casefold())
     if word is None:
         raise ConfigError(f"{where}: {name} is {value!r}, not true or false")

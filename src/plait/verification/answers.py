@@ -1,11 +1,12 @@
-"""What models have answered: traces by what decides the answer, and the replies of judges."""
+"""What reports hold: traces by what decides the answer, replies of judges, and all of it joined."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,13 @@ from plait._support.files import write_private
 from plait.errors import TraceFormatError
 from plait.traces.file import read_trace
 from plait.traces.trace import Trace
-from plait.verification.json_lines import append_lines, read_lines
+from plait.verification.results import (
+    CaseResult,
+    ResultFile,
+    append_lines,
+    read_lines,
+    read_results,
+)
 from plait.verification.world import World
 
 TRACES: Final = "traces"
@@ -124,3 +131,28 @@ class JudgmentStore:
 
 def _key(judge: str, question: str) -> str:
     return hashlib.sha256(json.dumps([judge, question]).encode()).hexdigest()
+
+
+def merge_reports(reports: Sequence[Path], target: Path) -> list[CaseResult]:
+    """Write the results, traces and judgments of several reports into one folder.
+
+    Of equal keys the last counts. The target may be one of the reports.
+
+    Raises:
+        ConfigError: A report has no results.
+    """
+    found = {result.key: result for report in reports for result in read_results(report)}
+    results = sorted(found.values(), key=lambda one: (one.case, one.variant, one.repeat))
+    store = AnswerStore(target)
+    store.folder.mkdir(parents=True, exist_ok=True)
+    for report in reports:
+        folder = report if report.is_dir() else report.parent
+        if folder.resolve() != target.resolve():
+            for path in AnswerStore(folder).files():
+                shutil.copy2(path, store.folder / path.name)
+            JudgmentStore(target).add(JudgmentStore(folder).known, store=True)
+    file = ResultFile(target)
+    file.path.unlink(missing_ok=True)
+    for result in results:
+        file.append(result)
+    return results

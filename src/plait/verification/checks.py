@@ -83,11 +83,6 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     return None
 
 
-def world_checks(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the values of the checks `world`."""
-    return [check["world"] for check in checks if "world" in check]
-
-
 async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
     """Run one check; a check that raises has failed, with the error as its message."""
     ((name, value),) = spec.items()
@@ -134,22 +129,25 @@ def _matches(evidence: Evidence, value: str) -> str | None:
 
 
 def _contains(evidence: Evidence, value: Any) -> str | None:
-    texts = cast("list[Any]", value) if isinstance(value, list) else [value]
-    missing = [
-        text for text in map(str, texts) if text.casefold() not in evidence.answer.casefold()
-    ]
+    answer = evidence.answer.casefold()
+    missing = [text for text in _texts(value) if text.casefold() not in answer]
     return f"{missing[0]!r} is not in {_cut(evidence.answer)}" if missing else None
 
 
 def _not_contains(evidence: Evidence, value: Any) -> str | None:
-    texts = cast("list[Any]", value) if isinstance(value, list) else [value]
-    found = [text for text in map(str, texts) if text.casefold() in evidence.answer.casefold()]
+    answer = evidence.answer.casefold()
+    found = [text for text in _texts(value) if text.casefold() in answer]
     return f"{found[0]!r} is in the answer" if found else None
 
 
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in (cast("list[Any]", value) if isinstance(value, list) else [value])]
+
+
 def _json(evidence: Evidence, value: Mapping[str, Any]) -> str | None:
+    fenced = re.search(r"```(?:json)?\s*\n(.*?)```", evidence.answer, re.DOTALL)
     try:
-        data = json.loads(_without_fence(evidence.answer))
+        data = json.loads(fenced[1] if fenced else evidence.answer)
     except ValueError:
         return f"the answer is not JSON: {_cut(evidence.answer)}"
     return _compare(data, value)
@@ -169,15 +167,16 @@ def _tool_called(evidence: Evidence, value: Any) -> str | None:
     count = len(calls)
     if count >= least and (most is None or count <= most):
         return None
-    made = ", ".join(_shown(call) for call, _ in evidence.trace.calls) or "none"
-    return f"{name} was called {count} times as required; all calls: {made}"
+    made = [
+        f"{call.name}({_cut(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))})"
+        for call, _ in evidence.trace.calls
+    ]
+    return f"{name} was called {count} times as required; all calls: {', '.join(made) or 'none'}"
 
 
 def _tool_not_called(evidence: Evidence, value: Any) -> str | None:
-    names = cast("list[Any]", value) if isinstance(value, list) else [value]
-    called = [
-        name for name in map(str, names) for call, _ in evidence.trace.calls if _is_tool(call, name)
-    ]
+    calls = [call for call, _ in evidence.trace.calls]
+    called = [name for name in _texts(value) for call in calls if _is_tool(call, name)]
     return f"{called[0]} was called" if called else None
 
 
@@ -211,24 +210,16 @@ def _no_tool_errors(evidence: Evidence, value: Any) -> str | None:
     return None
 
 
-def _max_turns(evidence: Evidence, value: float) -> str | None:
-    turns = evidence.trace.turns
-    return None if turns <= value else f"it took {turns} turns"
+def _limit(amount_of: Callable[[Evidence], float | None], text: str, unknown: str = "") -> Check:
+    """Make a check that an amount of a run is not above the value in the suite."""
 
+    def check(evidence: Evidence, value: float) -> str | None:
+        amount = amount_of(evidence)
+        if amount is None:
+            return unknown
+        return None if amount <= value else text.format(amount)
 
-def _max_tokens(evidence: Evidence, value: float) -> str | None:
-    tokens = evidence.trace.usage.total_tokens
-    return None if tokens <= value else f"it took {tokens} tokens"
-
-
-def _max_seconds(evidence: Evidence, value: float) -> str | None:
-    return None if evidence.seconds <= value else f"it took {evidence.seconds:.1f} s"
-
-
-def _max_cost(evidence: Evidence, value: float) -> str | None:
-    if evidence.cost_usd is None:
-        return "the cost is not known"
-    return None if evidence.cost_usd <= value else f"it cost {evidence.cost_usd:.4f} USD"
+    return check
 
 
 async def _world(evidence: Evidence, value: Mapping[str, Any]) -> str | None:
@@ -269,10 +260,12 @@ _CHECKS: dict[str, Check] = {
     "tools_in_order": _tools_in_order,
     "no_tool_errors": _no_tool_errors,
     "no_denied_tool": _no_denied_tool,
-    "max_turns": _max_turns,
-    "max_tokens": _max_tokens,
-    "max_seconds": _max_seconds,
-    "max_cost_usd": _max_cost,
+    "max_turns": _limit(lambda evidence: evidence.trace.turns, "it took {} turns"),
+    "max_tokens": _limit(lambda evidence: evidence.trace.usage.total_tokens, "it took {} tokens"),
+    "max_seconds": _limit(lambda evidence: evidence.seconds, "it took {:.1f} s"),
+    "max_cost_usd": _limit(
+        lambda evidence: evidence.cost_usd, "it cost {:.4f} USD", "the cost is not known"
+    ),
     "world": _world,
 }
 
@@ -315,8 +308,7 @@ def value_at(data: Any, path: str) -> Any:
 
 
 def _is_tool(call: ToolCalled, name: str) -> bool:
-    names = {call.name, call.tool, f"{call.server}/{call.tool}"}
-    return name in names
+    return name in {call.name, call.tool, f"{call.server}/{call.tool}"}
 
 
 def _includes(actual: Any, expected: Any) -> bool:
@@ -326,15 +318,6 @@ def _includes(actual: Any, expected: Any) -> bool:
         pairs = cast("dict[str, Any]", expected).items()
         return all(key in found and _includes(found[key], item) for key, item in pairs)
     return bool(actual == expected)
-
-
-def _shown(call: ToolCalled) -> str:
-    return f"{call.name}({_cut(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))})"
-
-
-def _without_fence(text: str) -> str:
-    found = re.search(r"```(?:json)?\s*\n(.*?)```", text, re.DOTALL)
-    return found[1] if found else text
 
 
 def _cut(text: str, limit: int = 200) -> str:

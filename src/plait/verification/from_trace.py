@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from plait.errors import ConfigError
-from plait.traces.messages.message import Message, Role, messages_to_dicts
+from plait.traces.messages.message import Role, messages_to_dicts
 from plait.traces.trace import Trace
 
 _TODO = "REPLACE: a text that a right answer contains"
@@ -27,7 +27,9 @@ def case_from_trace(
     asked = [message for message in messages if message.role is not Role.SYSTEM]
     if started is None or not asked:
         raise ConfigError("the trace has no question: it does not begin with the start of a run")
-    case: dict[str, Any] = {"name": name or _name(asked)}
+    last = next((one.text for one in reversed(asked) if one.role is Role.USER), "")
+    words = "-".join(re.findall(r"\w+", last.casefold())[:6])
+    case: dict[str, Any] = {"name": name or words[:60] or "from-trace"}
     if len(asked) == 1 and asked[0].role is Role.USER:
         case["question"] = asked[0].text
     else:
@@ -40,19 +42,16 @@ def case_from_trace(
     if known := {key: value for key, value in limits.items() if value is not None}:
         case["limits"] = known
     case["tags"] = ["regression"]
-    case["checks"] = _checks(trace, expect)
-    return case
-
-
-def _checks(trace: Trace, expect: str | None) -> list[dict[str, Any]]:
     checks: list[dict[str, Any]] = [{"contains": expect or _TODO}]
-    calls = trace.calls
-    if any(result is None or result.is_error for _, result in calls):
+    if any(result is None or result.is_error for _, result in trace.calls):
         checks.append({"no_tool_errors": True})
-    good = [call.tool or call.name for call, result in calls if result and not result.is_error]
+    good = [
+        call.tool or call.name for call, result in trace.calls if result and not result.is_error
+    ]
     if good:
         checks.append({"tools_in_order": list(dict.fromkeys(good))})
-    return checks
+    case["checks"] = checks
+    return case
 
 
 def case_as_yaml(case: dict[str, Any], trace: Trace, servers: str | None) -> str:
@@ -60,11 +59,8 @@ def case_as_yaml(case: dict[str, Any], trace: Trace, servers: str | None) -> str
     started = trace.started
     names = ", ".join(started.servers) if started else ""
     answer = " ".join(trace.final_response.split())
-    suite: dict[str, Any] = {"name": "from-trace", "defaults": {}, "cases": [case]}
-    if servers is not None:
-        suite["defaults"]["servers"] = servers
-    if not suite["defaults"]:
-        del suite["defaults"]
+    defaults = {} if servers is None else {"defaults": {"servers": servers}}
+    suite = {"name": "from-trace", **defaults, "cases": [case]}
     lines = [
         f"# From the run {trace.run}, which ended as {trace.status}.",
         f"# It answered: {answer[:200]}",
@@ -73,9 +69,3 @@ def case_as_yaml(case: dict[str, Any], trace: Trace, servers: str | None) -> str
         lines.append(f"# Its servers were: {names}. Add `servers` to the case, or its defaults.")
     text = yaml.safe_dump(suite, sort_keys=False, allow_unicode=True, width=100)
     return "\n".join(lines) + "\n" + text
-
-
-def _name(asked: list[Message]) -> str:
-    last = next((one.text for one in reversed(asked) if one.role is Role.USER), "")
-    words = re.findall(r"\w+", last.casefold())[:6]
-    return "-".join(words)[:60] or "from-trace"

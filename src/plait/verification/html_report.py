@@ -1,29 +1,52 @@
-"""The report of a suite as one HTML page: rates, plots, and every run with its trace folded in."""
+"""Reports of suites as HTML pages: rates, plots, and every run with its trace; two compared."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plait.errors import TraceFormatError
 from plait.traces.file import read_traces
-from plait.traces.html.conversation import RunView, run_section, status_badge
+from plait.traces.html.compare import compare_section
+from plait.traces.html.conversation import RunView, run_section
 from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.labels import cost_label, count_label, seconds_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
-from plait.traces.html.text import facts, text_block, value_block
+from plait.traces.html.pieces import (
+    choice_filter,
+    cost_label,
+    count_label,
+    facts,
+    facts_list,
+    folded,
+    list_filters,
+    seconds_label,
+    status_badge,
+    table,
+    table_row,
+)
+from plait.traces.html.plots import histograms, rate_plot
+from plait.traces.html.text import text_block, value_block
 from plait.traces.trace import Trace
-from plait.verification.html_report_plots import histograms, rate_plot
-from plait.verification.report import PassRate, pass_rate, pass_rates, share
+from plait.verification.report import (
+    compare,
+    detectable_text,
+    difference_text,
+    pass_rate,
+    pass_rates,
+    share,
+)
 from plait.verification.results import CaseResult
 from plait.verification.statistics import wilson_interval
 
-REPORT_FILE = "report.html"
-_MOST_BYTES = 2_000_000
-"""Larger traces stay in their files."""
-_MOST_BYTES_IN_ALL = 30_000_000
+MAX_TRACE_BYTES = 2_000_000
+"""Larger traces stay in their files: browsers take seconds to lay them out."""
+MAX_TRACE_BYTES_IN_ALL = 30_000_000
+"""A larger page is slow to open, and hard to send."""
 _ORDER = {"failed": 0, "error": 1, "passed": 2}
+
+Side = tuple[str, Sequence[CaseResult], Path | None]
+"""The name of a report, its results, and the folder of its traces."""
 
 
 class TraceReader:
@@ -31,7 +54,7 @@ class TraceReader:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._left = _MOST_BYTES_IN_ALL
+        self._left = MAX_TRACE_BYTES_IN_ALL
 
     def read(self, result: CaseResult) -> Trace | str:
         """Return the trace of a run, or why it is not shown."""
@@ -44,7 +67,7 @@ class TraceReader:
             if not path.is_file():  # opening a FIFO would wait
                 return f"the trace is not there: {result.trace}"
             size = path.stat().st_size
-            if size > min(_MOST_BYTES, self._left):
+            if size > min(MAX_TRACE_BYTES, self._left):
                 return f"the trace is too long for this page: {result.trace}"
             self._left -= size
             return read_traces(path)[-1]
@@ -66,20 +89,7 @@ def report_page(
 def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | None = None) -> Html:
     """Build the body of the report."""
     whole = pass_rate("all", results)
-    return h(
-        "div",
-        h("h1", name),
-        _summary(whole, results),
-        _rates(results),
-        _plots(results),
-        _cases(results, TraceReader(folder)),
-        class_="report",
-    )
-
-
-def _summary(whole: PassRate, results: Sequence[CaseResult]) -> Html:
-    costs = [result.cost_usd for result in results]
-    known = [cost for cost in costs if cost is not None]
+    known = [one.cost_usd for one in results if one.cost_usd is not None]
     rows = (
         ("passed", f"{whole.passed:,} of {whole.passed + whole.failed:,}"),
         ("95 %", f"{whole.interval.low:.0%} to {whole.interval.high:.0%}"),
@@ -90,45 +100,68 @@ def _summary(whole: PassRate, results: Sequence[CaseResult]) -> Html:
         ("tokens", f"{whole.tokens:,}" if whole.tokens else None),
         ("cost", cost_label(sum(known)) if known else None),
     )
-    cells = [h("div", h("dt", name), h("dd", value)) for name, value in rows if value]
     rate = h("div", h("dt", "pass rate"), h("dd", share(whole.rate), class_="big"))
-    return h("dl", rate, cells, class_="facts-list")
-
-
-def _rates(results: Sequence[CaseResult]) -> Html:
-    groups = (
-        ("by model", pass_rates(results, lambda result: [result.variant])),
-        ("by tag", pass_rates(results, lambda result: result.tags)),
+    by_model = _rate_table("by model", results, lambda result: [result.variant])
+    by_tag = _rate_table("by tag", results, lambda result: result.tags)
+    traces = TraceReader(folder)
+    ordered = sorted(
+        results, key=lambda one: (_ORDER[one.outcome], one.case, one.model, one.repeat)
     )
-    parts = [_rate_table(title, rates) for title, rates in groups if rates]
-    return h("section", h("h2", "Pass rates"), parts, _check_table(results))
-
-
-def _rate_table(title: str, rates: Sequence[PassRate]) -> Html:
-    rows = [
+    filters = list_filters(
+        "run",
+        len(ordered),
+        choice_filter("outcome", (result.outcome for result in ordered)),
+        choice_filter("model", (result.variant for result in ordered)),
+        choice_filter("tag", (tag for result in ordered for tag in result.tags)),
+    )
+    runs = [_run(number, result, traces) for number, result in enumerate(ordered)]
+    return h(
+        "div",
+        h("h1", name),
+        facts_list(rows, rate),
+        h("section", h("h2", "Pass rates"), by_model, by_tag, _check_table(results)),
+        h("section", h("h2", "Time and cost"), h("div", _plots(results), class_="plots")),
         h(
-            "tr",
-            h("td", rate.name, class_="what"),
-            h("td", rate_plot(rate.rate, rate.interval), class_="plot-cell"),
-            h("td", share(rate.rate), class_="n", data_label="pass@1"),
-            h("td", f"{rate.interval.low:.0%}–{rate.interval.high:.0%}", class_="n"),
-            h("td", f"{rate.passed} of {rate.passed + rate.failed}", class_="n"),
-            h("td", f"{share(rate.pass_at_k)} / {share(rate.pass_hat_k)}", class_="n k"),
-            h("td", str(rate.errors or "–"), class_="n errors"),
-            h("td", seconds_label(rate.seconds), class_="n time"),
+            "section",
+            h("h2", "Runs"),
+            filters,
+            h("div", runs, class_="cases", data_list=True),
+        ),
+        class_="report",
+    )
+
+
+def _rate_table(
+    title: str,
+    results: Sequence[CaseResult],
+    groups_of: Callable[[CaseResult], Sequence[str]],
+) -> Html | None:
+    rates = pass_rates(results, groups_of)
+    if not rates:
+        return None
+    k = max(rate.k for rate in rates)
+    columns = (
+        *((title, "what"), ("0 – 100 %", "plot-cell"), ("pass@1", "n"), ("95 %", "n")),
+        *(("passed", "n"), (f"pass@{k} / pass^{k}", "n k"), ("errors", "n errors")),
+        ("median", "n time"),
+    )
+    rows = [
+        table_row(
+            columns,
+            (
+                rate.name,
+                rate_plot(rate.rate, rate.interval.low, rate.interval.high),
+                share(rate.rate),
+                f"{rate.interval.low:.0%}–{rate.interval.high:.0%}",
+                f"{rate.passed} of {rate.passed + rate.failed}",
+                f"{share(rate.pass_at_k)} / {share(rate.pass_hat_k)}",
+                str(rate.errors or "–"),
+                seconds_label(rate.seconds),
+            ),
         )
         for rate in rates
     ]
-    k = max((rate.k for rate in rates), default=1)
-    return _table((title, "0 – 100 %", "pass@1", "95 %", "passed", f"pass@{k} / pass^{k}",
-                   "errors", "median"), rows)  # fmt: skip
-
-
-def _table(titles: Sequence[str], rows: Sequence[Html]) -> Html:
-    classes = ("what", "plot-cell", "n", "n", "n", "n k", "n errors", "n time")
-    pairs = zip(titles, classes, strict=False)
-    head = h("thead", h("tr", [h("th", title, class_=class_) for title, class_ in pairs]))
-    return h("table", head, h("tbody", rows), class_="rates")
+    return table(columns, rows, class_="rates")
 
 
 def _check_table(results: Sequence[CaseResult]) -> Html | None:
@@ -140,88 +173,77 @@ def _check_table(results: Sequence[CaseResult]) -> Html | None:
             outcomes[f"trait {trait}"].append(bool(passed))
     if not outcomes:
         return None
+    columns = (
+        *(("by check", "what"), ("0 – 100 %", "plot-cell"), ("rate", "n")),
+        *(("95 %", "n"), ("passed", "n")),
+    )
     rows: list[Html] = []
     for name, found in sorted(outcomes.items()):
         passed, rate = sum(found), sum(found) / len(found)
         interval = wilson_interval(passed, len(found))
-        rows.append(
-            h(
-                "tr",
-                h("td", name, class_="what"),
-                h("td", rate_plot(rate, interval), class_="plot-cell"),
-                h("td", share(rate), class_="n"),
-                h("td", f"{interval.low:.0%}–{interval.high:.0%}", class_="n"),
-                h("td", f"{passed} of {len(found)}", class_="n"),
-            )
-        )
-    return _table(("by check", "0 – 100 %", "rate", "95 %", "passed"), rows)
+        plot = rate_plot(rate, interval.low, interval.high)
+        limits = f"{interval.low:.0%}–{interval.high:.0%}"
+        cells = (name, plot, share(rate), limits, f"{passed} of {len(found)}")
+        rows.append(table_row(columns, cells))
+    return table(columns, rows, class_="rates")
 
 
-def _plots(results: Sequence[CaseResult]) -> Html:
+def _plots(results: Sequence[CaseResult]) -> list[Html | None]:
+    """Draw times and costs by model; where no cost is known, tokens."""
     by_model: dict[str, list[CaseResult]] = defaultdict(list)
     for result in results:
         by_model[result.variant].append(result)
-    groups = sorted(by_model.items())
-    times = histograms("Time of a run", groups, lambda one: one.seconds, seconds_label)
-    costs = histograms(
-        "Cost of a run", groups, lambda one: one.cost_usd, lambda value: cost_label(value) or ""
-    )
-    tokens = None
-    if costs is None:
-        tokens = histograms(
-            "Tokens of a run", groups, lambda one: float(one.tokens), lambda n: f"{n:,.0f}"
-        )
-    return h("section", h("h2", "Time and cost"), h("div", times, costs, tokens, class_="plots"))
-
-
-def _cases(results: Sequence[CaseResult], traces: TraceReader) -> Html:
-    ordered = sorted(
-        results, key=lambda one: (_ORDER[one.outcome], one.case, one.model, one.repeat)
-    )
-    return h(
-        "section",
-        h("h2", "Runs"),
-        _filters(ordered),
-        h(
-            "div",
-            [_run(number, result, traces) for number, result in enumerate(ordered)],
-            class_="cases",
-            data_list=True,
-        ),
-    )
-
-
-def _filters(results: Sequence[CaseResult]) -> Html:
-    search = {"placeholder": "Search runs  /", "data_filter": "text", "autocomplete": "off"}
-    return h(
-        "div",
-        h("input", type="search", **search),
-        _choice("outcome", (result.outcome for result in results)),
-        _choice("model", (result.variant for result in results)),
-        _choice("tag", (tag for result in results for tag in result.tags)),
-        h("span", count_label(len(results), "run"), class_="muted", data_count="run"),
-        class_="toolbar",
-    )
-
-
-def _choice(name: str, values: Iterable[str]) -> Html | None:
-    found = sorted(set(values))
-    if len(found) < 2:
-        return None
-    options = [h("option", value, value=value) for value in found]
-    return h(
-        "select", h("option", f"any {name}", value=""), options, data_filter=name, aria_label=name
-    )
+    models = sorted(by_model.items())
+    times = [(name, [(one.seconds, one.outcome) for one in runs]) for name, runs in models]
+    costs = [(name, [(one.cost_usd, one.outcome) for one in runs]) for name, runs in models]
+    cost_plot = histograms("Cost of a run", costs, lambda value: cost_label(value) or "")
+    if cost_plot is None:
+        tokens = [
+            (name, [(float(one.tokens), one.outcome) for one in runs]) for name, runs in models
+        ]
+        cost_plot = histograms("Tokens of a run", tokens, lambda value: f"{value:,.0f}")
+    return [histograms("Time of a run", times, seconds_label), cost_plot]
 
 
 def _run(number: int, result: CaseResult, traces: TraceReader) -> Html:
     name = result.case if result.repeat == 1 else f"{result.case} #{result.repeat}"
     known = facts(result.variant, seconds_label(result.seconds), cost_label(result.cost_usd))
     failure = h("span", result.failure, class_="peek") if result.failure else None
+    findings: list[Child] = []
+    if result.checks:
+        rows = [
+            h(
+                "tr",
+                h("td", "✓", class_="mark good")
+                if check.get("passed")
+                else h("td", "✗", class_="mark bad"),
+                h("td", str(check.get("name"))),
+                h("td", str(check.get("message") or ""), class_="muted"),
+            )
+            for check in result.checks
+        ]
+        findings.append(h("table", rows, class_="checks"))
+    failed = [stage for stage in result.stages if stage.outcome in {"failed", "error"}]
+    if failed or result.error is not None:
+        lines = [*(f"{stage.name}: {stage.message}" for stage in failed), result.error or ""]
+        findings.append(h("div", [h("p", line, class_="warning") for line in lines]))
+    if result.parsed:
+        findings.append(folded("template", value_block(dict(result.parsed))))
+    if result.traits:
+        findings.append(folded("traits", value_block(dict(result.traits))))
+    if result.answer:
+        findings.append(folded("answer", text_block(result.answer)))
+    if result.outcome != "passed":
+        trace = traces.read(result)
+        if isinstance(trace, str):
+            findings.append(h("p", trace, class_="muted"))
+        else:
+            view = RunView(prefix=f"r{number}-")
+            findings.append(folded("trace", run_section(trace, view=view), class_="trace"))
     return h(
         "details",
         h("summary", status_badge(result.outcome), " ", h("b", name), " ", known, failure),
-        h("div", _findings(number, result, traces), class_="findings"),
+        h("div", findings, class_="findings"),
         class_="case",
         id=f"r{number}",
         tabindex="-1",
@@ -232,50 +254,90 @@ def _run(number: int, result: CaseResult, traces: TraceReader) -> Html:
     )
 
 
-def _findings(number: int, result: CaseResult, traces: TraceReader) -> list[Child]:
-    parts: list[Child] = [_checks(result.checks), _stages(result)]
-    if result.parsed:
-        parts.append(_folded("template", value_block(dict(result.parsed))))
-    if result.traits:
-        parts.append(_folded("traits", value_block(dict(result.traits))))
-    if result.answer:
-        parts.append(_folded("answer", text_block(result.answer)))
-    if result.outcome != "passed":
-        trace = traces.read(result)
-        if isinstance(trace, str):
-            parts.append(h("p", trace, class_="muted"))
-        else:
-            view = RunView(prefix=f"r{number}-")
-            parts.append(_folded("trace", run_section(trace, view=view), class_="trace"))
-    return parts
-
-
-def _folded(label: str, *content: Child, class_: str | None = None) -> Html:
-    return h("details", h("summary", label), *content, class_=class_)
-
-
-def _checks(checks: Sequence[Mapping[str, object]]) -> Html | None:
-    if not checks:
-        return None
+def comparison_page(first: Side, second: Side, *, site: Site = SINGLE_FILE) -> str:
+    """Build the comparison of two reports: what became better or worse, with both traces."""
+    found = compare(first[1], second[1], by_model=True)
+    columns = (
+        *(("report", "what"), ("0 – 100 %", "plot-cell"), ("pass@1", "n")),
+        *(("passed", "n"), ("errors", "n"), ("median", "n")),
+    )
+    rates = [pass_rate(name, results) for name, results, _ in (first, second)]
     rows = [
-        h(
-            "tr",
-            h("td", "✓" if check.get("passed") else "✗", class_=_mark(bool(check.get("passed")))),
-            h("td", str(check.get("name"))),
-            h("td", str(check.get("message") or ""), class_="muted"),
+        table_row(
+            columns,
+            (
+                rate.name,
+                rate_plot(rate.rate, rate.interval.low, rate.interval.high),
+                share(rate.rate),
+                f"{rate.passed} of {rate.passed + rate.failed}",
+                str(rate.errors or "–"),
+                seconds_label(rate.seconds),
+            ),
         )
-        for check in checks
+        for rate in rates
     ]
-    return h("table", rows, class_="checks")
+    counts = f"{len(found.worse)} worse, {len(found.better)} better"
+    lines = [f"{count_label(found.cases, 'case')} in both reports: {counts}."]
+    if (difference := found.difference) is not None:
+        lines.append(f"Pass rate: {difference_text(difference)}, p = {found.p_value:.3g}.")
+        lines.append(f"{detectable_text(difference).capitalize()}.")
+    missing = h("p", ", ".join(found.missing))
+    body = h(
+        "section",
+        h("h1", first[0], " → ", second[0]),
+        table(columns, rows, class_="rates"),
+        [h("p", line) for line in lines],
+        _changed_cases("Worse", found.worse, first, second),
+        _changed_cases("Better", found.better, first, second),
+        h("section", h("h2", "In one report only"), missing) if found.missing else None,
+        class_="report",
+    )
+    return page(f"{first[0]} and {second[0]}", body, site=site)
 
 
-def _mark(passed: bool) -> str:
-    return "mark good" if passed else "mark bad"
-
-
-def _stages(result: CaseResult) -> Html | None:
-    failed = [stage for stage in result.stages if stage.outcome in {"failed", "error"}]
-    if not failed and result.error is None:
+def _changed_cases(title: str, names: Sequence[str], first: Side, second: Side) -> Html | None:
+    """Show two runs of each case: of the worse side one that failed, else one that passed."""
+    if not names:
         return None
-    lines = [f"{stage.name}: {stage.message}" for stage in failed]
-    return h("div", [h("p", line, class_="warning") for line in [*lines, result.error or ""]])
+    is_better = title == "Better"
+    readers = TraceReader(first[2]), TraceReader(second[2])
+    cases: list[Html] = []
+    for name in names:
+        # `compare` names a case with its model if there are several.
+        before, after = (
+            [
+                one
+                for one in results
+                if one.outcome != "error" and name in {one.case, f"{one.case} ({one.variant})"}
+            ]
+            for _, results, _ in (first, second)
+        )
+        left, right = _example(before, passed=not is_better), _example(after, passed=is_better)
+        failure = right.failure if right and not is_better else left.failure if left else ""
+        content: Child = h("p", "one of the reports has no run of this case", class_="muted")
+        if left is not None and right is not None:
+            one, other = readers[0].read(left), readers[1].read(right)
+            if isinstance(one, Trace) and isinstance(other, Trace):
+                content = compare_section(one, other, names=(first[0], second[0]))
+            else:
+                reasons = [why for why in (one, other) if isinstance(why, str)]
+                content = [h("p", why, class_="muted") for why in reasons]
+        scores = " → ".join(
+            f"{sum(one.outcome == 'passed' for one in runs)} of {len(runs)}"
+            for runs in (before, after)
+        )
+        summary = h(
+            "summary",
+            h("b", name),
+            " ",
+            h("span", scores, class_="muted"),
+            h("span", failure, class_="peek"),
+        )
+        findings = h("div", content, class_="findings")
+        cases.append(h("details", summary, findings, class_="case", data_item=True, tabindex="-1"))
+    return h("section", h("h2", f"{title}: {len(names)}"), h("div", cases, class_="cases"))
+
+
+def _example(runs: Sequence[CaseResult], *, passed: bool) -> CaseResult | None:
+    matching = [one for one in runs if (one.outcome == "passed") == passed]
+    return next(iter([*matching, *runs]), None)

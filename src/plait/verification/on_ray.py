@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from plait.errors import ConfigError
-from plait.verification.caps import AdaptiveCap
 from plait.verification.plan import PlannedRun, RunOptions
 from plait.verification.results import CaseResult
 from plait.verification.run_case import CaseRunner, broken_result
@@ -104,10 +103,10 @@ class RayWorkers:
         total = cases.caps.total.most
         processors = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._actor = self._ray.remote(max_concurrency=total + 1)(Worker)
-        self._pool = [self._started() for _ in range(min(processors, total, groups))]
+        self._pool = [self._start_worker() for _ in range(min(processors, total, groups))]
         self._load = [0] * len(self._pool)
 
-    def _started(self) -> Any:
+    def _start_worker(self) -> Any:
         total = self._cases.caps.total.most
         # The driver has the caps: a worker must not wait for places that it has reserved.
         suite = self._cases.suite.model_copy(update={"caps": Caps()})
@@ -123,50 +122,48 @@ class RayWorkers:
         Raises:
             NotStartedError: A budget is used up.
         """
+        caps, answers, first = self._cases.caps, self._cases.answers, group[0]
+        models = {first.model or "", *(run.judge or "" for run in group if run.judge)}
         async with AsyncExitStack() as stack:
-            await self._reserve(group, stack)
+            # In one order for all, so that no groups wait for each other.
+            names = server_names(first, self._cases.suite.folder)
+            await stack.enter_async_context(caps.using(names))
+            for model in sorted(models):
+                await stack.enter_async_context(caps.of_model(model).place())
+            await stack.enter_async_context(caps.total.place())
             self._cases.check_budget()
             crash = ""
             for _ in range(_CRASHES):
                 number = self._load.index(min(self._load))
                 worker = self._pool[number]
                 self._load[number] += 1
+                paths = answers.files_of(first.answer_key) if self._options.resume else []
+                files = {path.name: path.read_bytes() for path in paths}
                 try:
-                    return self._kept(await worker.run.remote(list(group), self._files(group)))
+                    return self._keep(await worker.run.remote(list(group), files))
                 except self._ray.exceptions.RayActorError as error:
                     crash = str(error)
                     if self._pool[number] is worker:  # else another group has replaced it
                         self._ray.kill(worker)
-                        self._pool[number] = self._started()
+                        self._pool[number] = self._start_worker()
                 finally:
                     self._load[number] -= 1
             text = f"{_CRASHES} workers ended while they ran it: {crash}"
             return [broken_result(run, text, 0.0) for run in group]
 
-    async def _reserve(self, group: Sequence[PlannedRun], stack: AsyncExitStack) -> None:
-        """Wait until the servers and models of a group may be used, in one order for all."""
-        caps, first = self._cases.caps, group[0]
-        await stack.enter_async_context(caps.using(server_names(first, self._cases.suite.folder)))
-        for model in sorted({first.model or "", *(run.judge or "" for run in group if run.judge)}):
-            await stack.enter_async_context(caps.of_model(model).place())
-        await stack.enter_async_context(caps.total.place())
-
-    def _files(self, group: Sequence[PlannedRun]) -> dict[str, bytes]:
-        if not self._options.resume:
-            return {}
-        paths = self._cases.answers.files_of(group[0].answer_key)
-        return {path.name: path.read_bytes() for path in paths}
-
-    def _kept(self, outcome: GroupOutcome) -> list[CaseResult]:
+    def _keep(self, outcome: GroupOutcome) -> list[CaseResult]:
         """Write the files of an outcome, and count what it used."""
         self._cases.spent_usd += outcome.spent_usd
         self._cases.judgments.add(outcome.judgments, store=True)
         for name, content in outcome.files.items():
             (self._cases.answers.folder / name).write_bytes(content)
-        results = [CaseResult.from_dict(result) for result in outcome.results]
         for model, cap in self._cases.caps.models.items():
-            _adapt(cap, outcome.refusals.get(model, 0))
-        return results
+            refusals = outcome.refusals.get(model, 0)
+            for _ in range(refusals):
+                cap.refused()
+            if not refusals:
+                cap.succeeded()
+        return [CaseResult.from_dict(result) for result in outcome.results]
 
     async def aclose(self) -> None:
         """End the workers, and what they run."""
@@ -177,13 +174,6 @@ class RayWorkers:
             await asyncio.wait_for(closing, _CLOSING_SECONDS)
         for worker in self._pool:
             self._ray.kill(worker)
-
-
-def _adapt(cap: AdaptiveCap, refusals: int) -> None:
-    for _ in range(refusals):
-        cap.refused()
-    if not refusals:
-        cap.succeeded()
 
 
 def _ray() -> Any:

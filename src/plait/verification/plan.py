@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,26 +135,29 @@ def _runs_of(case: Case, folder: Path, options: RunOptions) -> list[list[Planned
     asked_key, judged_key = _key(asked), _key(judged)
     case_key = _key([asked_key, judged_key])
     groups: list[list[PlannedRun]] = []
-    for model in options.models or case.model or [None]:
-        for engine in options.engines or case.engine or [None]:
-            identity = _model_identity(model, folder)
-            for repeat in range(1, (options.repeat or case.repeat) + 1):
-                answer_key = _key([asked_key, identity, engine or "", repeat])
-                groups.append(
-                    [
-                        PlannedRun(
-                            case=case,
-                            model=model,
-                            engine=engine,
-                            judge=judge,
-                            repeat=repeat,
-                            case_key=case_key,
-                            answer_key=answer_key,
-                            key=_key([answer_key, judged_key, _model_identity(judge, folder)]),
-                        )
-                        for judge in options.judges or case.judge or [None]
-                    ]
-                )
+    models, engines = (
+        options.models or case.model or [None],
+        options.engines or case.engine or [None],
+    )
+    for model, engine in product(models, engines):
+        identity = _model_identity(model, folder)
+        for repeat in range(1, (options.repeat or case.repeat) + 1):
+            answer_key = _key([asked_key, identity, engine or "", repeat])
+            groups.append(
+                [
+                    PlannedRun(
+                        case=case,
+                        model=model,
+                        engine=engine,
+                        judge=judge,
+                        repeat=repeat,
+                        case_key=case_key,
+                        answer_key=answer_key,
+                        key=_key([answer_key, judged_key, _model_identity(judge, folder)]),
+                    )
+                    for judge in options.judges or case.judge or [None]
+                ]
+            )
     return groups
 
 

@@ -9,7 +9,7 @@ import asyncio
 import fnmatch
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,10 +85,9 @@ class SuiteFile(pytest.File):
         suite = read_suite(self.path)
         models: list[str] = self.config.getoption("--plait-model") or []
         for case in suite.cases:
-            named = models or case.model or [None]
-            for model in named:
-                suffix = f"[{model}]" if len(named) > 1 else ""
-                name = f"{case.name}{suffix}"
+            chosen = models or case.model or [None]
+            for model in chosen:
+                name = f"{case.name}[{model}]" if len(chosen) > 1 else case.name
                 item = SuiteItem.from_parent(  # pyright: ignore[reportUnknownMemberType]
                     self, name=name, suite=suite, case=case.name, model=model
                 )
@@ -116,8 +115,18 @@ class SuiteItem(pytest.Item):
         from plait.verification.plan import RunOptions  # noqa: PLC0415
         from plait.verification.runner import SuiteRunner  # noqa: PLC0415
 
+        key = hashlib.sha256(self.nodeid.encode()).hexdigest()[:12]
+        report: str | None = self.config.getoption("--plait-report")
+        if report is None:
+            temporary = tempfile.TemporaryDirectory(prefix="plait-")
+            self.config.add_cleanup(temporary.cleanup)
+            folder = Path(temporary.name)
+        else:
+            worker = getattr(self.config, "workerinput", {}).get("workerid", "main")
+            folder = Path(report) / "parts" / worker / key
+            self.config.stash[_FOLDERS].append(folder)
         options = RunOptions(
-            report=self._folder(),
+            report=folder,
             cases=(self._case,),
             models=() if self._model is None else (self._model,),
             repeat=self.config.getoption("--plait-repeat"),
@@ -141,18 +150,6 @@ class SuiteItem(pytest.Item):
                 f"{passed} of {len(self._results)} runs passed\n" + "\n".join(lines)
             )
 
-    def _folder(self) -> Path:
-        key = hashlib.sha256(self.nodeid.encode()).hexdigest()[:12]
-        report: str | None = self.config.getoption("--plait-report")
-        if report is None:
-            folder = tempfile.TemporaryDirectory(prefix="plait-")
-            self.config.add_cleanup(folder.cleanup)
-            return Path(folder.name)
-        worker = getattr(self.config, "workerinput", {}).get("workerid", "main")
-        folder = Path(report) / "parts" / worker / key
-        self.config.stash[_FOLDERS].append(folder)
-        return folder
-
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what is wrong, not where it was found."""
         if isinstance(excinfo.value, CaseFailedError | CaseUndecidedError):
@@ -170,7 +167,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     report: str | None = session.config.getoption("--plait-report")
     if not folders or report is None:
         return
-    from plait.verification.merge import merge_reports  # noqa: PLC0415
+    from plait.verification.answers import merge_reports  # noqa: PLC0415
 
     worker = getattr(session.config, "workerinput", {}).get("workerid")
     merge_reports(folders, Path(report) if worker is None else Path(report) / worker)
@@ -184,21 +181,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     repeat, threshold = int(marker.kwargs.get("repeat", 1)), marker.kwargs.get("threshold", 1.0)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    runs = list(_runs(item, nextitem, repeat))
-    for report in _summed_up(runs, float(threshold)):
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-
-
-def _runs(
-    item: pytest.Function, nextitem: pytest.Item | None, repeat: int
-) -> Iterator[list[TestReport]]:
+    runs: list[list[TestReport]] = []
     for number in range(1, repeat + 1):
         item._initrequest()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         # The fixtures of the module stay for the next run, those of the test do not.
         following: Any = nextitem if number == repeat else item.parent
-        yield runtestprotocol(item, log=False, nextitem=following)
+        runs.append(runtestprotocol(item, log=False, nextitem=following))
+    for report in _summed_up(runs, float(threshold)):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def _summed_up(runs: Sequence[list[TestReport]], threshold: float) -> list[TestReport]:

@@ -48,7 +48,7 @@ class _Source:
         try:
             # JSON is YAML, and its lines are found the same way.
             text = self.path.read_text(encoding="utf-8")
-            node = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
             return None if node is None else self._value(node, ())
         except OSError as error:
             self.add((), f"cannot be read: {error.strerror}")
@@ -84,31 +84,23 @@ class _Source:
     ) -> None:
         """Note a problem of the value at a path, with the line of its row or nearest parent."""
         where = ".".join(map(str, path)) if show_path else ""
-        self._problems.setdefault((where, message), []).append(row or self._line_of(path))
-
-    def _line_of(self, path: Path_) -> str:
         nearest = path
         while nearest not in self._lines and nearest:
             nearest = nearest[:-1]
         line = self._lines.get(nearest)
-        return str(self.path) if line is None else f"{self.path}:{line}"
+        place = str(self.path) if line is None else f"{self.path}:{line}"
+        self._problems.setdefault((where, message), []).append(row or place)
 
     @property
     def problems(self) -> list[Problem]:
         """All problems; one that many rows have is named once."""
-        return [
-            Problem(
-                file=places[0],
-                path=where,
-                code="invalid_suite",
-                message=message if len(places) == 1 else f"{message} {_others(len(places) - 1)}",
-            )
-            for (where, message), places in self._problems.items()
-        ]
-
-
-def _others(rows: int) -> str:
-    return "(and in another row)" if rows == 1 else f"(and in {rows} more rows)"
+        found: list[Problem] = []
+        for (where, message), places in self._problems.items():
+            rows = len(places) - 1
+            others = " (and in another row)" if rows == 1 else f" (and in {rows} more rows)"
+            text = f"{message}{others}" if rows else message
+            found.append(Problem(file=places[0], path=where, code="invalid_suite", message=text))
+        return found
 
 
 def read_suite(path: str | Path) -> Suite:
@@ -119,25 +111,35 @@ def read_suite(path: str | Path) -> Suite:
     """
     source = _Source(Path(path))
     content = cast("dict[str, Any]", source.value) if isinstance(source.value, dict) else None
-    cases: list[tuple[_Entry, Case]] = []
+    cases: dict[str, Case] = {}
     caps = Caps()
-    if content is not None:
-        _check_keys(source, content)
-        content = _check_settings(source, content)
-        cases = [
-            (entry, case)
-            for entry in _entries(source, content)
-            for case in _cases(source, entry, content)
-        ]
-        _check_names(source, cases)
-        caps = _caps(source, content)
-    elif not source.problems:
+    if content is None and not source.problems:
         source.add((), "is not a suite: it needs `cases`")
+    elif content is not None:
+        for key in content.keys() - _SUITE_KEYS:
+            source.add((key,), f"is not a key of a suite: {', '.join(sorted(_SUITE_KEYS))}")
+        if not isinstance(content.get("cases"), list):
+            source.add(("cases",), "is missing, or not a list")
+        for key in ("defaults", "matrix"):
+            if not isinstance(content.get(key, {}), dict):
+                source.add((key,), "is not an object")
+        content = _check_settings(source, content)
+        for entry in _entries(source, content):
+            for case in _cases(source, entry, content):
+                if case.name in cases:
+                    text = f"two cases have the name {case.name!r}"
+                    source.add((*entry.place, "name"), text, row=entry.row)
+                cases[case.name] = case
+        try:
+            caps = Caps.model_validate(content.get("caps") or {})
+        except ValidationError as error:
+            for one in error.errors(include_url=False, include_context=False):
+                source.add(("caps", *one["loc"]), one["msg"])
     if problems := source.problems:
         raise ConfigError.from_problems(problems)
     return Suite(
         name=str((content or {}).get("name") or Path(path).stem),
-        cases=tuple(case for _, case in cases),
+        cases=tuple(cases.values()),
         caps=caps,
         folder=Path(path).parent.resolve(),
     )
@@ -176,25 +178,6 @@ def suite_schema() -> dict[str, Any]:
     }
 
 
-def _check_keys(source: _Source, content: Mapping[str, Any]) -> None:
-    for key in content.keys() - _SUITE_KEYS:
-        source.add((key,), f"is not a key of a suite: {', '.join(sorted(_SUITE_KEYS))}")
-    if not isinstance(content.get("cases"), list):
-        source.add(("cases",), "is missing, or not a list")
-    for key in ("defaults", "matrix"):
-        if not isinstance(content.get(key, {}), dict):
-            source.add((key,), "is not an object")
-
-
-def _caps(source: _Source, content: Mapping[str, Any]) -> Caps:
-    try:
-        return Caps.model_validate(content.get("caps") or {})
-    except ValidationError as error:
-        for one in error.errors(include_url=False, include_context=False):
-            source.add(("caps", *one["loc"]), one["msg"])
-        return Caps()
-
-
 def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[_Entry]:
     """Yield each case as it is written, those of rows filled in."""
     listed: object = content.get("cases")
@@ -204,34 +187,32 @@ def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[_Entry]:
             source.add(place, "is not an object")
             continue
         fields = cast("dict[str, Any]", entry)
-        if "rows" in fields:
-            yield from _row_entries(source, place, fields)
-        else:
+        if "rows" not in fields:
             yield _Entry(place, fields)
-
-
-def _row_entries(source: _Source, place: Path_, entry: Mapping[str, Any]) -> Iterator[_Entry]:
-    if sorted(entry) != ["case", "rows"] or not isinstance(entry["case"], dict):
-        source.add(place, "rows needs `rows`, a CSV or JSONL file, and `case`, and nothing else")
-        return
-    file = source.path.parent / str(entry["rows"])
-    try:
-        rows = list(read_rows(file))
-    except (OSError, ValueError) as error:
-        source.add((*place, "rows"), f"{file} cannot be read: {error}")
-        return
-    for number, (line, row) in enumerate(rows, start=1):
-        where = f"{file}:{line}"
-        if isinstance(row, str):
-            source.add((*place, "rows"), row, row=where)
             continue
+        if sorted(fields) != ["case", "rows"] or not isinstance(fields["case"], dict):
+            text = "rows needs `rows`, a CSV or JSONL file, and `case`, and nothing else"
+            source.add(place, text)
+            continue
+        file = source.path.parent / str(fields["rows"])
         try:
-            fields = _filled(entry["case"], row)
-        except KeyError as missing:
-            source.add((*place, "case"), f"there is no column {missing.args[0]!r}", row=where)
+            rows = list(read_rows(file))
+        except (OSError, ValueError) as error:
+            source.add((*place, "rows"), f"{file} cannot be read: {error}")
             continue
-        fields.setdefault("name", f"{file.stem}-{number}")
-        yield _Entry((*place, "case"), fields, where)
+        for row_number, (line, row) in enumerate(rows, start=1):
+            where = f"{file}:{line}"
+            if isinstance(row, str):
+                source.add((*place, "rows"), row, row=where)
+                continue
+            try:
+                filled = _fill_in(fields["case"], row)
+            except KeyError as missing:
+                text = f"there is no column {missing.args[0]!r}"
+                source.add((*place, "case"), text, row=where)
+                continue
+            filled.setdefault("name", f"{file.stem}-{row_number}")
+            yield _Entry((*place, "case"), filled, where)
 
 
 def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -244,15 +225,18 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
     # Only the line breaks of the format count: texts contain others, such as U+2028.
     with file.open(encoding="utf-8-sig", newline="") as opened:
         text = opened.read()
-    if file.suffix == ".csv":
-        yield from _csv_rows(text)
+    if file.suffix != ".csv":
+        for number, line in enumerate(text.split("\n"), start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                yield number, f"is not JSON: {error.msg}, column {error.colno}"
+            else:
+                is_object = isinstance(row, dict)
+                yield number, cast("dict[str, Any]", row) if is_object else "is not an object"
         return
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield number, _json_row(line)
-
-
-def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     last = 0
     names: list[str] = []
@@ -269,21 +253,13 @@ def _csv_rows(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
         yield last + 1, f"is not CSV: {error}"
 
 
-def _json_row(line: str) -> dict[str, Any] | str:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        return f"is not JSON: {error.msg}, column {error.colno}"
-    return cast("dict[str, Any]", row) if isinstance(row, dict) else "is not an object"
-
-
-def _filled(value: Any, row: Mapping[str, Any]) -> Any:
+def _fill_in(value: Any, row: Mapping[str, Any]) -> Any:
     """Replace `{{column}}`; a text that is nothing else keeps the type of the column."""
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return {key: _filled(item, row) for key, item in pairs}
+        return {key: _fill_in(item, row) for key, item in pairs}
     if isinstance(value, list):
-        return [_filled(item, row) for item in cast("list[Any]", value)]
+        return [_fill_in(item, row) for item in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     if (whole := _PLACEHOLDER.fullmatch(value)) is not None:
@@ -297,13 +273,20 @@ def _cases(source: _Source, entry: _Entry, content: Mapping[str, Any]) -> Iterat
     combinations = product(*(cast("list[Any]", values) for values in matrix.values()))
     for values in combinations:
         chosen = dict(zip(matrix, values, strict=True))
-        merged = {**defaults, **chosen, **fields}
+        merged: dict[str, Any] = {**defaults, **chosen, **fields}
         if tags := [*_texts(defaults.get("tags")), *_texts(fields.get("tags"))]:
             merged["tags"] = list(dict.fromkeys(tags))
         if chosen:
             suffix = ",".join(_label(key, value) for key, value in chosen.items())
             merged["name"] = f"{merged.get('name')}[{suffix}]"
-        faults = {**_faults(Case, merged), **_check_faults(merged)}
+        faults = _faults(Case, merged)
+        checks: Any = merged.get("checks")
+        listed = cast("list[Any]", checks) if isinstance(checks, list) else []
+        for number, check in enumerate(listed):
+            if isinstance(check, dict) and (
+                problem := check_problem(cast("dict[str, Any]", check))
+            ):
+                faults["checks", number] = problem
         for path, message in faults.items():
             source.add((*entry.place, *path), message, row=entry.row)
         if faults:
@@ -369,24 +352,5 @@ def _faults(kind: type[CaseSettings], values: Mapping[str, Any]) -> dict[Path_, 
     return faults
 
 
-def _check_faults(values: Mapping[str, Any]) -> dict[Path_, str]:
-    found: object = values.get("checks")
-    checks = cast("list[Any]", found) if isinstance(found, list) else []
-    faults: dict[Path_, str] = {}
-    for number, check in enumerate(checks):
-        if isinstance(check, dict) and (problem := check_problem(cast("dict[str, Any]", check))):
-            faults["checks", number] = problem
-    return faults
-
-
 def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
-
-
-def _check_names(source: _Source, cases: list[tuple[_Entry, Case]]) -> None:
-    seen: set[str] = set()
-    for entry, case in cases:
-        if case.name in seen:
-            text = f"two cases have the name {case.name!r}"
-            source.add((*entry.place, "name"), text, row=entry.row)
-        seen.add(case.name)

@@ -145,6 +145,16 @@ def compare(
     p_value = mcnemar_p_value(len(worse), len(better))
     if not whole and difference is not None:
         p_value = difference.p_value
+    # Holm's correction: the smallest p-value is compared with a share of the number of cases.
+    chances: list[tuple[float, str]] = []
+    for name in worse:
+        old, new = before[name], after[name]
+        chances.append((fisher_p_value(sum(old), len(old), sum(new), len(new)), name))
+    regressed: list[str] = []
+    for place, (chance, name) in enumerate(sorted(chances)):
+        if chance >= SIGNIFICANCE / (len(chances) - place):
+            break
+        regressed.append(name)
     return Comparison(
         cases=len(common),
         better=better,
@@ -152,32 +162,8 @@ def compare(
         missing=tuple(sorted(before.keys() ^ after.keys())),
         p_value=p_value,
         difference=difference,
-        regressed=_regressed(worse, before, after),
+        regressed=tuple(sorted(regressed)),
     )
-
-
-def _regressed(
-    worse: Sequence[str], before: dict[str, list[bool]], after: dict[str, list[bool]]
-) -> tuple[str, ...]:
-    """Return cases that are worse beyond chance by their own runs, corrected for their number.
-
-    Holm's correction: the smallest p-value is compared with a share of the number of cases.
-    """
-    values = sorted(
-        (
-            fisher_p_value(
-                sum(before[name]), len(before[name]), sum(after[name]), len(after[name])
-            ),
-            name,
-        )
-        for name in worse
-    )
-    found: list[str] = []
-    for place, (p_value, name) in enumerate(values):
-        if p_value >= SIGNIFICANCE / (len(values) - place):
-            break
-        found.append(name)
-    return tuple(sorted(found))
 
 
 def _outcomes(results: Sequence[CaseResult], *, by_variant: bool) -> dict[str, list[bool]]:
@@ -228,20 +214,30 @@ def _xml(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
-_MOST_CHARACTERS = 60_000
+MAX_SUMMARY_CHARACTERS = 60_000
 """A comment of GitHub has at most 65,536."""
+MAX_CELL_CHARACTERS = 200
+"""A longer reason makes a table hard to read; the report has the whole."""
 
 
 def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
     """Return a summary for a pull request; runs that failed alike are one row."""
-    lines = [f"## {_code(suite)}", "", *_markdown_table(pass_rates(results, lambda r: [r.variant]))]
+    head = "| Model | Passed | pass@1 (95 %) | pass@k | pass^k | Errors | Median s | Tokens |"
+    lines = [f"## {_code(suite)}", "", head, "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for rate in pass_rates(results, lambda result: [result.variant]):
+        interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
+        lines.append(
+            f"| {_code(rate.name)} | {rate.passed} of {rate.passed + rate.failed} "
+            f"| {share(rate.rate)} ({interval}) | {share(rate.pass_at_k)} "
+            f"| {share(rate.pass_hat_k)} | {rate.errors} | {rate.seconds:.1f} | {rate.tokens} |"
+        )
     runs: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
     for one in results:
         if one.outcome != "passed":
             runs[one.case, one.variant, one.outcome, one.failure].append(one.repeat)
     if runs:
         lines += ["", "| Case | Model | Runs | Outcome | Why |", "| --- | --- | --- | --- | --- |"]
-    left = _MOST_CHARACTERS - sum(map(len, lines))
+    left = MAX_SUMMARY_CHARACTERS - sum(map(len, lines))
     shown = 0
     for (case, variant, outcome, why), repeats in runs.items():
         numbers = _short(", ".join(map(str, sorted(repeats))))
@@ -256,19 +252,6 @@ def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_table(rates: Sequence[PassRate]) -> list[str]:
-    head = "| Model | Passed | pass@1 (95 %) | pass@k | pass^k | Errors | Median s | Tokens |"
-    lines = [head, "| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    for rate in rates:
-        interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
-        lines.append(
-            f"| {_code(rate.name)} | {rate.passed} of {rate.passed + rate.failed} "
-            f"| {share(rate.rate)} ({interval}) | {share(rate.pass_at_k)} "
-            f"| {share(rate.pass_hat_k)} | {rate.errors} | {rate.seconds:.1f} | {rate.tokens} |"
-        )
-    return lines
-
-
 def share(value: float | None) -> str:
     """Return a share in percent, or a dash."""
     return "–" if value is None else f"{value:.0%}"
@@ -281,7 +264,4 @@ def _code(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
-
-
-_LONGEST_CELL = 200
+    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 1] + "…"

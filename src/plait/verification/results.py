@@ -1,17 +1,19 @@
-"""The result of one run of a case, and the file that results are appended to."""
+"""The result of one run of a case, and the files of lines that it and others are appended to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from plait._support.files import write_atomically
 from plait.errors import ConfigError
+from plait.traces.codec import misfits
 from plait.traces.file import read_trace
 from plait.traces.messages.message import messages_to_dicts
-from plait.traces.shapes import misfits
-from plait.verification.json_lines import append_lines, read_lines, replace_lines
 
 Outcome = Literal["passed", "failed", "error"]
 """An `error` is a failure of the infrastructure, which says nothing about the answer."""
@@ -189,7 +191,37 @@ def read_results(path: str | Path) -> list[CaseResult]:
     return results
 
 
-def merged(runs: Iterable[Iterable[CaseResult]]) -> list[CaseResult]:
-    """Merge the results of several runners; of equal keys the last counts."""
-    found = {result.key: result for run in runs for result in run}
-    return sorted(found.values(), key=lambda one: (one.case, one.variant, one.repeat))
+def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Append objects to a file, which only its owner may read if it is new."""
+    data = _encoded(values)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # the last writer was killed in the middle of a line
+                data = b"\n" + data
+        file.write(data)
+
+
+def replace_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Replace the objects of a file; its readers see those before, or the new ones."""
+    write_atomically(path, _encoded(values).decode(), mode=0o600)
+
+
+def _encoded(values: Iterable[Mapping[str, Any]]) -> bytes:
+    lines = [json.dumps(value, ensure_ascii=False, default=str) for value in values]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file, if it is there; lines that were cut off are left out."""
+    if not path.is_file():
+        return
+    # Not `splitlines`: texts contain what it takes for the end of a line, such as U+2028.
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield cast("dict[str, Any]", value)

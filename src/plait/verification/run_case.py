@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import reduce
@@ -20,10 +20,10 @@ from pydantic import BaseModel
 
 from plait.agents.choose_model import ModelRequest, choose_here
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.factory import get_agent
 from plait.agents.live_agent import LiveAgent
-from plait.agents.parser import ParsePortResult, ParserPort, get_parser
+from plait.agents.parser import ParserPort, get_parser
 from plait.agents.port import AgentResult, result_from_trace
+from plait.agents.registry import get_agent
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.traces.events import Healed, ModelRetried, Retried, ToolReturned, TraceEvent
@@ -35,10 +35,9 @@ from plait.traces.trace import Trace
 from plait.verification.answers import TRACES, AnswerStore, JudgmentStore
 from plait.verification.caps import AdaptiveCap, RunCaps
 from plait.verification.checks import Evidence
-from plait.verification.judging import STAGES
 from plait.verification.plan import PlannedRun, RunOptions, located_model
 from plait.verification.results import ANSWER_STAGE, CaseResult, Outcome
-from plait.verification.stages import CaseRun, Judge, JudgeReply, StageError, run_stages
+from plait.verification.stages import STAGES, CaseRun, Judge, JudgeReply, StageError, run_stages
 from plait.verification.suite import Suite
 from plait.verification.world import (
     Open,
@@ -57,7 +56,8 @@ _JUDGE_RETRIES: Final = 1
 _REFUSED: Final = (429, 529)
 """The statuses with which a provider refuses for now."""
 _REFUSAL_ATTEMPTS: Final = 4
-_LONGEST_PAUSE: Final = 60.0
+MAX_PAUSE_SECONDS: Final = 60.0
+"""A provider may want hours; its limits are usually per minute."""
 _TAKES_SEED: Final = frozenset(
     {"openai", "ollama", "openrouter", "openai_endpoint", "groq", "together"}
 )
@@ -129,27 +129,24 @@ class CaseRunner:
                 names = server_names(first, self.suite.folder)
                 answer = _Answer(self, first, config, names, stack, found)
                 for run in group:
-                    result = await self._judged(run, answer)
-                    results.append(result)
+                    started = time.monotonic()
+                    case_run = CaseRun(
+                        case=run.case,
+                        generate=answer.get,
+                        judge=self._judge(run),
+                        evidence_for=answer.evidence_for,
+                        uses_servers=bool(answer.servers),
+                        is_recorded=answer.config.interface == "manual",
+                    )
+                    await run_stages(case_run, STAGES)
+                    seconds = time.monotonic() - started
+                    results.append(_case_result(run, answer, case_run, seconds))
                 self.answers.keep_world(first.answer_key, answer.world)
         except (PlaitError, OSError) as error:
             text = f"{type(error).__name__}: {error}"
             seconds = time.monotonic() - began
             results += [broken_result(run, text, seconds) for run in group[len(results) :]]
         return results
-
-    async def _judged(self, run: PlannedRun, answer: _Answer) -> CaseResult:
-        began = time.monotonic()
-        case_run = CaseRun(
-            case=run.case,
-            generate=answer.get,
-            judge=self._judge(run),
-            evidence_for=answer.evidence_for,
-            uses_servers=bool(answer.servers),
-            is_recorded=answer.config.interface == "manual",
-        )
-        await run_stages(case_run, STAGES)
-        return _finalized(run, answer, case_run, time.monotonic() - began)
 
     async def _model(
         self, model: str | None, engine: str | None, seed: int | None = None
@@ -160,8 +157,11 @@ class CaseRunner:
                 set_model = os.environ.get("PLAIT_MODEL", "").strip() or None
                 located = located_model(model or set_model, self.suite.folder)
                 request = ModelRequest(model=located, engine=engine, reason="requested")
-                choice = await choose_here(request, os.environ)
-                self._models[key] = _with_seed(choice.config, seed)
+                config = (await choose_here(request, os.environ)).config
+                if seed is not None and _takes_seed(config):
+                    settings = {**(config.extra_kwargs or {}), "seed": seed}
+                    config = config.model_copy(update={"extra_kwargs": settings})
+                self._models[key] = config
             return self._models[key]
 
     async def open_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
@@ -219,7 +219,7 @@ class CaseRunner:
                     self._spend(trace.usage)
                     return result, trace
             # Outside of the place: others may be served meanwhile.
-            await asyncio.sleep(min(wanted, _LONGEST_PAUSE))
+            await asyncio.sleep(min(wanted, MAX_PAUSE_SECONDS))
             pause *= 2
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -257,54 +257,44 @@ class CaseRunner:
         self.spent_usd += (usage and usage.cost_usd) or 0.0
 
     def _judge(self, run: PlannedRun) -> Judge:
+        """Return what asks the judge of a run; it raises `StageError` if it cannot be asked."""
         name = run.judge or run.model
-
-        async def judge(question: str, schema: type[BaseModel]) -> JudgeReply:
-            known = self.judgments.find(name or "", question)
-            if known is not None:
-                return JudgeReply(known)
-            parsed = await self._ask(run, name, question, schema)
-            reply: dict[str, Any] = parsed.parsed.model_dump(mode="json", by_alias=True)
-            self.judgments.keep(name or "", question, reply)
-            return JudgeReply(reply, parsed.usage)
-
-        return judge
-
-    async def _ask(
-        self, run: PlannedRun, name: str | None, question: str, schema: type[BaseModel]
-    ) -> ParsePortResult[BaseModel]:
-        """Let a judge fill a schema.
-
-        Raises:
-            StageError: It cannot be called, or does not keep to the schema.
-        """
         cap = self.caps.of_model(name)
 
         def on_event(event: TraceEvent) -> None:
             if _is_refusal(event):
                 cap.refused()
 
-        try:
-            config = await self._model(name, None)
-            if name not in self._judges:
-                self._judges[name] = get_parser(config, max_retries=_JUDGE_RETRIES)
-            settings = AgentConfig(
-                max_turns=1,
-                timeout=_JUDGE_SECONDS,
-                prices=run.case.prices or None,
-                on_event=on_event,
-            )
-            async with self.caps.request(name):
+        async def judge(question: str, schema: type[BaseModel]) -> JudgeReply:
+            known = self.judgments.find(name or "", question)
+            if known is not None:
+                return JudgeReply(known)
+            try:
+                config = await self._model(name, None)
+                if name not in self._judges:
+                    self._judges[name] = get_parser(config, max_retries=_JUDGE_RETRIES)
+                settings = AgentConfig(
+                    max_turns=1,
+                    timeout=_JUDGE_SECONDS,
+                    prices=run.case.prices or None,
+                    on_event=on_event,
+                )
                 messages = [Message.user(question)]
-                result = await self._judges[name].aparse_to_pydantic(messages, schema, settings)
-        except PlaitError as error:
-            self._spend(error.usage)
-            if error.status in _REFUSED:
-                cap.refused()
-            raise StageError(f"the judge failed: {error}") from error
-        cap.succeeded()
-        self._spend(result.usage)
-        return result
+                async with self.caps.request(name):
+                    parser = self._judges[name]
+                    result = await parser.aparse_to_pydantic(messages, schema, settings)
+            except PlaitError as error:
+                self._spend(error.usage)
+                if error.status in _REFUSED:
+                    cap.refused()
+                raise StageError(f"the judge failed: {error}") from error
+            cap.succeeded()
+            self._spend(result.usage)
+            reply: dict[str, Any] = result.parsed.model_dump(mode="json", by_alias=True)
+            self.judgments.keep(name or "", question, reply)
+            return JudgeReply(reply, result.usage)
+
+        return judge
 
 
 def _check_servers(opened: Open, trace: Trace) -> None:
@@ -351,6 +341,7 @@ class _Answer:
         self._stack = stack
         self.config = config
         self.servers = servers
+        self.trace_path = runner.answers.trace_path(run.answer_key)
         self.world = World()
         self._made: tuple[AgentResult, Trace] | None = None
         if found is not None:
@@ -363,11 +354,6 @@ class _Answer:
             await self._stack.enter_async_context(self._runner.caps.using(self.servers))
             self._made = await self._runner.answer(self._run, self.config, self.world, self._stack)
         return self._made
-
-    @property
-    def has_trace(self) -> bool:
-        """Whether there is a trace; a run that failed has one, too."""
-        return self._runner.answers.trace_path(self._run.answer_key).exists()
 
     def evidence_for(self, run: CaseRun) -> Evidence:
         """Return what checks may look at."""
@@ -399,14 +385,7 @@ def _takes_seed(config: ModelConfig) -> bool:
     return bool({config.model_provider, config.interface} & _TAKES_SEED)
 
 
-def _with_seed(config: ModelConfig, seed: int | None) -> ModelConfig:
-    """Pass a seed to models that take one."""
-    if seed is None or not _takes_seed(config):
-        return config
-    return config.model_copy(update={"extra_kwargs": {**(config.extra_kwargs or {}), "seed": seed}})
-
-
-def _finalized(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: float) -> CaseResult:
+def _case_result(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: float) -> CaseResult:
     result, trace = case_run.result, case_run.trace
     outcomes = [stage.outcome for stage in case_run.stages]
     outcome: Outcome = "failed" if "failed" in outcomes else "passed"
@@ -417,7 +396,8 @@ def _finalized(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: flo
     metrics = extract_agent_metrics(result.trace_messages if result else (), limit_reached=limit)
     events = () if trace is None else trace.events
     usage = case_run.usage
-    total = reduce(add, usage.values(), UsageMetadata())
+    costs = [one.cost_usd for one in usage.values() if one.cost_usd is not None]
+    reported = {**usage, "total": reduce(add, usage.values(), UsageMetadata())} if usage else {}
     verified = case_run.outcome_of("VerifyTemplate")
     return CaseResult(
         key=run.key,
@@ -445,31 +425,17 @@ def _finalized(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: flo
         turns=0 if result is None else result.turns,
         tokens=0 if trace is None else trace.usage.total_tokens,
         judge_tokens=sum(one.total_tokens for name, one in usage.items() if name != ANSWER_STAGE),
-        cost_usd=_cost(usage.values()),
-        usage_metadata=_usage(usage, total),
+        cost_usd=sum(costs) if costs else None,
+        usage_metadata={name: one.to_dict() for name, one in reported.items()},
         seconds=seconds,
         recursion_limit_reached=limit,
         answering_mcp_servers=answer.servers,
         agent_metrics=metrics.to_dict(),
         heals=sum(isinstance(event, Healed) for event in events),
         retries=sum(isinstance(event, Retried | ModelRetried) for event in events),
-        trace=f"{TRACES}/{run.answer_key}.jsonl" if answer.has_trace else None,
+        # A run that failed has a trace, too.
+        trace=f"{TRACES}/{run.answer_key}.jsonl" if answer.trace_path.exists() else None,
     )
-
-
-def _cost(usages: Iterable[UsageMetadata]) -> float | None:
-    """Return the known part of what requests cost; `None` if nothing is known."""
-    costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
-    return sum(costs) if costs else None
-
-
-def _usage(usage: dict[str, UsageMetadata], total: UsageMetadata) -> dict[str, Any]:
-    if not usage:
-        return {}
-    return {
-        **{name: one.to_dict() for name, one in usage.items()},
-        "total": total.to_dict(),
-    }
 
 
 def broken_result(run: PlannedRun, error: str, seconds: float) -> CaseResult:

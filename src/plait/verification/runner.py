@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -98,7 +98,19 @@ class SuiteRunner:
             await self.cases.aclose()
         results = [self._finished[run.key] for run in self._planned if run.key in self._finished]
         self.missing = len(self._planned) - len(results)
-        kept = self._kept(known, results)
+        # Earlier results that no run of now replaces are kept, of cases that have not changed.
+        whole = replace(self._options, cases=(), tags=(), shard=(1, 1))
+        unchanged = {run.case.name: run.case_key for run in plan_runs(self._suite, whole)}
+        planned = {run.key for run in self._planned}
+        made = {_identity(result) for result in results}
+        kept = [
+            result
+            for key, result in known.items()
+            if key not in planned
+            and result.outcome != "error"
+            and unchanged.get(result.case) == result.case_key
+            and _identity(result) not in made
+        ]
         if known:
             self._file.replace([*results, *kept])
         if self._options.shard != (1, 1):
@@ -119,63 +131,37 @@ class SuiteRunner:
         self.cases.judgments.clear()
         return {}
 
-    def _kept(
-        self, known: dict[str, CaseResult], results: Sequence[CaseResult]
-    ) -> list[CaseResult]:
-        """Return earlier results that no run of now replaces, of cases that have not changed."""
-        whole = replace(self._options, cases=(), tags=(), shard=(1, 1))
-        unchanged = {run.case.name: run.case_key for run in plan_runs(self._suite, whole)}
-        planned = {run.key for run in self._planned}
-        made = {_identity(result) for result in results}
-        return [
-            result
-            for key, result in known.items()
-            if key not in planned
-            and result.outcome != "error"
-            and unchanged.get(result.case) == result.case_key
-            and _identity(result) not in made
-        ]
-
     async def _run_groups(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
-        # A few tasks for all groups: a task keeps what its run has put into its context.
-        left = iter(groups)
-        count = min(len(groups), self.cases.caps.worlds.most)
-        async with self._group_runner(len(groups)) as run_group:
-            await self._finish(
-                {asyncio.create_task(self._work(left, run_group)) for _ in range(count)}
-            )
+        """Run groups of judges that share an answer: here, or on the workers of a cluster."""
+        async with contextlib.AsyncExitStack() as stack:
+            run_group: RunGroup = self.cases.run
+            if self._on_ray and groups:
+                from plait.verification.on_ray import RayWorkers  # noqa: PLC0415  # an extra
 
-    @contextlib.asynccontextmanager
-    async def _group_runner(self, groups: int) -> AsyncGenerator[RunGroup]:
-        """Return what runs a group: this process, or the workers of a cluster."""
-        if not self._on_ray or not groups:
-            yield self.cases.run
-            return
-        from plait.verification.on_ray import RayWorkers  # noqa: PLC0415  # an extra
+                workers = RayWorkers(self.cases, self._options, len(groups))
+                run_group = (await stack.enter_async_context(contextlib.aclosing(workers))).run
+            left = iter(groups)
 
-        async with contextlib.aclosing(RayWorkers(self.cases, self._options, groups)) as workers:
-            yield workers.run
+            async def work() -> None:
+                for group in left:
+                    with contextlib.suppress(NotStartedError):
+                        for result in await run_group(group):
+                            self._keep(result)
 
-    async def _work(self, groups: Iterator[Sequence[PlannedRun]], run_group: RunGroup) -> None:
-        for group in groups:
-            with contextlib.suppress(NotStartedError):
-                for result in await run_group(group):
-                    self._keep(result)
-
-    async def _finish(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Wait for tasks, which `stop` may cancel; none is left running."""
-        self._tasks = tasks
-        try:
-            for task in tasks:
-                try:
-                    await task
-                except asyncio.CancelledError:
-                    if not task.cancelled():
-                        raise  # it is this task that is cancelled
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # A few tasks for all groups: a task keeps what its run has put into its context.
+            count = min(len(groups), self.cases.caps.worlds.most)
+            self._tasks = tasks = {asyncio.create_task(work()) for _ in range(count)}
+            try:
+                for task in tasks:
+                    try:
+                        await task
+                    except asyncio.CancelledError:
+                        if not task.cancelled():
+                            raise  # it is this task that is cancelled, not by `stop`
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     def _may_start(self) -> bool:
         """Check the budgets before a run is made."""

@@ -14,13 +14,9 @@ EvaluationMode = Literal["template_only", "template_and_rubric", "rubric_only"]
 FieldType = Literal["text", "number", "boolean", "list"]
 
 
-def _listed(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 Texts = Annotated[
     list[str],
-    BeforeValidator(_listed),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 """One text, or several."""

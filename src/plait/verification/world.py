@@ -16,7 +16,7 @@ from plait.agents.port import AgentPort
 from plait.client.config.read import ClientConfig, read_config
 from plait.client.toolbox import Toolbox
 from plait.errors import ConfigError
-from plait.verification.checks import CheckPassesError, world_checks
+from plait.verification.checks import CheckPassesError
 from plait.verification.plan import PlannedRun, servers_as_written
 from plait.verification.suite import Case
 
@@ -43,12 +43,11 @@ class World:
 
     async def take_snapshot(self, case: Case) -> None:
         """Call the tools whose results a check compares with those after the run."""
-        for check in world_checks(case.checks):
+        for check in (check["world"] for check in case.checks if "world" in check):
             if "changed" in check:
-                key = _call_key(check["server"], check["tool"], check.get("arguments"))
-                self.before[key] = await self._call(
-                    check["server"], check["tool"], check.get("arguments") or {}
-                )
+                arguments: dict[str, Any] = check.get("arguments") or {}
+                call = check["server"], check["tool"], arguments
+                self.before[_call_key(*call)] = await self._call(*call)
 
     async def call_tool(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
         """Return what a tool returns after the run.
@@ -171,5 +170,5 @@ def _required(written: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _call_key(server: str, tool: str, arguments: Mapping[str, Any] | None) -> str:
-    return json.dumps([server, tool, arguments or {}], sort_keys=True, default=str)
+def _call_key(server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+    return json.dumps([server, tool, arguments], sort_keys=True, default=str)

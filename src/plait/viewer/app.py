@@ -126,15 +126,44 @@ def guarded_app(options: ViewerOptions, *, port: int) -> Guard:
 
 
 def _app(options: ViewerOptions) -> Starlette:
-    store = options.sessions
+    store, servers = options.sessions, options.servers
+
+    def home(_request: Request) -> Response:
+        return RedirectResponse("/runs", 302)
+
+    def unknown(_request: Request, _error: Exception) -> Response:
+        return not_found("such page")
+
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return PlainTextResponse("Not found.", 404)
+        kind = "text/css" if name.endswith(".css") else "text/javascript"
+        return Response(_ASSETS[name](name), media_type=kind)
+
     routes: list[BaseRoute] = [
-        Route("/", _home),
-        Route("/assets/{name}", _asset),
+        Route("/", home),
+        Route("/assets/{name}", asset),
         *RunPages(TraceLibrary(options.paths)).routes(),
-        *_server_routes(options.servers),
-        *_thinking_routes(store, options.database),
-        *_report_routes(options),
     ]
+    # A section that has nothing to show says how to see something there.
+    if servers is not None:
+        routes += ServerPages(servers).routes()
+    else:
+        text = "Start the viewer with a configuration to see its servers:"
+        example = "plait view --config mcp.json --allow-calls"
+        routes.append(_empty_section("/servers", "Servers", text, example))
+    if store is not None:
+        routes += ThinkingPages(store, options.database).routes()
+    else:
+        text = "There is no database of reasoning sessions yet:"
+        example = "plait view --db reasoning.db"
+        routes.append(_empty_section("/thinking", "Thinking", text, example))
+    if options.reports is not None:
+        routes += ReportPages(options.paths, options.reports).routes()
+    else:
+        example = "plait verify suite.yaml"
+        routes.append(_empty_section("/reports", "Reports", "Make a report:", example))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -142,52 +171,14 @@ def _app(options: ViewerOptions) -> Starlette:
             if store is not None:
                 stack.push_async_callback(store.aclose)
                 await store.open()
-            if options.servers is not None:
-                await stack.enter_async_context(options.servers.running())
+            if servers is not None:
+                await stack.enter_async_context(servers.running())
             yield
 
-    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: _unknown})
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: unknown})
 
 
-def _home(_request: Request) -> Response:
-    return RedirectResponse("/runs", 302)
-
-
-def _unknown(_request: Request, _error: Exception) -> Response:
-    return not_found("such page")
-
-
-def _asset(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _ASSETS:
-        return PlainTextResponse("Not found.", 404)
-    kind = "text/css" if name.endswith(".css") else "text/javascript"
-    return Response(_ASSETS[name](name), media_type=kind)
-
-
-def _server_routes(servers: ConnectedServers | None) -> Sequence[BaseRoute]:
-    if servers is not None:
-        return ServerPages(servers).routes()
-    text = "Start the viewer with a configuration to see its servers:"
-    return [_empty("/servers", "Servers", text, "plait view --config mcp.json --allow-calls")]
-
-
-def _thinking_routes(store: Storage | None, database: str) -> Sequence[BaseRoute]:
-    if store is not None:
-        return ThinkingPages(store, database).routes()
-    text = "There is no database of reasoning sessions yet:"
-    return [_empty("/thinking", "Thinking", text, "plait view --db reasoning.db")]
-
-
-def _report_routes(options: ViewerOptions) -> Sequence[BaseRoute]:
-    if options.reports is not None:
-        return ReportPages(options.paths, options.reports).routes()
-    return [_empty("/reports", "Reports", "Make a report:", "plait verify suite.yaml")]
-
-
-def _empty(path: str, title: str, text: str, example: str) -> Route:
-    """Return a page that says how to see something there."""
-
+def _empty_section(path: str, title: str, text: str, example: str) -> Route:
     def answer(_request: Request) -> Response:
         return HTMLResponse(message_page(title, h("p", text), command(example)))
 

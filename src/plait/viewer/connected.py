@@ -12,30 +12,45 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from mcp_types import Prompt, Resource, ResourceTemplate
+from mcp_types import (
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+)
 
 from plait._support.redact import Redactor
 from plait.client.calls.approval import ApprovalRequest
 from plait.client.calls.outcome import ToolResult
+from plait.client.calls.runtime import Listed
 from plait.client.calls.tool_call import CallbackContext
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
-from plait.client.runtime import Listed
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
-from plait.viewer.questions import Questions
+
+if TYPE_CHECKING:
+    from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 T = TypeVar("T")
+
+Answer = Literal["accept", "decline"]
 
 _LOOK_SECONDS = 0.25
 _RETRY_SECONDS = 15.0
 _CLOSE_SECONDS = 5.0
-_MOST_NOTICES = 300
-_MOST_CHARACTERS = 4_000
+MAX_QUESTION_SECONDS = 600.0
+"""A question that nobody answers ends its call then, as calls that are paused elsewhere."""
+MAX_NOTICES = 300
+"""The pages show fewer; servers may send very many."""
+MAX_NOTICE_CHARACTERS = 4_000
+"""A longer notice is cut: the page is sent again whenever something changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +97,71 @@ class ApprovalNeededError(Exception):
         """Approves exactly this call, when it is sent with it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """An elicitation that has no answer yet."""
+
+    key: str
+    server: str
+    message: str
+    schema: Mapping[str, Any] | None
+    """What the answer must contain; `None` if the server wants a page to be visited."""
+    url: str | None
+    answer: asyncio.Future[ElicitResult] = field(repr=False)
+
+
+class Questions:
+    """Parks elicitations until a page answers them, or ten minutes have passed."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._waiting: dict[str, Question] = {}
+
+    def of_server(self, server: str) -> list[Question]:
+        """Return the questions of a server, the oldest first."""
+        waiting = self._waiting.values()
+        return [one for one in waiting if one.server == server and not one.answer.done()]
+
+    def find(self, key: str) -> Question | None:
+        """Return a question that still waits."""
+        question = self._waiting.get(key)
+        return None if question is None or question.answer.done() else question
+
+    def callback_for(self, server: str) -> OnElicitation:
+        """Return the callback that waits for the answer to an elicitation of a server."""
+
+        async def elicit(
+            context: RequestContext,  # noqa: ARG001
+            params: ElicitRequestParams,
+        ) -> ElicitResult:
+            is_form = isinstance(params, ElicitRequestFormParams)
+            question = Question(
+                key=secrets.token_urlsafe(9),
+                server=server,
+                message=params.message,
+                schema=params.requested_schema if is_form else None,
+                url=None if is_form else params.url,
+                answer=asyncio.get_running_loop().create_future(),
+            )
+            self._waiting[question.key] = question
+            self._changed()
+            try:
+                async with asyncio.timeout(MAX_QUESTION_SECONDS):
+                    return await question.answer
+            except TimeoutError:
+                return ElicitResult(action="cancel")
+            finally:
+                del self._waiting[question.key]
+                self._changed()
+
+        return elicit
+
+    @staticmethod
+    def answer(question: Question, action: Answer, content: dict[str, Any] | None = None) -> None:
+        """Answer a question that `find` returned."""
+        question.answer.set_result(ElicitResult(action=action, content=content))
+
+
 @dataclass(slots=True)
 class ConnectedServers:
     """Keeps the servers of a configuration connected, and calls their tools if that is allowed."""
@@ -106,7 +186,7 @@ class ConnectedServers:
         """Prepare what hides the secrets of the configuration."""
         known = (one for server in self.config.servers.values() for one in secret_values(server))
         self._redact = Redactor(known)
-        self.notices = deque(maxlen=_MOST_NOTICES)
+        self.notices = deque(maxlen=MAX_NOTICES)
         self.questions = Questions(self._note_change)
 
     @asynccontextmanager
@@ -174,7 +254,9 @@ class ConnectedServers:
             PlaitError: The call was denied, or failed.
         """
         needed: list[ApprovalRequest] = []
-        expected = self._proof(server, tool, arguments)
+        # Binds an approval to this call, in this launch of the viewer.
+        text = json.dumps([server, tool, arguments], sort_keys=True)
+        expected = hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
         def approve(request: ApprovalRequest) -> bool:
             if proof is not None and hmac.compare_digest(proof.encode(), expected.encode()):
@@ -213,11 +295,6 @@ class ConnectedServers:
         waiting, self._requests = self._requests, set[asyncio.Task[Any]]()
         for task in waiting:
             task.cancel()
-
-    def _proof(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Bind an approval to a call of this launch."""
-        text = json.dumps([server, tool, arguments], sort_keys=True)
-        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     async def restart(self, server: str) -> None:
         """Drop the session of a server; it is opened again at once."""
@@ -273,7 +350,12 @@ class ConnectedServers:
 
     def _receiver(self, kind: str) -> Callable[[Any, CallbackContext], None]:
         def receive(params: Any, context: CallbackContext) -> None:
-            self._notice(context.server_name, kind, _text_of(params))
+            data, uri = getattr(params, "data", None), getattr(params, "uri", None)
+            text = "" if uri is None else str(uri)
+            if data is not None:
+                message = data if isinstance(data, str) else json.dumps(data, default=str)
+                text = f"{getattr(params, 'level', '')}: {message}"
+            self._notice(context.server_name, kind, text)
 
         return receive
 
@@ -281,16 +363,6 @@ class ConnectedServers:
         self._changes += 1
 
     def _notice(self, server: str, kind: str, text: str) -> None:
-        short = self._redact(text[:_MOST_CHARACTERS])
+        short = self._redact(text[:MAX_NOTICE_CHARACTERS])
         self.notices.append(Notice(at=datetime.now(UTC), server=server, kind=kind, text=short))
         self._changes += 1
-
-
-def _text_of(params: Any) -> str:
-    """Return the parameters of a notification as one text."""
-    data = getattr(params, "data", None)
-    if data is not None:
-        level = getattr(params, "level", "")
-        return f"{level}: {data if isinstance(data, str) else json.dumps(data, default=str)}"
-    uri = getattr(params, "uri", None)
-    return "" if uri is None else str(uri)

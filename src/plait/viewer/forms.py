@@ -13,6 +13,13 @@ from plait.traces.html.elements import Child, Html, h
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 
+_KINDS: Final[Mapping[str, Kind]] = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
+
 WHOLE: Final = "arguments"
 """The field that replaces all others: the arguments as one JSON object."""
 
@@ -51,34 +58,25 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     root = _mapping(inline_refs(schema).schema)
     required = root.get("required")
     needed = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
-    fields = [
-        _field(name, _mapping(inner), required=name in needed)
-        for name, inner in _mapping(root.get("properties")).items()
-    ]
+    fields: list[Field] = []
+    for name, inner in _mapping(root.get("properties")).items():
+        described = _mapping(inner)
+        plain = _without_null(described)
+        declared, choices = plain.get("type"), plain.get("enum")
+        kind: Kind = _KINDS.get(declared, "json") if isinstance(declared, str) else "json"
+        if isinstance(choices, list) and choices:
+            kind = "choice"
+        fields.append(
+            Field(
+                name=name,
+                kind=kind,
+                required=name in needed,
+                description=str(described.get("description") or plain.get("description") or ""),
+                schema=plain,
+                choices=tuple(cast("list[Any]", choices)) if kind == "choice" else (),
+            )
+        )
     return sorted(fields, key=lambda field: not field.required)
-
-
-def _field(name: str, schema: Mapping[str, Any], *, required: bool) -> Field:
-    plain = _without_null(schema)
-    choices = plain.get("enum")
-    kinds: Mapping[Any, Kind] = {
-        "string": "text",
-        "integer": "integer",
-        "number": "number",
-        "boolean": "boolean",
-    }
-    declared = plain.get("type")
-    kind: Kind = kinds.get(declared, "json") if isinstance(declared, str) else "json"
-    if isinstance(choices, list) and choices:
-        kind = "choice"
-    return Field(
-        name=name,
-        kind=kind,
-        required=required,
-        description=str(schema.get("description") or plain.get("description") or ""),
-        schema=plain,
-        choices=tuple(cast("list[Any]", choices)) if kind == "choice" else (),
-    )
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -110,23 +108,22 @@ def form_of(
     button.
     """
     fields = fields_of(schema)
+    rows: list[Html] = []
+    for field in fields:
+        declared = field.schema.get("type")
+        kind = declared if isinstance(declared, str) else field.kind
+        mark = h("span", "required", class_="muted") if field.required else None
+        head = h("span", h("b", field.name), " ", h("i", kind), " ", mark)
+        description = h("small", field.description) if field.description else None
+        rows.append(h("label", head, _input(field), description))
+    title = "Arguments as JSON"
+    shape = {"name": WHOLE, "rows": 4, "spellcheck": "false", "placeholder": "{}"}
+    whole = h("textarea", **shape, aria_label=title, data_whole=True)
+    is_open = not fields and bool(schema.get("additionalProperties", False))
     return h(
         "form",
-        [_row(field) for field in fields],
-        h(
-            "details",
-            h("summary", "Arguments as JSON"),
-            h(
-                "textarea",
-                name=WHOLE,
-                rows=4,
-                spellcheck="false",
-                placeholder="{}",
-                aria_label="Arguments as JSON",
-                data_whole=True,
-            ),
-            open=not fields and bool(schema.get("additionalProperties", False)),
-        ),
+        rows,
+        h("details", h("summary", title), whole, open=is_open),
         h("div", h("button", label, type="submit", class_="primary"), beside, class_="actions"),
         h("div", class_="outcome", aria_live="polite"),
         class_="call-form",
@@ -136,39 +133,23 @@ def form_of(
     )
 
 
-def _row(field: Field) -> Html:
-    mark = h("span", "required", class_="muted") if field.required else None
-    return h(
-        "label",
-        h("span", h("b", field.name), " ", h("i", _type_label(field)), " ", mark),
-        _input(field),
-        h("small", field.description) if field.description else None,
-    )
-
-
-def _type_label(field: Field) -> str:
-    declared = field.schema.get("type")
-    return declared if isinstance(declared, str) else field.kind
-
-
 def _input(field: Field) -> Html:
     default = field.schema.get("default")
     hint = "" if default is None else json.dumps(default, ensure_ascii=False)
+    name = field_key(field.name)
     match field.kind:
         case "choice" | "boolean":
             values = field.choices if field.kind == "choice" else (True, False)
             options = [h("option", as_text(value), value=as_text(value)) for value in values]
             empty = h("option", f"default {hint}" if hint else "–", value="")
-            return h("select", empty, options, name=field_key(field.name))
+            return h("select", empty, options, name=name)
         case "integer" | "number":
             step = "1" if field.kind == "integer" else "any"
-            return h(
-                "input", type="number", name=field_key(field.name), step=step, placeholder=hint
-            )
+            return h("input", type="number", name=name, step=step, placeholder=hint)
         case "text" if field.schema.get("maxLength", _LONG_TEXT) <= _LONG_TEXT:
-            return h("input", type="text", name=field_key(field.name), placeholder=hint)
+            return h("input", type="text", name=name, placeholder=hint)
         case _:
-            return h("textarea", name=field_key(field.name), rows=2, placeholder=hint or "JSON")
+            return h("textarea", name=name, rows=2, placeholder=hint or "JSON")
 
 
 def as_text(value: object) -> str:
@@ -190,25 +171,19 @@ def arguments_from(schema: Mapping[str, Any], entered: Mapping[str, str]) -> dic
     arguments: dict[str, Any] = {}
     for field in fields_of(schema):
         text = entered.get(field_key(field.name), "")
-        if text or (field.required and field.kind == "text"):
-            arguments[field.name] = _value(field, text)
-    return arguments
-
-
-def _value(field: Field, text: str) -> Any:
-    match field.kind:
-        case "text":
-            return text
-        case "choice":
-            return next((one for one in field.choices if as_text(one) == text), text)
-        case "integer" | "number":
+        if not text and not (field.required and field.kind == "text"):
+            continue
+        value: Any = text
+        if field.kind == "choice":
+            value = next((one for one in field.choices if as_text(one) == text), text)
+        elif field.kind != "text":
             value = _json(text, field.name)
+        if field.kind in {"integer", "number"}:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not math.isfinite(value):
                 raise FormError(f"{field.name}: {text!r} is not a number")
-            return value
-        case _:
-            return _json(text, field.name)
+        arguments[field.name] = value
+    return arguments
 
 
 def _json(text: str, name: str) -> Any:

@@ -27,7 +27,8 @@ HEADER: Final = "X-Plait-View"
 SIGN_IN: Final = "/sign-in"
 ASSETS: Final = "/assets/"
 
-_MOST_BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 1_000_000
+"""The forms of tools; anything larger is no form."""
 
 _HEADERS: Final = {
     "Content-Security-Policy": (
@@ -66,10 +67,14 @@ class Guard:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await self._answer(scope, receive, send)
+            answer = await self._answer_to(scope, receive)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (await self._answer_to(scope, receive))(scope, receive, _with_headers(send))
+            async def send_guarded(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).update(_HEADERS)
+                await send(message)
+
+            await answer(scope, receive, send_guarded)
 
     async def _answer_to(self, scope: Scope, receive: Receive) -> ASGIApp:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
@@ -77,7 +82,13 @@ class Guard:
             return refusal
         if path == SIGN_IN and method == "POST":
             return await self._sign_in(Request(scope, receive))
-        if path.startswith(ASSETS) or self._is_signed_in(headers):
+        if path.startswith(ASSETS):
+            return self._app
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+        except CookieError:
+            cookie = None
+        if cookie is not None and _is_same(cookie.value, self.token):
             return self._app
         return Response(sign_in_page(), 401, media_type="text/html")
 
@@ -95,21 +106,14 @@ class Guard:
         if headers.get(HEADER) is None:
             return PlainTextResponse(f"The header {HEADER} is missing.", 403)
         length = headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > _MOST_BODY_BYTES:
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
             return PlainTextResponse("The request is too large.", 413)
         return None
 
-    def _is_signed_in(self, headers: Headers) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return cookie is not None and _same(cookie.value, self.token)
-
     async def _sign_in(self, request: Request) -> Response:
         offered = (await request.body()).decode("utf-8", "replace")
-        ticket = next((one for one in self._tickets if _same(offered, one)), None)
-        if ticket is None and not _same(offered, self.token):
+        ticket = next((one for one in self._tickets if _is_same(offered, one)), None)
+        if ticket is None and not _is_same(offered, self.token):
             return PlainTextResponse("This token is not valid.", 403)
         self._tickets.discard(ticket or "")
         response = Response(status_code=204)
@@ -117,16 +121,5 @@ class Guard:
         return response
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode(), other.encode())
-
-
-def _with_headers(send: Send) -> Send:
-    async def send_guarded(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers[name] = value
-        await send(message)
-
-    return send_guarded

@@ -6,26 +6,27 @@ import hashlib
 import os
 import re
 import stat
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from plait.client.transports.tape import Recorded, read_tape
+from plait.client.transports.tape import Recorded, read_tape, request_key
 from plait.errors import ConfigError, TraceFormatError
 from plait.traces.file import read_traces
 from plait.traces.html.runs import RunRow, run_row
 from plait.traces.trace import Trace
-from plait.viewer.wire import is_tape, wire_of
 
-MOST_BYTES = 256_000_000
+MAX_FILE_BYTES = 256_000_000
 """The size of the largest file that is read; its events need several times that in memory."""
 
-_KEPT_FILES = 4
-"""Files whose events are kept in memory."""
+MAX_KEPT_FILES = 4
+"""Files whose events are kept in memory: pages about one or two are open at once."""
+
+_TAPE_START = b'{"tape"'
 
 Stamp = tuple[int, int]
 """The size of a file and the time of its last change."""
@@ -41,7 +42,7 @@ class TracePath:
     """As the user named it."""
 
     @classmethod
-    def of(cls, path: Path) -> TracePath:
+    def from_path(cls, path: Path) -> TracePath:
         """Describe a file."""
         # Not `path.resolve()`, which refuses a link to itself.
         key = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
@@ -64,12 +65,10 @@ _PLAIN_ID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
 
 def run_key(trace: Trace) -> str:
     """Return the part of addresses that stands for a run: its id, unless that is unusual."""
-    run = trace.run
-    return (
-        run
-        if _PLAIN_ID.fullmatch(run)
-        else f"x{hashlib.sha256(run.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    )
+    if _PLAIN_ID.fullmatch(trace.run):
+        return trace.run
+    digest = hashlib.sha256(trace.run.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"x{digest[:16]}"
 
 
 class TraceLibrary:
@@ -83,7 +82,9 @@ class TraceLibrary:
 
     def files(self) -> list[TracePath]:
         """List the files now; of folders the `*.jsonl` in them, without links that lead out."""
-        found = {one.key: one for path in self.paths for one in map(TracePath.of, _files(path))}
+        found = {
+            one.key: one for path in self.paths for one in map(TracePath.from_path, _files(path))
+        }
         return list(found.values())
 
     def version(self) -> str:
@@ -92,29 +93,27 @@ class TraceLibrary:
 
     def rows(self) -> list[RunRow]:
         """Sum up all runs, the newest first; files that are not traces are skipped."""
-        rows = [row for file in self.files() for row in self._rows_of(file)]
+        rows: list[RunRow] = []
+        for file in self.files():
+            stamp = file.stamp
+            if stamp is None:
+                continue
+            if (known := self._rows.get(file.key)) is None or known[0] != stamp:
+                runs = [(run_key(trace), trace) for trace in self._read(file, stamp)]
+                found = [
+                    replace(
+                        run_row(trace, href=f"/runs/{file.key}/{run}", file=file.name),
+                        run=f"{file.key}.{run}",
+                    )
+                    for run, trace in runs
+                ]
+                known = self._rows[file.key] = (stamp, found)
+            rows += known[1]
         return sorted(rows, key=lambda row: row.began, reverse=True)
 
     def too_large(self) -> list[str]:
         """Return the names of files that are not read because of their size."""
         return [file.name for file in self.files() if _is_too_large(file.stamp)]
-
-    def _rows_of(self, file: TracePath) -> list[RunRow]:
-        stamp = file.stamp
-        if stamp is None:
-            return []
-        known = self._rows.get(file.key)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        rows = [
-            replace(
-                run_row(trace, href=f"/runs/{file.key}/{run_key(trace)}", file=file.name),
-                run=f"{file.key}.{run_key(trace)}",
-            )
-            for trace in self._read(file, stamp)
-        ]
-        self._rows[file.key] = (stamp, rows)
-        return rows
 
     def trace(self, key: str, run: str) -> Trace | None:
         """Return a run of a listed file."""
@@ -129,11 +128,14 @@ class TraceLibrary:
         files = self.files()
         folder = next((one.path.parent for one in files if one.key == key), None)
         beside = [one for one in files if one.path.parent == folder]
-        tapes = [one.path for one in beside if _is_read(one.stamp) and is_tape(one.path)]
         recorded: list[Recorded] = []
-        for path in tapes:
+        for one in beside:
+            if one.stamp is None or _is_too_large(one.stamp):
+                continue
             with suppress(ConfigError, OSError):  # damaged, or gone
-                recorded += read_tape(path)
+                with one.path.open("rb") as start:
+                    is_tape = start.read(len(_TAPE_START)) == _TAPE_START
+                recorded += read_tape(one.path) if is_tape else ()
         return wire_of(trace, recorded) if recorded else {}
 
     def _read(self, file: TracePath, stamp: Stamp) -> list[Trace]:
@@ -147,17 +149,13 @@ class TraceLibrary:
             except (TraceFormatError, OSError):  # not a trace, or gone
                 traces = []
             self._traces[file.key] = (stamp, traces)
-            while len(self._traces) > _KEPT_FILES:
+            while len(self._traces) > MAX_KEPT_FILES:
                 self._traces.popitem(last=False)
             return traces
 
 
 def _is_too_large(stamp: Stamp | None) -> bool:
-    return stamp is not None and stamp[0] > MOST_BYTES
-
-
-def _is_read(stamp: Stamp | None) -> bool:
-    return stamp is not None and not _is_too_large(stamp)
+    return stamp is not None and stamp[0] > MAX_FILE_BYTES
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -172,3 +170,17 @@ def _files(path: Path) -> Iterator[Path]:
     for file in sorted(found):
         if file.is_file() and file.resolve().is_relative_to(root):
             yield file
+
+
+def wire_of(trace: Trace, recorded: Iterable[Recorded]) -> dict[str, list[dict[str, Any]]]:
+    """Find the messages of each call: the next of its server, tool and arguments."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in recorded:
+        found[one.key].append(one.to_line())
+    wire: dict[str, list[dict[str, Any]]] = {}
+    for call, _ in trace.calls:
+        params = {"name": call.tool or call.name, "arguments": dict(call.arguments)}
+        messages = found.get(request_key(call.server or "", "tools/call", params))
+        if messages:
+            wire[call.call_id] = [messages.pop(0)]
+    return wire

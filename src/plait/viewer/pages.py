@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -84,3 +85,15 @@ class Live:
             return Response(status_code=304, headers=headers)
         mark = h("span", hidden=True, data_follow=self.tag)
         return HTMLResponse(build(mark), headers=headers)
+
+
+def post_button(label: str, address: str, target: Mapping[str, str], **attributes: str) -> Html:
+    """Build a button whose script sends the target to an address."""
+    return h(
+        "button",
+        label,
+        type="button",
+        data_post=address,
+        data_target=json.dumps(target),
+        **attributes,
+    )

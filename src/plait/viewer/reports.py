@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +14,10 @@ from starlette.routing import Route
 
 from plait.traces.html.elements import Html, h
 from plait.traces.html.page import page
+from plait.traces.html.pieces import Column, table, table_row
 from plait.viewer.pages import SITE, Live, command, not_found
+
+_COLUMNS: tuple[Column, ...] = (("report", None), ("result", None))
 
 
 class ReportRenderer(Protocol):
@@ -56,38 +59,32 @@ class ReportPages:
         """Answer with all reports."""
         reports = self._reports()
         version = "\n".join(map(self.renderer.version, reports.values()))
-        return Live(version).answer(request, lambda mark: self._list(reports, mark))
 
-    def _list(self, reports: dict[str, Path], mark: Html) -> str:
-        rows = [
-            h(
-                "tr",
-                h("td", h("a", str(path), href=f"/reports/{key}")),
-                h("td", self.renderer.summary(path)),
-                data_item=True,
-                tabindex="-1",
-            )
-            for key, path in reports.items()
-        ]
-        head = h("thead", h("tr", h("th", "report"), h("th", "result")))
-        table = h("div", h("table", head, h("tbody", rows)), class_="wide")
-        return page("Reports", h("h1", "Reports"), table if rows else _none(), mark, site=SITE)
+        def build(mark: Html) -> str:
+            rows = [
+                table_row(
+                    _COLUMNS,
+                    (h("a", str(path), href=f"/reports/{key}"), self.renderer.summary(path)),
+                    data_item=True,
+                    tabindex="-1",
+                )
+                for key, path in reports.items()
+            ]
+            example = command("plait verify init\nplait verify suite.yaml")
+            hint = h("p", "No verification reports yet. Make one:"), example
+            empty = h("div", *hint, class_="hint")
+            body = h("div", table(_COLUMNS, rows), class_="wide") if rows else empty
+            return page("Reports", h("h1", "Reports"), body, mark, site=SITE)
+
+        return Live(version).answer(request, build)
 
     def report(self, request: Request) -> Response:
         """Answer with one report."""
         path = self._reports().get(request.path_params["report"])
         if path is None:
             return not_found("such report")
-        build: Callable[[Html], str] = lambda mark: page(  # noqa: E731
-            path.name, self.renderer.body(path), mark, site=SITE
-        )
+
+        def build(mark: Html) -> str:
+            return page(path.name, self.renderer.body(path), mark, site=SITE)
+
         return Live(self.renderer.version(path)).answer(request, build)
-
-
-def _none() -> Html:
-    return h(
-        "div",
-        h("p", "No verification reports yet. Make one:"),
-        command("plait verify init\nplait verify suite.yaml"),
-        class_="hint",
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -21,14 +20,14 @@ from plait.traces.html.conversation import (
 )
 from plait.traces.html.elements import Html, h, join
 from plait.traces.html.page import page
+from plait.traces.html.plots import total_seconds
 from plait.traces.html.runs import runs_section
 from plait.traces.html.steps import steps_of
-from plait.traces.html.waterfall import total_seconds
 from plait.traces.trace import Trace
-from plait.viewer.library import MOST_BYTES, TraceLibrary
+from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary
 from plait.viewer.pages import SITE, Live, command, not_found
 
-_PIECE = 600
+MAX_SENT_STEPS = 600
 """Steps in one answer; a browser shows the first ones while it requests the others."""
 
 _NUMBER = re.compile("-?[0-9]{1,18}")
@@ -55,10 +54,14 @@ class RunPages:
 
         def build(mark: Html) -> str:
             rows = self.library.rows()
-            body = runs_section(rows, compare="/compare") if rows else _no_runs(self.library)
-            notes = [
-                h("p", _too_large(name), class_="warning") for name in self.library.too_large()
-            ]
+            places = ", ".join(str(path) for path in self.library.paths)
+            example = 'plait run "What time is it in Tokyo?" --trace run.jsonl'
+            hint = h("p", f"No traces in {places} yet. Record one:"), command(example)
+            empty = h("div", *hint, class_="hint")
+            body = runs_section(rows, compare="/compare") if rows else empty
+            limit = f"it has more than {MAX_FILE_BYTES // 1_000_000} MB."
+            large = [f"{name} is not shown: {limit}" for name in self.library.too_large()]
+            notes = [h("p", text, class_="warning") for text in large]
             return page("Runs", h("h1", "Runs"), notes, body, mark, site=SITE)
 
         return Live(self.library.version()).answer(request, build)
@@ -69,9 +72,11 @@ class RunPages:
         if trace is None:
             return not_found("such run")
         address = request.url.path
-        is_long = len(trace.events) > _PIECE
+        is_long = len(trace.events) > MAX_SENT_STEPS
         live = f"{address}/steps" if is_long or trace.ended is None else None
-        view = replace(self._view(request, trace, address), first=_PIECE if is_long else None)
+        view = replace(
+            self._view(request, trace, address), first=MAX_SENT_STEPS if is_long else None
+        )
         text = run_page(trace, site=SITE, view=view, live=live)
         return Response(text, media_type="text/html")
 
@@ -85,8 +90,12 @@ class RunPages:
         if int(after) >= last:
             return JSONResponse({"last": last})
         view = self._view(request, trace, request.url.path.removesuffix("/steps"))
-        articles = step_articles(trace, after=int(after), most=_PIECE, view=view)
-        sent = _last_of(articles) if len(articles) == _PIECE else last
+        articles = step_articles(trace, after=int(after), most=MAX_SENT_STEPS, view=view)
+        sent = last
+        if len(articles) == MAX_SENT_STEPS:
+            # The id of a step has the number of its event: `e12`.
+            key = articles[-1][0].removeprefix("e")
+            sent = -1 if key == "partial" else int(key)
         if sent <= int(after):  # very many calls at once: their results come in one piece
             articles, sent = step_articles(trace, after=int(after), view=view), last
         return JSONResponse(
@@ -113,8 +122,8 @@ class RunPages:
         """Answer with two runs side by side: `?run=…&run=…`, or `?a=…&b=…`."""
         query = request.query_params
         chosen = query.getlist("run") or [query.get("a", ""), query.get("b", "")]
-        traces = [self._named(name) for name in chosen[:2]]
-        match traces:
+        keys = [name.partition(".") for name in chosen[:2]]
+        match [self.library.trace(file, run) for file, _, run in keys]:
             case [Trace() as left, Trace() as right]:
                 return Response(compare_page(left, right, site=SITE), media_type="text/html")
             case _:
@@ -128,26 +137,3 @@ class RunPages:
             return f"{address}/text/{event}/{part}"
 
         return RunView(source=source, wire=self.library.wire(request.path_params["file"], trace))
-
-    def _named(self, name: str) -> Trace | None:
-        file, _, run = name.partition(".")
-        return self.library.trace(file, run)
-
-
-def _last_of(articles: Sequence[tuple[str, Html]]) -> int:
-    """Return the number of the event of the last step: `e12` is 12."""
-    return int(articles[-1][0].removeprefix("e")) if articles[-1][0] != "partial" else -1
-
-
-def _too_large(name: str) -> str:
-    return f"{name} is not shown: it has more than {MOST_BYTES // 1_000_000} MB."
-
-
-def _no_runs(library: TraceLibrary) -> Html:
-    places = ", ".join(str(path) for path in library.paths)
-    return h(
-        "div",
-        h("p", f"No traces in {places} yet. Record one:"),
-        command('plait run "What time is it in Tokyo?" --trace run.jsonl'),
-        class_="hint",
-    )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 from urllib.parse import quote
 
-from mcp_types import TextContent
+from mcp_types import (
+    BlobResourceContents,
+    Prompt,
+    TextContent,
+)
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -20,34 +24,42 @@ from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus
 from plait.errors import PlaitError
 from plait.traces.html.elements import Child, Html, h, join
-from plait.traces.html.labels import count_label, seconds_label
 from plait.traces.html.page import page
+from plait.traces.html.pieces import (
+    Column,
+    count_label,
+    facts_list,
+    folded,
+    seconds_label,
+    table,
+    table_row,
+)
 from plait.traces.html.text import image_block, result_block, text_block, value_block
 from plait.traces.messages.content import ImageContent
 from plait.viewer.connected import (
+    Answer,
     ApprovalNeededError,
     CheckFinding,
     ConnectedServers,
     Notice,
     Offer,
+    Question,
 )
 from plait.viewer.forms import FormError, arguments_from, as_text, field_key, fields_of, form_of
-from plait.viewer.offers import (
-    URI,
-    offer_part,
-    prompt_result,
-    prompt_schema,
-    questions_part,
-    resource_result,
-)
-from plait.viewer.pages import SITE, Live, not_found
-from plait.viewer.questions import Answer
+from plait.viewer.pages import SITE, Live, not_found, post_button
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
-_MOST_ROWS = 200
+MAX_FEED_ROWS = 200
+"""What happened before is not shown: the page is sent again with each change."""
 MODERN = "2026-07-28"
 """The first version of the protocol without a handshake."""
 _LEVELS = {"ok": "good", "warn": "warn", "error": "bad"}
+_URI = "uri"
+"""The field of a form that reads a resource."""
+_COLUMNS: tuple[Column, ...] = (
+    *((title, None) for title in ("server", "state", "transport", "protocol", "implementation")),
+    *((title, "n") for title in ("tools", "sessions", "connect", "pid")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +72,25 @@ class ServerPages:
         """Return the addresses of these pages."""
         return [
             Route("/servers", self.list),
-            self._action("check", self.check),
+            self._action("check", self.check, is_call=False),
             self._action("restart", self.restart),
             self._action("call", self.call),
             self._action("read", self.read),
             self._action("prompt", self.prompt),
-            self._action("answer", self.answer),
+            self._action("answer", self.answer, is_call=False),
             Route("/servers/{server}", self.server),
         ]
 
     def _action(
-        self, name: str, answer: Callable[[Request], Coroutine[Any, Any, Response]]
+        self,
+        name: str,
+        answer: Callable[[Request], Coroutine[Any, Any, Response]],
+        *,
+        is_call: bool = True,
     ) -> Route:
         async def respond(request: Request) -> Response:
+            if is_call and not self.servers.allow_calls:
+                return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
             response = await self.servers.respond(answer(request))
             return response or HTMLResponse(_refused("The viewer has ended."), 503)
 
@@ -91,7 +109,11 @@ class ServerPages:
                 h(
                     "div",
                     h("p", f"{ready} of {count_label(len(names), 'server')} ready", class_="muted"),
-                    h("div", self._table(names), class_="wide"),
+                    h(
+                        "div",
+                        table(_COLUMNS, map(self._row, names), class_="servers"),
+                        class_="wide",
+                    ),
                     self._era_note(names),
                     id="status",
                     data_part=True,
@@ -122,13 +144,8 @@ class ServerPages:
                 id="tools",
                 data_part=True,
             )
-            questions = questions_part(self.servers.questions.of(name))
-            offer = offer_part(
-                name,
-                self.servers.offers.get(name, Offer()),
-                allow_calls=self.servers.allow_calls,
-            )
-            feed = self._feed(name)
+            questions = _questions_part(self.servers.questions.of_server(name))
+            offer, feed = self._offer(name), self._feed(name)
             return page(name, head, questions, listed, offer, feed, mark, site=SITE)
 
         return Live(self.servers.version()).answer(request, build)
@@ -141,15 +158,13 @@ class ServerPages:
     async def restart(self, request: Request) -> Response:
         """Drop the session of a server."""
         name = (await _entered(request)).get("server", "")
-        if name not in self.servers.config.servers or not self.servers.allow_calls:
+        if name not in self.servers.config.servers:
             return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
         await self.servers.restart(name)
         return HTMLResponse("")
 
     async def call(self, request: Request) -> Response:
         """Call a tool with what was entered in its form, and answer with its result."""
-        if not self.servers.allow_calls:
-            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
         entered = await _entered(request)
         tools = self.servers.tools.get(entered.get("server", ""), ())
         tool = next((one for one in tools if one.wire_name == entered.get("tool")), None)
@@ -161,29 +176,35 @@ class ServerPages:
                 tool.server, tool.wire_name, arguments, proof=entered.get("approve")
             )
         except ApprovalNeededError as needed:
-            return HTMLResponse(self._approval(needed))
+            reason = f"The policy requires approval: {needed.request.reason}"
+            values = self.servers.redacted(dict(needed.request.arguments))
+            button = h("button", "Approve and call", type="button", data_approve=needed.proof)
+            warning = h("p", reason, class_="warning")
+            return HTMLResponse(h("div", warning, value_block(values), button))
         except (FormError, PlaitError) as error:
             return HTMLResponse(_refused(self.servers.redacted(str(error))))
         return HTMLResponse(self._result(result))
 
     async def read(self, request: Request) -> Response:
         """Read a resource; a template is read at the address that was entered."""
-        if not self.servers.allow_calls:
-            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
         entered = await _entered(request)
-        name, uri = entered.get("server", ""), entered.get(field_key(URI)) or entered.get(URI, "")
+        name, uri = entered.get("server", ""), entered.get(field_key(_URI)) or entered.get(_URI, "")
         if name not in self.servers.config.servers:
             return HTMLResponse(_refused("There is no such server."), 404)
         try:
             result = await self.servers.box.read_resource(name, uri)
         except PlaitError as error:
             return HTMLResponse(_refused(self.servers.redacted(str(error))))
-        return HTMLResponse(resource_result(result, self.servers.redacted))
+        contents = [
+            image_block(ImageContent(data=one.blob, mime_type=one.mime_type or ""))
+            if isinstance(one, BlobResourceContents)
+            else result_block(self.servers.redacted(one.text))
+            for one in result.contents
+        ]
+        return HTMLResponse(h("div", contents, class_="succeeded"))
 
     async def prompt(self, request: Request) -> Response:
         """Get a prompt with the arguments that were entered."""
-        if not self.servers.allow_calls:
-            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
         entered = await _entered(request)
         name = entered.get("server", "")
         prompts = self.servers.offers.get(name, Offer()).prompts
@@ -191,12 +212,21 @@ class ServerPages:
         if prompt is None:
             return HTMLResponse(_refused("There is no such prompt."), 404)
         try:
-            values = arguments_from(prompt_schema(prompt), entered)
+            values = arguments_from(_prompt_schema(prompt), entered)
             texts = {key: as_text(value) for key, value in values.items()}
             result = await self.servers.box.get_prompt(name, prompt.name, texts)
         except (FormError, PlaitError) as error:
             return HTMLResponse(_refused(self.servers.redacted(str(error))))
-        return HTMLResponse(prompt_result(result, self.servers.redacted))
+        messages: list[Child] = []
+        for message in result.messages:
+            content = message.content
+            if isinstance(content, TextContent):
+                block = text_block(self.servers.redacted(content.text))
+            else:
+                data = content.model_dump(mode="json", by_alias=True)
+                block = value_block(self.servers.redacted(data))
+            messages += [h("p", message.role, class_="role"), block]
+        return HTMLResponse(h("div", messages, class_="succeeded"))
 
     async def answer(self, request: Request) -> Response:
         """Accept an elicitation with what was entered, or decline it."""
@@ -214,34 +244,21 @@ class ServerPages:
         self.servers.questions.answer(question, action, content)
         return HTMLResponse(h("p", "answered", class_="muted"))
 
-    def _table(self, servers: Iterable[ServerStatus]) -> Html:
-        titles = ("server", "state", "transport", "protocol", "implementation")
-        numbers = ("tools", "sessions", "connect", "pid")
-        return h(
-            "table",
-            h(
-                "thead",
-                h("tr", [h("th", t) for t in titles], [h("th", t, class_="n") for t in numbers]),
-            ),
-            h("tbody", [self._row(server) for server in servers]),
-            class_="servers",
-        )
-
     def _row(self, server: ServerStatus) -> Html:
         name, error = server.name, server.last_error
         link = h("a", name, href=f"/servers/{quote(name, safe='')}")
-        return h(
-            "tr",
-            h("td", link, h("small", self._text(error, name)) if error else None),
-            h("td", _state(server)),
-            h("td", server.transport),
-            h("td", server.protocol_version or "–"),
-            h("td", _about(server)),
-            h("td", "–" if server.tool_count is None else str(server.tool_count), class_="n"),
-            h("td", str(server.sessions), class_="n"),
-            h("td", _connect_label(server) or "–", class_="n"),
-            h("td", "–" if server.pid is None else str(server.pid), class_="n"),
+        cells: tuple[Child, ...] = (
+            [link, h("small", self._text(error, name)) if error else None],
+            _state(server),
+            server.transport,
+            server.protocol_version or "–",
+            _about(server),
+            "–" if server.tool_count is None else str(server.tool_count),
+            str(server.sessions),
+            _connect_label(server) or "–",
+            "–" if server.pid is None else str(server.pid),
         )
+        return table_row(_COLUMNS, cells)
 
     def _era_note(self, servers: Iterable[ServerStatus]) -> Html | None:
         """Say why a server may be connected in another era here than by `plait servers`."""
@@ -271,76 +288,104 @@ class ServerPages:
             ("calls now", str(server.in_flight) if server.in_flight else None),
             ("since", f"{server.since:%H:%M:%S} UTC"),
         ]
-        error, tail = server.last_error, server.stderr_tail
+        name, error, tail = server.name, server.last_error, server.stderr_tail
+        restart = post_button("Restart", "/servers/restart", {"server": name})
+        button = restart if self.servers.allow_calls else None
+        stderr = f"stderr, last {count_label(len(tail), 'line')}"
         return join(
-            h("h1", server.name, " ", _state(server), " ", self._restart_button(server.name)),
-            h(
-                "dl",
-                [h("div", h("dt", name), h("dd", value)) for name, value in rows if value],
-                class_="facts-list",
-            ),
-            h("p", self._text(error, server.name), class_="warning") if error else None,
+            h("h1", name, " ", _state(server), " ", button),
+            facts_list(rows),
+            h("p", self._text(error, name), class_="warning") if error else None,
             self._era_note([server]),
             [h("p", f"repaired: {note}", class_="muted") for note in server.repaired],
-            h(
-                "details",
-                h("summary", f"stderr, last {count_label(len(tail), 'line')}"),
-                text_block(self.servers.redacted("\n".join(tail))),
-            )
-            if tail
-            else None,
-        )
-
-    def _restart_button(self, name: str) -> Html | None:
-        if not self.servers.allow_calls:
-            return None
-        return h(
-            "button",
-            "Restart",
-            type="button",
-            data_post="/servers/restart",
-            data_target=json.dumps({"server": name}),
+            folded(stderr, text_block(self.servers.redacted("\n".join(tail)))) if tail else None,
         )
 
     def _tool(self, tool: Tool) -> Html:
         hints = {"read_only_hint": "read-only", "destructive_hint": "destructive"}
-        marks = [
-            h("span", word, class_="badge")
-            for key, word in hints.items()
-            if tool.annotations.get(key)
-        ]
         names = [f"{one.name}{'' if one.required else '?'}" for one in fields_of(tool.input_schema)]
         target = {"server": tool.server, "tool": tool.wire_name}
+        schemas = [("Input schema", dict(tool.input_schema))]
+        if tool.output_schema:
+            schemas.append(("Output schema", dict(tool.output_schema)))
+        return self._card(
+            f"tool-{tool.wire_name}",
+            [h("b", tool.wire_name, class_="tool"), h("code", f"({', '.join(names)})")],
+            [word for key, word in hints.items() if tool.annotations.get(key)],
+            tool.description,
+            form_of(tool.input_schema, action="/servers/call", target=target),
+            "Start with --allow-calls to call it from here.",
+            [folded(name, value_block(schema)) for name, schema in schemas],
+        )
+
+    def _card(
+        self,
+        key: str,
+        title: Child,
+        marks: Iterable[str],
+        description: str | None,
+        form: Html,
+        reason: str,
+        more: Child = None,
+    ) -> Html:
+        """Show a tool, resource or prompt; its form, or the reason why there is none."""
+        text = (description or "").strip()
+        badges = [h("span", mark, class_="badge") for mark in marks]
+        peek = h("span", text.partition("\n")[0], class_="peek")
         return h(
             "details",
-            h(
-                "summary",
-                h("b", tool.wire_name, class_="tool"),
-                h("code", f"({', '.join(names)})"),
-                " ",
-                marks,
-                h("span", tool.description.strip().partition("\n")[0], class_="peek"),
-            ),
-            text_block(tool.description.strip()) if tool.description.strip() else None,
-            form_of(tool.input_schema, action="/servers/call", target=target)
-            if self.servers.allow_calls
-            else h("p", "Start with --allow-calls to call it from here.", class_="muted"),
-            h("details", h("summary", "Input schema"), value_block(dict(tool.input_schema))),
-            h("details", h("summary", "Output schema"), value_block(dict(tool.output_schema)))
-            if tool.output_schema
-            else None,
+            h("summary", title, " ", badges, peek),
+            text_block(text) if text else None,
+            form if self.servers.allow_calls else h("p", reason, class_="muted"),
+            more,
             class_="a-tool",
-            id=f"tool-{tool.wire_name}",
+            id=key,
+        )
+
+    def _offer(self, server: str) -> Html:
+        """Show the resources and prompts of a server."""
+        offer = self.servers.offers.get(server, Offer())
+        reason = "Start with --allow-calls to read it from here."
+        found = [(str(one.uri), one, False) for one in offer.resources]
+        found += [(one.uri_template, one, True) for one in offer.templates]
+        resources: list[Html] = []
+        for uri, one, is_template in found:
+            address = {"type": "string", "maxLength": 200, "default": uri}
+            field = {_URI: {**address, "description": "the address"}} if is_template else {}
+            form = form_of(
+                {"type": "object", "properties": field},
+                action="/servers/read",
+                target={"server": server, _URI: uri},
+                label="Read",
+            )
+            marks = [mark for mark in (one.mime_type, "template" if is_template else None) if mark]
+            title = h("b", uri, class_="tool")
+            resources.append(
+                self._card(f"resource-{uri}", title, marks, one.description, form, reason)
+            )
+        prompts: list[Html] = []
+        for prompt in offer.prompts:
+            target = {"server": server, "prompt": prompt.name}
+            schema = _prompt_schema(prompt)
+            form = form_of(schema, action="/servers/prompt", target=target, label="Get")
+            names = [f"{one.name}{'' if one.required else '?'}" for one in prompt.arguments or ()]
+            title = [h("b", prompt.name, class_="tool"), h("code", f"({', '.join(names)})")]
+            key = f"prompt-{prompt.name}"
+            prompts.append(self._card(key, title, (), prompt.description, form, reason))
+        return h(
+            "div",
+            [
+                [h("h2", count_label(len(cards), noun)), cards]
+                for noun, cards in (("resource", resources), ("prompt", prompts))
+                if cards
+            ],
+            id="offer",
+            data_part=True,
         )
 
     def _checks(self) -> Html:
-        button = h(
-            "button",
-            "Check all servers",
-            type="button",
-            data_post="/servers/check",
-            data_into="findings",
-        )
+        address, label = "/servers/check", "Check all servers"
+        button = h("button", label, type="button", data_post=address, data_into="findings")
         return h(
             "section",
             h("h2", "Doctor"),
@@ -351,103 +396,111 @@ class ServerPages:
     def _findings(self) -> Html:
         found = self.servers.findings
         if found is None:
-            return h(
-                "p",
-                "Checks connections, schemas, names, cost, logins and the lockfile.",
-                class_="muted",
-            )
-        return h("ul", [self._finding(one) for one in found], class_="checked")
+            text = "Checks connections, schemas, names, cost, logins and the lockfile."
+            return h("p", text, class_="muted")
 
-    def _finding(self, one: CheckFinding) -> Html:
-        fix = h("span", f"fix: {one.fix}", class_="fix") if one.fix else None
-        level = h("span", one.level, class_=f"badge {_LEVELS.get(one.level, '')}")
-        where = h("b", f"{one.server} ") if one.server else None
-        text = _without_name(self.servers.redacted(one.message), one.server)
-        return h("li", level, h("span", where, text), fix)
+        def item(one: CheckFinding) -> Html:
+            fix = h("span", f"fix: {one.fix}", class_="fix") if one.fix else None
+            level = h("span", one.level, class_=f"badge {_LEVELS.get(one.level, '')}")
+            where = h("b", f"{one.server} ") if one.server else None
+            return h("li", level, h("span", where, self._text(one.message, one.server)), fix)
+
+        return h("ul", [item(one) for one in found], class_="checked")
 
     def _feed(self, server: str | None) -> Html:
         """Show notifications and what happened to connections, the newest first."""
-        events = [
-            Notice(
-                at=one.at,
-                server=one.server,
-                kind=one.kind,
-                text=self._text(one.detail, one.server),
-            )
-            for one in self.servers.status.events
-        ]
-        every = [*events, *self.servers.notices]
-        chosen = [one for one in every if server is None or one.server == server]
+        notices = list(self.servers.notices)
+        for one in self.servers.status.events:
+            text = self._text(one.detail, one.server)
+            notices.append(Notice(at=one.at, server=one.server, kind=one.kind, text=text))
+        chosen = [one for one in notices if server is None or one.server == server]
         newest = sorted(chosen, key=lambda one: one.at, reverse=True)
-        rows = [
-            h(
-                "tr",
-                h("td", h("time", f"{group[0].at:%H:%M:%S.%f}"[:-4])),
-                h("td", group[0].server) if server is None else None,
-                h("td", group[0].kind),
-                h("td", group[0].text, h("b", f" ×{len(group)}") if len(group) > 1 else None),
+        rows: list[Html] = []
+        # Equal notices that follow each other, such as attempts to connect, are one row.
+        for _, group in groupby(newest, key=lambda one: (one.server, one.kind, one.text)):
+            first, *others = group
+            rows.append(
+                h(
+                    "tr",
+                    h("td", h("time", f"{first.at:%H:%M:%S.%f}"[:-4])),
+                    h("td", first.server) if server is None else None,
+                    h("td", first.kind),
+                    h("td", first.text, h("b", f" ×{len(others) + 1}") if others else None),
+                )
             )
-            for group in _grouped(newest)[:_MOST_ROWS]
-        ]
+        listed = h("div", h("table", h("tbody", rows[:MAX_FEED_ROWS])), class_="wide")
         return h(
             "div",
             h("h2", "What happened"),
-            h("div", h("table", h("tbody", rows)), class_="wide")
-            if rows
-            else h("p", "Nothing yet.", class_="muted"),
+            listed if rows else h("p", "Nothing yet.", class_="muted"),
             id="feed",
             class_="feed",
             data_part=True,
         )
 
-    def _text(self, text: str, server: str) -> str:
-        return _without_name(self.servers.redacted(text), server)
-
-    def _approval(self, needed: ApprovalNeededError) -> Html:
-        request = needed.request
-        return h(
-            "div",
-            h("p", f"The policy requires approval: {request.reason}", class_="warning"),
-            value_block(self.servers.redacted(dict(request.arguments))),
-            h("button", "Approve and call", type="button", data_approve=needed.proof),
-        )
+    def _text(self, text: str, server: str | None) -> str:
+        """Return a text about a server without secrets, and without its name before it."""
+        redacted: str = self.servers.redacted(text)
+        return redacted.removeprefix(f"{server}: ") if server else redacted
 
     def _result(self, result: ToolResult) -> Html:
+        redact = self.servers.redacted
         facts = [
             "the tool reports a failure" if result.is_error else "succeeded",
             seconds_label(result.seconds),
             f"{result.attempts} attempts" if result.attempts > 1 else None,
         ]
-        blocks = [
-            block.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for block in result.content
-        ]
-        shown: list[Child] = [self._block(block) for block in blocks]
+        content: list[Child] = []
+        for block in result.content:
+            data = block.model_dump(mode="json", by_alias=True, exclude_none=True)
+            match data:
+                case {"type": "text", "text": str() as text}:
+                    content.append(result_block(redact(text)))
+                case {"type": "image", "data": str() as image, "mimeType": str() as mime_type}:
+                    content.append(image_block(ImageContent(data=image, mime_type=mime_type)))
+                case _:
+                    content.append(value_block(redact(data)))
         if result.structured_content is not None and not _repeats(result):
-            structured = value_block(self.servers.redacted(result.structured_content))
-            shown.append(h("details", h("summary", "structured content"), structured))
+            structured = value_block(redact(result.structured_content))
+            content.append(folded("structured content", structured))
         return h(
             "div",
             h("p", " · ".join(fact for fact in facts if fact), class_="muted"),
-            shown,
-            [h("p", self.servers.redacted(note), class_="warning") for note in result.notes],
+            content,
+            [h("p", redact(note), class_="warning") for note in result.notes],
             class_="failed" if result.is_error else "succeeded",
         )
 
-    def _block(self, block: Mapping[str, Any]) -> Html:
-        match block:
-            case {"type": "text", "text": str() as text}:
-                return result_block(self.servers.redacted(text))
-            case {"type": "image", "data": str() as data, "mimeType": str() as mime_type}:
-                return image_block(ImageContent(data=data, mime_type=mime_type))
-            case _:
-                return value_block(self.servers.redacted(dict(block)))
+
+def _questions_part(questions: Iterable[Question]) -> Html:
+    """Show the elicitations that wait for an answer."""
+    asked: list[Html] = []
+    for one in questions:
+        accept = {"question": one.key, "action": "accept"}
+        decline = post_button("Decline", "/servers/answer", {**accept, "action": "decline"})
+        if one.schema is not None:
+            body = form_of(
+                one.schema, action="/servers/answer", target=accept, label="Answer", beside=decline
+            )
+        else:
+            done = post_button("Done", "/servers/answer", accept, class_="primary")
+            visit = "The server wants you to visit this address: "
+            buttons = h("div", done, decline, class_="actions")
+            body = h("div", h("p", visit, h("code", one.url)), buttons)
+        head = h("h2", f"{one.server} asks"), text_block(one.message)
+        asked.append(h("section", *head, body, class_="asks", id=f"q-{one.key}"))
+    return h("div", asked, id="questions", data_part=True, role="status")
 
 
-def _grouped(notices: Iterable[Notice]) -> list[list[Notice]]:
-    """Join equal notices that follow each other, such as attempts to connect."""
-    groups = groupby(notices, key=lambda one: (one.server, one.kind, one.text))
-    return [list(group) for _, group in groups]
+def _prompt_schema(prompt: Prompt) -> dict[str, Any]:
+    """Return the arguments of a prompt as a schema for its form."""
+    arguments = prompt.arguments or ()
+    fields = {one.name: {"type": "string"} for one in arguments}
+    for one in arguments:
+        if one.description:
+            fields[one.name]["description"] = one.description
+    required = [one.name for one in arguments if one.required]
+    return {"type": "object", "properties": fields, "required": required}
 
 
 def _repeats(result: ToolResult) -> bool:
@@ -473,11 +526,6 @@ async def _entered(request: Request) -> dict[str, str]:
 
 def _refused(reason: str) -> Html:
     return h("p", reason, class_="warning")
-
-
-def _without_name(text: str, server: str | None) -> str:
-    """Return a text about a server without its name, which is shown before it."""
-    return text.removeprefix(f"{server}: ") if server else text
 
 
 def _state(server: ServerStatus) -> Html:

@@ -8,15 +8,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from plait.reasoning.document import read_document
+from plait.reasoning.diagram import read_document
 from plait.reasoning.html import thinking, title_of
 from plait.reasoning.storage.port import SessionLine, Storage
-from plait.traces.html.elements import Html, h
-from plait.traces.html.labels import count_label
+from plait.traces.html.elements import Child, Html, h
 from plait.traces.html.page import page
+from plait.traces.html.pieces import Column, list_filters, table, table_row
 from plait.viewer.pages import SITE, Live, not_found
 
-_MOST_SESSIONS = 500
+MAX_SESSIONS = 500
+"""Rows of the list, which is sent again with each change."""
+_COLUMNS: tuple[Column, ...] = (
+    *(("about", None), ("mode", None), ("status", None)),
+    *(("thoughts", "n"), ("changed", None)),
+)
 
 
 class ThinkingPages:
@@ -35,12 +40,12 @@ class ThinkingPages:
 
     async def list(self, request: Request) -> Response:
         """Answer with all sessions, the most recently changed first."""
-        lines = await self._store.list_sessions(limit=_MOST_SESSIONS)
+        lines = await self._store.list_sessions(limit=MAX_SESSIONS)
         version = "\n".join(f"{one.session.id} {one.session.version}" for one in lines)
 
         def build(mark: Html) -> str:
             title = h("h1", "Thinking", h("small", f" {self._name}"))
-            return page("Thinking", title, _table(lines), mark, site=SITE)
+            return page("Thinking", title, _sessions(lines), mark, site=SITE)
 
         return Live(version).answer(request, build)
 
@@ -60,51 +65,21 @@ class ThinkingPages:
         return live.answer(request, build)
 
 
-def _table(lines: Sequence[SessionLine]) -> Html:
+def _sessions(lines: Sequence[SessionLine]) -> Html:
     if not lines:
         return h("p", "No sessions yet.", class_="empty")
-    titles = ("about", "mode", "status", "thoughts", "changed")
-    return h(
-        "section",
-        h(
-            "div",
-            h(
-                "input",
-                type="search",
-                placeholder="Search sessions  /",
-                data_filter="text",
-                autocomplete="off",
-            ),
-            h("span", count_label(len(lines), "session"), class_="muted", data_count="session"),
-            class_="toolbar",
-        ),
-        h(
-            "div",
-            h(
-                "table",
-                h(
-                    "thead",
-                    h("tr", [h("th", t, class_="n" if t == "thoughts" else None) for t in titles]),
-                ),
-                h("tbody", [_row(line) for line in lines], data_list=True),
-                class_="sessions",
-            ),
-            class_="wide",
-        ),
-    )
-
-
-def _row(line: SessionLine) -> Html:
-    session = line.session
-    state = "good" if session.status == "concluded" else "warn"
-    link = h("a", line.title or session.id, href=f"/thinking/{session.id}", dir="auto")
-    return h(
-        "tr",
-        h("td", link, h("small", session.id)),
-        h("td", session.mode),
-        h("td", h("span", session.status, class_=f"badge {state}")),
-        h("td", str(line.thoughts), class_="n"),
-        h("td", h("time", session.updated_at[:16].replace("T", " "))),
-        data_item=True,
-        tabindex="-1",
-    )
+    rows: list[Html] = []
+    for line in lines:
+        session = line.session
+        link = h("a", line.title or session.id, href=f"/thinking/{session.id}", dir="auto")
+        state = "good" if session.status == "concluded" else "warn"
+        cells: tuple[Child, ...] = (
+            [link, h("small", session.id)],
+            session.mode,
+            h("span", session.status, class_=f"badge {state}"),
+            str(line.thoughts),
+            h("time", session.updated_at[:16].replace("T", " ")),
+        )
+        rows.append(table_row(_COLUMNS, cells, data_item=True, tabindex="-1"))
+    sessions = table(_COLUMNS, rows, class_="sessions", is_list=True)
+    return h("section", list_filters("session", len(lines)), h("div", sessions, class_="wide"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from plait.testing import AnthropicServer, OpenAIServer
-from plait.testing.agent_suite import KEY
+from tests.integration.agents.agent_suite import KEY
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 
 from plait import Message, ModelConfig
 from plait.testing import AnthropicServer, OpenAIServer
-from plait.testing.agent_suite import KEY
+from tests.integration.agents.agent_suite import KEY
 
 PNG = base64.b64encode(b"not really a picture").decode()
 

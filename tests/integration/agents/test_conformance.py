@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,20 +12,14 @@ from typing_extensions import override
 
 from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
 from plait.testing import AnthropicServer, OpenAIServer
-from plait.testing.agent_suite import (
+from plait.traces import UsageMetadata, hash_question, to_prompt_string
+from tests.integration.agents.agent_suite import (
     KEY,
     AgentStage,
     AgentSuite,
     LiveAgentSuite,
     Play,
     StageOptions,
-    served,
-)
-from plait.traces import UsageMetadata, hash_question, to_prompt_string
-from tests import nursery
-
-quickly_served = staticmethod(
-    partial(served, stdio=nursery.stdio_config, http=nursery.fault_server)
 )
 
 
@@ -108,16 +101,12 @@ def claude(interface: str, url: str, **more: Any) -> ModelConfig:
 
 
 class TestLangChain(LiveAgentSuite):
-    served = quickly_served
-
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         return LiveStage(anthropic, claude("langchain", anthropic.url, model_provider="anthropic"))
 
 
 class TestOpenAIEndpoint(LiveAgentSuite):
-    served = quickly_served
-
     @pytest.fixture
     def stage(self) -> Generator[AgentStage]:
         with OpenAIServer(key=KEY) as api:
@@ -133,8 +122,6 @@ class TestOpenAIEndpoint(LiveAgentSuite):
 
 
 class TestClaudeTool(LiveAgentSuite):
-    served = quickly_served
-
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         config = claude("claude_tool", anthropic.url)
@@ -142,8 +129,6 @@ class TestClaudeTool(LiveAgentSuite):
 
 
 class TestClaudeAgentSDK(LiveAgentSuite):
-    served = quickly_served
-
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer) -> AgentStage:
         config = claude("claude_agent_sdk", anthropic.url)
@@ -151,8 +136,6 @@ class TestClaudeAgentSDK(LiveAgentSuite):
 
 
 class TestManual(AgentSuite):
-    served = quickly_served
-
     @pytest.fixture
     def stage(self, anthropic: AnthropicServer, tmp_path: Path) -> AgentStage:
         return ReplayStage(anthropic, claude("claude_tool", anthropic.url), tmp_path)

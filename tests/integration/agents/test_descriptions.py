@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plait.agents.server_tools import afetch_tool_descriptions, fetch_tool_descriptions
+from plait.agents.servers import afetch_tool_descriptions, fetch_tool_descriptions
 from plait.errors import AgentServerConnectError
 from plait.testing import running_server
 

@@ -27,8 +27,8 @@ from plait import Message as PlaitMessage
 from plait.agents import GraphLimitError, GraphTracer, TraceMiddleware
 from plait.cli import main
 from plait.testing import AnthropicServer, ScriptedChatModel, tool_call
-from plait.testing.agent_suite import KEY
 from plait.traces import ToolCalled, Turn, read_trace, read_traces
+from tests.integration.agents.agent_suite import KEY
 
 ASK = {"messages": [HumanMessage("Add.")]}
 

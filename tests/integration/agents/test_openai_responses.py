@@ -8,8 +8,8 @@ from plait import AgentConfig, Message, ModelConfig, get_agent
 from plait.agents import AgentResult
 from plait.models.scripts import Call, Say
 from plait.testing import OpenAIServer
-from plait.testing.agent_suite import KEY
 from plait.testing.llm.turns import Cut, Script
+from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import results
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("streaming", [False, True])]

@@ -15,8 +15,8 @@ import pytest
 
 from plait.agents import result_from_trace
 from plait.testing import AnthropicServer, Call, Say, eventually
-from plait.testing.agent_suite import outline
 from plait.traces import ToolCalled, read_trace
+from tests.integration.agents.agent_suite import outline
 from tests.nursery import python, stdio_config
 
 PROGRAM = Path(__file__).with_name("stopped_run.py")

@@ -12,7 +12,7 @@ import pytest
 from plait import MultiServerMCPClient
 from plait.client import run_deadline
 from plait.client.calls.tool_call import ToolCall, call_deadline
-from plait.client.config.timing import Timeouts
+from plait.client.config.servers import Timeouts
 from plait.testing import ServerProcess, eventually
 from tests.integration.agents.helpers import arun, one_by_one, run, tool_call
 from tests.nursery import fault_server

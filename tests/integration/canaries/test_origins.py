@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Generator
 from typing import Any
@@ -179,6 +180,29 @@ async def test_a_websocket_is_not_opened_elsewhere(elsewhere: Mirror) -> None:
 
     assert elsewhere.heard == []
     assert elsewhere.origin.replace("http", "ws", 1) in str(caught.value)
+
+
+async def test_the_headers_of_a_websocket_are_not_in_the_logs_of_its_library(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = canary()
+
+    def end(connection: ServerConnection) -> None:
+        connection.close()
+
+    with serve(end, "127.0.0.1", 0) as server, caplog.at_level(logging.DEBUG, "websockets.client"):
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}/mcp"
+        async with Toolbox({"shop": config(url, secret)}) as box:
+            with pytest.raises(ConnectError):
+                await box.tools()
+        server.shutdown()
+        thread.join()
+
+    logged = [one.getMessage() for one in caplog.records if one.name == "websockets.client"]
+    assert any("HTTP/1.1" in text for text in logged)
+    assert not any(secret in text for text in logged)
 
 
 async def test_credentials_of_a_client_go_nowhere_but_to_its_own_authorization_server(

@@ -32,18 +32,18 @@ def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked:
     locked.write(
         tools_with(
             pay={"description": "Pay a bill of the shop, in coins."},
-            find={"name": "search", "annotations": {}},
+            find={"annotations": {}},
         )
     )
 
     checked = plait("lock", "--check")
-    updated = plait("lock", "--update", "shop/search")
+    updated = plait("lock", "--update", "shop/find")
     left = json.loads(plait("lock", "--check", "--json").stdout)
 
     assert checked.returncode == 8
     assert checked.stdout == (
         "shop  5 tools\n"
-        "  → `find` was renamed to `search`, and changed\n"
+        "  ~ `find` changed\n"
         "      DANGER: it was declared non-destructive, and may now be destructive\n"
         "      annotation read_only_hint: true → nothing\n"
         "  ~ `pay` changed\n"
@@ -52,7 +52,7 @@ def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked:
         "2 differences from the lockfile\n"
     )
     assert updated.returncode == 0
-    assert "renamed" in updated.stdout
+    assert "`find` changed" in updated.stdout
     assert "1 difference from the lockfile remains" in updated.stderr
     assert [(one["kind"], one["tool"]) for one in left["drift"]] == [("changed", "pay")]
 

@@ -136,6 +136,100 @@ asyncio.run(main())
     assert printed.split() == ["good"] * 4
 
 
+_PLAIN_SERVER = """
+import json, sys
+
+answers = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "plain", "version": "1"},
+    },
+    "tools/list": {
+        "tools": [
+            {
+                "name": "repeat",
+                "inputSchema": {
+                    "$schema": "http://json-schema.org/draft-07/schema#",
+                    "type": "object",
+                    "properties": {"text": {"type": "string"}},
+                    "required": ["text"],
+                },
+            }
+        ]
+    },
+}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "tools/call":
+        text = message["params"]["arguments"]["text"]
+        answer["result"] = {"content": [{"type": "text", "text": text}]}
+    elif message["method"] in answers:
+        answer["result"] = answers[message["method"]]
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown method"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "late"),
+    [
+        (
+            """
+    from plait import MultiServerMCPClient
+
+    async with MultiServerMCPClient(servers) as client:
+        [tool] = await client.get_tools()
+        call = {"name": "repeat", "args": {"text": "good"}, "id": "1", "type": "tool_call"}
+        print((await tool.ainvoke(call)).text)
+        assert client.status()["plain"].server_info == {"name": "plain", "version": "1"}
+""",
+            {"mcp", "mcp_types", "jsonschema", "langchain_core.language_models.chat_models"},
+        ),
+        (
+            """
+    from plait import Toolbox
+
+    async with Toolbox(servers) as box:
+        assert [tool.name for tool in await box.tools()] == ["repeat"]
+        print((await box.call("plain", "repeat", {"text": "good"})).text)
+""",
+            {"mcp", "jsonschema", "opentelemetry", "langchain_core"},
+        ),
+    ],
+    ids=["MultiServerMCPClient", "Toolbox"],
+)
+def test_a_first_plain_call_imports_only_what_it_needs(program: str, late: set[str]) -> None:
+    servers = {"plain": {"command": sys.executable, "args": ["-c", _PLAIN_SERVER]}}
+    program = f"""
+import asyncio, json, sys
+
+servers = json.loads(sys.argv[1])
+
+
+async def main():{program}
+
+asyncio.run(main())
+print(json.dumps(sorted(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, json.dumps(servers)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    printed, modules = done.stdout.splitlines()
+    assert printed == "good"
+    assert late & set(json.loads(modules)) == set()
+
+
 def test_a_tape_is_recorded_and_played_without_the_sdk(tmp_path: Path) -> None:
     program = """
 from plait import Toolbox

@@ -9,12 +9,20 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
 from plait import ConnectError, Toolbox
+from plait._support.redact import Redactor
+from plait.client.config.read import read_config
+from plait.client.config.servers import StdioServer
+from plait.client.connections.opening import enter_session
+from plait.client.connections.session import ServerMemory, SessionOptions
+from plait.client.transports.process import start_process
+from plait.client.transports.wire_log import make_wire
 from plait.errors import McpVersionError
 from plait.testing import eventually, stdio_config
 from plait.testing.faults.options import NoiseKind
@@ -24,6 +32,14 @@ from tests.nursery import entry
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 NOISE: tuple[NoiseKind, ...] = ("banner", "crlf", "bom", "half", "split", "utf8", "biglines")
+
+
+def _server_of(program: str, protocol: str) -> StdioServer:
+    """Return the configuration of a server that is a program of Python."""
+    config = {"command": sys.executable, "args": ["-S", "-c", program], "protocol": protocol}
+    server = read_config({"servers": {"shop": config}}).servers["shop"]
+    assert isinstance(server, StdioServer)
+    return server
 
 
 @pytest.mark.parametrize("kind", NOISE)
@@ -214,3 +230,63 @@ async def test_a_server_without_the_sdk_is_not_said_to_have_another_version(
             await box.call("odd", "add", {})
 
     assert not isinstance(failed.value, McpVersionError)
+
+
+_CLOSES_ITS_INPUT = "import os, sys, time; os.close(0); print('closed', flush=True); "
+_LATE_END = "time.sleep(0.2); sys.exit('KeyError: SHOP_TOKEN')"
+_ANSWERS_FIRST = """
+import json, os, sys, time
+request = json.loads(sys.stdin.readline())
+os.close(0)
+info = {"protocolVersion": "2025-11-25", "capabilities": {}}
+result = {**info, "serverInfo": {"name": "late", "version": "1"}}
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(_CLOSES_ITS_INPUT + _LATE_END, id="closes its input"),
+        pytest.param(_CLOSES_ITS_INPUT + "sys.exit('KeyError: SHOP_TOKEN')", id="ends at once"),
+    ],
+)
+async def test_an_error_waits_for_the_end_of_a_process_that_nothing_can_be_sent_to(
+    program: str, protocol: str
+) -> None:
+    server = _server_of(program, protocol)
+    wire = make_wire("shop", Redactor(()), lambda: None)
+    wire.started_process = await start_process(server, wire)
+    assert await wire.started_process.stdout.next_line() == b"closed"  # its input is closed now
+
+    with pytest.raises(ConnectError) as caught:
+        async with asyncio.timeout(30), AsyncExitStack() as stack:
+            await enter_session(stack, server, wire, ServerMemory(), SessionOptions())
+
+    text = "shop: the server exited (1) before it was ready; its last words: KeyError: SHOP_TOKEN"
+    assert str(caught.value) == text
+
+
+async def test_an_error_waits_for_the_end_of_a_process_that_ends_after_the_handshake() -> None:
+    server = _server_of(_ANSWERS_FIRST + _LATE_END, "legacy")
+    wire = make_wire("shop", Redactor(()), lambda: None)
+
+    with pytest.raises(ConnectError) as caught:
+        async with asyncio.timeout(30), AsyncExitStack() as stack:
+            await enter_session(stack, server, wire, ServerMemory(), SessionOptions())
+
+    text = "shop: the server exited (1) before it was ready; its last words: KeyError: SHOP_TOKEN"
+    assert str(caught.value) == text
+
+
+async def test_a_process_that_closes_its_input_and_stays_is_not_waited_for_long() -> None:
+    program = _CLOSES_ITS_INPUT + "time.sleep(60)"
+    server = _server_of(program, "legacy")
+    wire = make_wire("shop", Redactor(()), lambda: None)
+    wire.started_process = await start_process(server, wire)
+    assert await wire.started_process.stdout.next_line() == b"closed"  # its input is closed now
+
+    with pytest.raises(ConnectError, match="Connection closed"):
+        async with asyncio.timeout(30), AsyncExitStack() as stack:
+            await enter_session(stack, server, wire, ServerMemory(), SessionOptions())

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 from plait.gateway.outbox import Outbox
 
 path, url, deadly_step, count, letters = sys.argv[1:]

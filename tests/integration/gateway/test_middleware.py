@@ -12,7 +12,7 @@ from microsoft_agents.activity import TokenResponse
 from microsoft_agents.hosting.core import TurnContext
 
 from plait import ConfigError
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 from plait.gateway import GatewayToolsMiddleware, McpToolRegistrationService
 from plait.gateway.credentials import claim
 from plait.testing import MockGateway, ScriptedChatModel, tool_call

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 from plait.errors import OutboxError
 from plait.gateway import McpToolRegistrationService, Outbox
 from plait.testing import MockGateway, eventually, free_port

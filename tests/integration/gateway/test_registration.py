@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 
 import plait
 from plait import ConfigError
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 from plait.errors import DiscoveryError, TokenError
 from plait.gateway import McpToolRegistrationService
 from plait.gateway.credentials import claim

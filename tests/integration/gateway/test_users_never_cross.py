@@ -17,8 +17,8 @@ import pytest
 
 from plait.errors import DiscoveryError
 from plait.gateway import McpToolRegistrationService, McpToolServerConfigurationService
-from plait.gateway.connections import ToolConnections
-from plait.gateway.entries import GatewayServer
+from plait.gateway.manifest import GatewayServer
+from plait.gateway.registration import ToolConnections
 from plait.testing import MockGateway
 from tests.integration.gateway.conftest import SEND
 from tests.integration.gateway.hosting import AGENT, jwt, turn

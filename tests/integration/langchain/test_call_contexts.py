@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait import MultiServerMCPClient
-from plait.client.transports.http_sender import HttpSender
+from plait.client.transports.http import HttpSender
 from plait.testing.fixtures import StartFaultServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -28,8 +28,8 @@ from plait.testing import (
     StateDir,
     tool_call,
 )
-from plait.testing.agent_suite import KEY
 from tests import nursery
+from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import model_of
 
 pytestmark = pytest.mark.anyio

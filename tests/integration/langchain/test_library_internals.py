@@ -19,7 +19,7 @@ from langgraph.prebuilt import ToolNode
 import plait
 from plait import ConfigError, MultiServerMCPClient
 from plait.langchain import library_internals
-from plait.langchain.tools import observers
+from plait.langchain.tools.tool import is_observed
 from plait.testing import ServerProcess
 from tests.integration.langchain.paying_graphs import LAYOUTS, THREAD, Payment, opened, step
 from tests.servers.till import ledger_of, served_till
@@ -162,7 +162,7 @@ async def test_every_run_counts_as_observed_without_private_names(
     servers: Any = {"till": {"url": server.url}}
     async with MultiServerMCPClient(servers) as client:
         (pay,) = await client.get_tools(include="pay")
-        assert observers.is_observed(pay, None)
+        assert is_observed(pay, None)
         assert await pay.ainvoke({"amount": 1}) == "paid 1"
 
 

@@ -37,20 +37,20 @@ def schema(name: str, **properties: Any) -> dict[str, Any]:
 CHANGES = {
     "description": (
         tools_with(pay={"description": "Pay a bill of the shop, in euros or cards."}),
-        {("changed", "pay", None)},
+        {("changed", "pay")},
     ),
     "argument": (
         tools_with(find={"inputSchema": schema("find", bcc=TEXT)}),
-        {("changed", "find", None)},
+        {("changed", "find")},
     ),
-    "rename": (tools_with(find={"name": "search"}), {("renamed", "search", "find")}),
+    "rename": (tools_with(find={"name": "search"}), {("removed", "find"), ("added", "search")}),
     "swap": (
         tools_with(read_note={"name": "wipe_note"}, wipe_note={"name": "read_note"}),
-        {("swapped", "read_note", "wipe_note"), ("swapped", "wipe_note", "read_note")},
+        {("changed", "read_note"), ("changed", "wipe_note")},
     ),
     "added and removed": (
         [*TOOLS[:3], *TOOLS[4:], {"name": "new", "inputSchema": {"type": "object"}}],
-        {("added", "new", None), ("removed", "wipe_note", None)},
+        {("added", "new"), ("removed", "wipe_note")},
     ),
 }
 
@@ -73,8 +73,8 @@ async def test_changes_while_a_client_runs_are_named_and_kept_from_agents(
             offered = {tool.name for tool in await client.refresh_tools()}
 
             report = client.lock_report()
-            assert {(one.kind, one.tool, one.other) for one in report.drift} == expected
-            touched = {name for _, *names in expected for name in names if name}
+            assert {(one.kind, one.tool) for one in report.drift} == expected
+            touched = {name for _, name in expected}
             assert offered == set(ALL) - touched
             for name in touched:
                 with pytest.raises(PermissionDeniedError, match=r"plait lock --\w+ shop"):
@@ -133,7 +133,9 @@ async def test_a_server_that_comes_back_changed_is_looked_at_before_the_next_cal
             os.kill(pid, signal.SIGKILL)
             await eventually(lambda: box.status()["shop"].pid != pid)
 
-            with pytest.raises(PermissionDeniedError, match="swapped with `wipe_note`"):
+            with pytest.raises(
+                PermissionDeniedError, match="description changed, annotation changed"
+            ):
                 await box.call("shop", "read_note", {"id": "1"})
             assert (await box.call("shop", "pay", {"amount": "1"})).text == "pay ran"
         assert server.calls() == ["pay", "pay"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import Connection, inspect, text
 
+from plait.cli import main
 from plait.errors import ConfigError
 from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
@@ -261,3 +263,14 @@ CONTRACT = {
     ),
 }
 """The columns that the contract of the original server lists."""
+
+
+def test_the_command_creates_a_missing_schema(postgres_database: str) -> None:
+    separator = "&" if "?" in postgres_database else "?"
+    database = f"{postgres_database}{separator}schema=notes"
+
+    for said in ("upgraded from nothing", "is up to date"):
+        done = CliRunner().invoke(main, ["reasoning", "migrate", "--db", database])
+
+        assert done.exit_code == 0, done.output
+        assert said in done.stderr

@@ -15,8 +15,7 @@ from mcp.server.lowlevel.server import Server
 from sqlalchemy import event, select
 
 from plait.errors import BackendError
-from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
 from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.server import build_server

@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind
 from plait import AgentConfig, Message, ModelConfig, get_agent
 from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
-from plait.testing.agent_suite import KEY
 from plait.testing.llm.turns import Cut, Refuse
+from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import model_of, toys
 from tests.integration.telemetry.recorded import Recorded, scope_of
 

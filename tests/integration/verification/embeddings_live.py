@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.verification.embeddings import similarity
+from plait.verification.stages import similarity
 from tests.integration.verification.suites import Watched, suite_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]

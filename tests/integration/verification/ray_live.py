@@ -18,7 +18,7 @@ import pytest
 
 from plait.testing import eventually
 from plait.verification import read_results
-from plait.verification.merge import merge_reports
+from plait.verification.answers import merge_reports
 from tests.integration.verification.suites import ADD, Watched, comparable, some_cases, suite_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore")]

@@ -17,7 +17,7 @@ from mcp.server.mcpserver import Context
 from plait import ConfigError, ConnectError, MultiServerMCPClient, PlaitError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.config.servers import InProcessServer
-from plait.client.connections.session_options import SessionOptions
+from plait.client.connections.session import SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.peer import RequestError

@@ -17,7 +17,7 @@ from plait._support.logs import UNCUT, WIRE
 from plait._support.redact import Redactor
 from plait.client import Tape
 from plait.client.transports.tape import TapeMode
-from plait.client.transports.wire_log import log_of, make_wire
+from plait.client.transports.wire_log import WireLog, make_wire
 from plait.langchain.tools.tool import MCPTool
 from tests.integration.connections.targets import TARGETS
 from tests.nursery import entry
@@ -169,7 +169,7 @@ async def test_a_session_that_is_not_shown_has_the_plain_wire() -> None:
             await box.tools("server")
             session = box.lifecycle.runtime.pool.connections["server"].keeper.ready_session
             assert session is not None
-            assert log_of(session.wire) is None
+            assert session.wire.taps == []
             assert type(session.wire.sender).__module__ == "plait.client.transports.stdio"
 
 
@@ -185,4 +185,4 @@ def test_messages_are_logged_only_if_their_own_logger_is_set(own: int, is_logged
         root.setLevel(before[0])
         logger.setLevel(before[1])
 
-    assert (log_of(wire) is not None) is is_logged
+    assert [type(tap) for tap in wire.taps] == [WireLog] * is_logged

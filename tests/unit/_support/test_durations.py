@@ -20,13 +20,18 @@ from plait import (
 )
 from plait._support.durations import checked_limit, checked_seconds
 from plait.agents.config import AgentConfig, ModelConfig, ModelRetryConfig, ToolRetryConfig
-from plait.agents.server_tools import connect_all_mcp_servers
+from plait.agents.servers import connect_all_mcp_servers
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.calls.sampling import Sampling
 from plait.client.calls.tool_call import run_deadline
 from plait.client.config.budgets import ResultBudget
-from plait.client.config.servers import HttpServer, SseServer, StdioServer
-from plait.client.config.timing import ReconnectPolicy, Timeouts
+from plait.client.config.servers import (
+    HttpServer,
+    ReconnectPolicy,
+    SseServer,
+    StdioServer,
+    Timeouts,
+)
 from plait.client.toolbox import ServerHandle
 from plait.errors import ConfigError
 from plait.gateway import McpToolServerConfigurationService

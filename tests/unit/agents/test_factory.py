@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.factory import close_all_agents, get_agent
 from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAgent
 from plait.agents.program_tools import ToolLike
-from plait.agents.registry import REGISTRY, EngineAvailability, EngineRegistry, EngineSpec
+from plait.agents.registry import (
+    REGISTRY,
+    EngineAvailability,
+    EngineRegistry,
+    EngineSpec,
+    close_all_agents,
+    get_agent,
+)
 from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
 from plait.traces.messages.message import Message, UsageMetadata

@@ -12,7 +12,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from plait.agents.program_tools import StaticTool
-from plait.agents.server_tools import (
+from plait.agents.servers import (
     apply_tool_description_overrides,
     connect_all_mcp_servers,
     get_all_mcp_tools,

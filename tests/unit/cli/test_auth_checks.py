@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.doctor.auth import AuthSeen, check_auth, plain_secrets
-from plait.cli.doctor.findings import Examined, Finding
+from plait.cli.doctor.findings import AuthSeen, Examined, Finding, check_auth, plain_secrets
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.questions import FormField, InvalidAnswerError, checked, fields_of, parsed
+from plait.cli.questions import FormField, InvalidAnswerError, check_answer, fields_of, parse_answer
 
 TITLED = {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]}
 
@@ -39,7 +39,7 @@ def field(**schema: Any) -> FormField:
     ],
 )
 def test_what_is_typed_gets_the_type_of_its_field(schema: Any, text: str, value: Any) -> None:
-    assert parsed(field(**schema), text) == value
+    assert parse_answer(field(**schema), text) == value
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_typed_gets_the_type_of_its_field(schema: Any, text: str, value:
 )
 def test_what_does_not_fit_is_said_with_what_does(schema: Any, text: str, reason: str) -> None:
     with pytest.raises(InvalidAnswerError, match=reason):
-        parsed(field(**schema), text)
+        parse_answer(field(**schema), text)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_said_with_what_does(schema: Any, text: str, reason
 )
 def test_a_value_of_another_type_does_not_fit(schema: Any, value: Any) -> None:
     with pytest.raises(InvalidAnswerError, match=r"must be \w"):
-        checked(field(**schema), value)
+        check_answer(field(**schema), value)
 
 
 def test_a_default_that_does_not_fit_is_none() -> None:

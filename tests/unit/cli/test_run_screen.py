@@ -6,8 +6,8 @@ import re
 
 from rich.console import Console, RenderableType
 
-from plait.cli.run_screen import Activity, live_view, summary_line
 from plait.cli.terminal import progress_label
+from plait.cli.trace_view import Activity, live_view, summary_line
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder

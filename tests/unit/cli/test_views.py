@@ -7,8 +7,7 @@ from io import StringIO
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
-from plait.cli.commands.servers import status_table
-from plait.cli.commands.tools import marks_of, signature_text, tool_object
+from plait.cli.commands.lists import marks_of, signature_text, status_table, tool_object
 from plait.cli.session import progress_view
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus, Status

@@ -9,8 +9,7 @@ import pytest
 
 from plait.errors import TokenError
 from plait.gateway import GatewayServer
-from plait.gateway.credentials import TokenSource
-from plait.gateway.settings import DEFAULT_SCOPE, GatewaySettings
+from plait.gateway.credentials import DEFAULT_SCOPE, GatewaySettings, TokenSource
 from tests.unit.gateway.turns import jwt, turn
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.gateway import GatewayServer
-from plait.gateway.entries import entries_of, servers_from
+from plait.gateway.manifest import entries_of, servers_from
 
 
 def url_for(name: str) -> str:

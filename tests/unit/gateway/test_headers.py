@@ -9,7 +9,9 @@ import pytest
 
 from plait import ConfigError
 from plait.gateway import GatewayRequestOptions
-from plait.gateway.headers import (
+from plait.gateway.credentials import (
+    NO_APPLICATION,
+    GatewaySettings,
     agent_of,
     caller_of,
     channels_of,
@@ -21,7 +23,6 @@ from plait.gateway.headers import (
     user_key,
 )
 from plait.gateway.history import history_of
-from plait.gateway.settings import NO_APPLICATION, GatewaySettings
 from tests.unit.gateway.turns import Conversation, Sender, jwt, turn
 
 LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")

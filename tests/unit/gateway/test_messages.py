@@ -27,7 +27,7 @@ from langchain_core.messages import (
 from plait.errors import ConfigError
 from plait.gateway import ChatHistoryMessage
 from plait.gateway.history import history_of
-from plait.gateway.messages import history_from_messages, limited, role_of, text_of
+from plait.gateway.registration import history_from_messages, limited, role_of, text_of
 from tests.unit.gateway.turns import turn
 
 NOW = datetime(2026, 1, 28, 12, 0, 0, 123456, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait import ConfigError
-from plait.gateway.settings import PLATFORM, is_development, settings_from
+from plait.gateway.credentials import PLATFORM, is_development, settings_from
 
 
 @pytest.mark.parametrize(

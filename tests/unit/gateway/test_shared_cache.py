@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from plait.gateway.shared_cache import SharedCache
+from plait.gateway.configuration import SharedCache
 
 pytestmark = pytest.mark.anyio
 

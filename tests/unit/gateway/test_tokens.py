@@ -8,8 +8,16 @@ import pytest
 
 from plait.errors import TokenError
 from plait.gateway import GatewayServer
-from plait.gateway.credentials import check_token, claim, claims_of, is_expired, scope_for
-from plait.gateway.settings import DEFAULT_SCOPE, PLATFORM_APPLICATION, GatewaySettings
+from plait.gateway.credentials import (
+    DEFAULT_SCOPE,
+    PLATFORM_APPLICATION,
+    GatewaySettings,
+    check_token,
+    claim,
+    claims_of,
+    is_expired,
+    scope_for,
+)
 from tests.unit.gateway.turns import jwt
 
 NOT_JSON = base64.urlsafe_b64encode(b"not json").decode().rstrip("=")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from plait.models.endpoints import Endpoint, may_look_for_ollama
-from plait.models.providers import ANTHROPIC, OPENAI, Clues, find_model, keys_in
+from plait.models.providers import ANTHROPIC, OPENAI, find_model, keys_in
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2", "other"))
 
 
 def test_a_key_comes_before_an_endpoint_and_that_before_ollama() -> None:
-    everything = Clues(
-        keys=frozenset({"anthropic", "openai"}), openai_url="http://localhost:1", endpoint=OLLAMA
-    )
-    by_openai = Clues(keys=frozenset({"openai"}), openai_url="http://localhost:1", endpoint=OLLAMA)
-    by_url = Clues(openai_url="http://localhost:1", endpoint=OLLAMA)
-    by_ollama = Clues(endpoint=OLLAMA)
-
-    found = [find_model(clues)[0] for clues in (everything, by_openai, by_url, by_ollama, Clues())]
+    both, one = ("anthropic", "openai"), ("openai",)
+    url = "http://localhost:1"
+    found = [
+        find_model(both, openai_url=url, endpoint=OLLAMA)[0],
+        find_model(one, openai_url=url, endpoint=OLLAMA)[0],
+        find_model(openai_url=url, endpoint=OLLAMA)[0],
+        find_model(endpoint=OLLAMA)[0],
+        find_model()[0],
+    ]
 
     assert [(one.provider, one.model, one.base_url) if one else None for one in found] == [
         (ANTHROPIC, ANTHROPIC.model, None),
@@ -28,13 +29,13 @@ def test_a_key_comes_before_an_endpoint_and_that_before_ollama() -> None:
 
 
 def test_what_is_passed_over_is_noted() -> None:
-    clues = Clues(
-        keys=frozenset({"anthropic"}),
+    found = find_model(
+        ("anthropic",),
         openai_url="https://far.example/v1",
         lacking={"anthropic": "x is not installed"},
     )
 
-    assert find_model(clues) == (
+    assert found == (
         None,
         (
             "ANTHROPIC_API_KEY is not used, since x is not installed",

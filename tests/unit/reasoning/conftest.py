@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from plait.reasoning.backends.port import HostCompleter
-from plait.reasoning.backends.scripted import Script, ScriptedCompleter
+from plait.reasoning.backends.port import HostCompleter, Script, ScriptedCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.storage.engine import database_from_text

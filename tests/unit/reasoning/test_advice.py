@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from plait.errors import PlaitError
-from plait.reasoning.compact.results import compact_data
-from plait.reasoning.compact.tools import COMPACT_TOOLS, routed
+from plait.reasoning.compact import COMPACT_TOOLS, compact_data, full_call
 from plait.reasoning.results import result_data
 from tests.unit.reasoning.conftest import Desk
 from tests.unit.reasoning.test_nothing_lost import CONTENT
@@ -66,9 +65,9 @@ class Walker:
         reasoner = self.desk.reasoner
         try:
             if self.is_compact:
-                to = routed(COMPACT_TOOLS[name], arguments)
-                result = await reasoner.call(to.name, to.arguments, is_compact=True)
-                data = await compact_data(to.name, result, self.desk.store)
+                full_name, own = full_call(COMPACT_TOOLS[name], arguments)
+                result = await reasoner.call(full_name, own, is_compact=True)
+                data = await compact_data(full_name, result, self.desk.store)
             else:
                 data = result_data(await reasoner.call(name, arguments))
         except PlaitError as error:

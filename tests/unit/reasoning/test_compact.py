@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from plait.reasoning.backends.port import Completer, HostCompleter
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedCompleter
 from plait.reasoning.backends.settings import ReasoningSettings
-from plait.reasoning.compact.tools import COMPACT_TOOLS
+from plait.reasoning.compact import COMPACT_TOOLS
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.calls import listed_tools
 from plait.reasoning.serving.server import build_server

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from plait.reasoning.diagram import Arrow, Diagram, DiagramNode
+from plait.reasoning.diagram import Arrow, Diagram, DiagramNode, read_document
 from plait.reasoning.drawing import (
     BOX_HEIGHT,
     BOX_WIDTH,
@@ -19,7 +19,7 @@ from plait.reasoning.drawing import (
     drawing_of,
     layered,
 )
-from plait.reasoning.export import EXPORTERS, read_document
+from plait.reasoning.export import EXPORTERS
 from tests.unit.reasoning.conftest import Desk
 
 ARROWS = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (4, 5), (0, 5), (3, 6), (5, 6), (8, 9)]

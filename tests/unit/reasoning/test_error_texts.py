@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from plait.errors import BackendError, RefusedError, ReplyError
-from plait.reasoning.export import SessionDocument, read_document
+from plait.reasoning.diagram import SessionDocument, read_document
 from plait.reasoning.results import result_data
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from plait.reasoning.document import SessionDocument, read_document
+from plait.reasoning.diagram import SessionDocument, read_document
 from plait.reasoning.html import thinking, thinking_page
 from plait.reasoning.values import Session, Thought
 from tests.unit.reasoning.conftest import Desk
@@ -56,6 +56,20 @@ async def test_what_a_backtrack_left_behind_is_marked_with_its_step(desk: Desk) 
 
     assert 'class="node is-linear faded' in text
     assert 'data-step="2" data-left="3"' in text
+
+
+async def test_no_part_of_a_session_shows_a_secret(desk: Desk) -> None:
+    ways = [{"thought": "one"}, {"thought": "two"}]
+    refs = [{"to_branch": "b1", "type": "extends", "reason": "password=hunter2222"}]
+    await desk("linear", content="is password=hunter2222 safe?", session_id="s")
+    await desk("tree", content="which?", session_id="s", branches=ways)
+    await desk("tree", content="more", session_id="s", branches=ways, cross_refs=refs)
+    await desk("checkpoint_create", session_id="s", name="password=hunter2222")
+
+    text = thinking_page(await _document(desk, "s"))
+
+    assert "hunter2222" not in text
+    assert text.count("password=***") >= 4
 
 
 async def test_texts_are_shown_as_text_and_secrets_are_hidden(desk: Desk) -> None:

@@ -6,8 +6,7 @@ import anyio
 import pytest
 from sqlalchemy import select
 
-from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
 from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, within_budget
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data

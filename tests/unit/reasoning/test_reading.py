@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from plait.errors import BackendError, ConfigError
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
+from plait.reasoning.backends.http import OpenAICompatibleCompleter, RetryPolicy
 from plait.reasoning.backends.port import Prompt
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.serving.changes import session_uri

@@ -8,7 +8,8 @@ import pytest
 from dirty_equals import IsPartialDict
 
 from plait.errors import BranchNotFoundError, RefusedError, ThoughtNotFoundError
-from plait.reasoning.export import EXPORTERS, read_document
+from plait.reasoning.diagram import read_document
+from plait.reasoning.export import EXPORTERS
 from plait.reasoning.values import Thought
 from tests.unit.reasoning.conftest import Desk
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from plait.traces.codec import line_from_event
-from plait.verification.answers import JudgmentStore
+from plait.verification.answers import JudgmentStore, merge_reports
 from plait.verification.html_report import report_page
-from plait.verification.merge import merge_reports
 from plait.verification.results import CaseResult, ResultFile, read_results
 from tests.unit.traces.html.sample_runs import full_run
 

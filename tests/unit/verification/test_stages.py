@@ -12,10 +12,15 @@ from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 from plait.verification.checks import Evidence
-from plait.verification.judging import STAGES
-from plait.verification.stages import CaseRun, JudgeReply, StageError, run_stages
+from plait.verification.stages import (
+    STAGES,
+    CaseRun,
+    JudgeReply,
+    StageError,
+    run_stages,
+    template_schema,
+)
 from plait.verification.suite import Case, TemplateField
-from plait.verification.templates import template_schema
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 
 from plait.traces.codec import line_from_event
 from plait.traces.trace import Trace
-from plait.viewer.library import MOST_BYTES, TraceLibrary, run_key
+from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary, run_key
 from tests.unit.traces.html.sample_runs import full_run
 
 
@@ -72,7 +72,7 @@ def test_what_is_no_file_or_too_large_is_not_opened(tmp_path: Path) -> None:
     assert library.rows() == [row]
     named.unlink()
     (folder / "large.jsonl").write_bytes(lines_of(full_run(run="large")))
-    os.truncate(folder / "large.jsonl", MOST_BYTES + 1)
+    os.truncate(folder / "large.jsonl", MAX_FILE_BYTES + 1)
     assert library.rows() == [row]
     assert library.too_large() == [str(folder / "large.jsonl")]
     trace = library.trace(file, key)

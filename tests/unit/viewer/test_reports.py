@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plait.cli.commands.view import ReportFiles
 from plait.verification.results import ResultFile
-from plait.viewer.library import MOST_BYTES
+from plait.viewer.library import MAX_FILE_BYTES
 from tests.unit.verification.sample_reports import case
 
 ODD = [
@@ -23,7 +23,7 @@ def test_files_that_would_block_or_fill_the_memory_are_no_reports(tmp_path: Path
     os.mkfifo(tmp_path / "fifo" / "results.jsonl")
     (tmp_path / "folder" / "results.jsonl").mkdir()
     (tmp_path / "large" / "results.jsonl").touch()
-    os.truncate(tmp_path / "large" / "results.jsonl", MOST_BYTES + 1)
+    os.truncate(tmp_path / "large" / "results.jsonl", MAX_FILE_BYTES + 1)
     loop = tmp_path / "loop" / "results.jsonl"
     loop.symlink_to(loop)
 

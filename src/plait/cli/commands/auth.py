@@ -9,19 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from plait.cli import session
 from plait.cli.base import ExampleGroup, json_option, server_argument, server_arguments
-from plait.cli.doctor.auth import login_findings
+from plait.cli.doctor.findings import login_findings
 from plait.cli.exits import Exit
 from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from plait.client.transports.auth.login import LoginStatus, SignedOut
+    from plait.client.transports.auth.login import LoginStatus
     from plait.client.transports.auth.prompts import OpenPrompt
 
 
@@ -94,14 +91,22 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
         found = [await login_status(name, as_user(server, user)) for name, server in servers]
         return [login for login in found if login is not None]
 
-    logins = asyncio.run(read_logins())
+    logins, now = asyncio.run(read_logins()), time.time()
+    needing = [
+        one for one in logins if any(found.level == "error" for found in login_findings(one, now))
+    ]
     if as_json:
         print_json([login.to_dict() for login in logins])
     elif logins:
-        print_rich(_status_table(logins, time.time()))
+        table = plain_table("", "server", "user", "login", "scopes", "authorization server")
+        for one in logins:
+            name, scopes = Text(one.server, "bold"), cell(" ".join(one.scopes))
+            state, issuer = state_of(one, now), cell(one.issuer)
+            table.add_row(tick(one not in needing), name, one.user or "–", state, scopes, issuer)
+        print_rich(table)
     else:
         click.echo("no server uses OAuth", err=True)
-    if any(_needs_login(login, time.time()) for login in logins):
+    if needing:
         ctx.exit(Exit.AUTH)
 
 
@@ -122,30 +127,17 @@ def logout(ctx: click.Context, server: str, user: str | None) -> None:
 
     config = session.load_config(ctx, [server])
     result = asyncio.run(sign_out(server, as_user(config.servers[server], user)))
-    click.echo(_sign_out_message(server, result), err=True)
-
-
-def _sign_out_message(server: str, result: SignedOut) -> str:
+    message = f"signed out of {server}; the authorization server cannot revoke tokens"
     if not result.was_signed_in:
-        return f"not signed in to {server}"
-    if result.revoked:
-        return f"signed out of {server}; the tokens are revoked"
-    if result.failure is not None:
-        return (
+        message = f"not signed in to {server}"
+    elif result.revoked:
+        message = f"signed out of {server}; the tokens are revoked"
+    elif result.failure is not None:
+        message = (
             f"signed out of {server} on this machine only: {result.failure}; "
             "revoke the tokens in your account, or wait until they expire"
         )
-    return f"signed out of {server}; the authorization server cannot revoke tokens"
-
-
-def _status_table(logins: Sequence[LoginStatus], now: float) -> Table:
-    table = plain_table("", "server", "user", "login", "scopes", "authorization server")
-    for login in logins:
-        name, scopes = Text(login.server, "bold"), cell(" ".join(login.scopes))
-        state, issuer = state_of(login, now), cell(login.issuer)
-        mark = tick(not _needs_login(login, now))
-        table.add_row(mark, name, login.user or "–", state, scopes, issuer)
-    return table
+    click.echo(message, err=True)
 
 
 def state_of(login: LoginStatus, now: float) -> str:
@@ -161,10 +153,6 @@ def state_of(login: LoginStatus, now: float) -> str:
     minutes = int((login.expires_at - now) // 60)
     left = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
     return f"signed in, renewed in {left}" if login.renewable else f"signed in for {left}"
-
-
-def _needs_login(login: LoginStatus, now: float) -> bool:
-    return any(finding.level == "error" for finding in login_findings(login, now))
 
 
 def _prompt_for(*, no_browser: bool) -> OpenPrompt:

@@ -96,6 +96,9 @@ def call(
     waiting = WaitLine(f"{server}/{tool}", hidden=session.prints_only_results(ctx))
     answer = waiting.without(questioner)
 
+    async def print_progress(done: float, total: float | None, message: str | None) -> None:
+        print_aside("progress", progress_label(done, total, message), colour="blue")
+
     async def send(box: Toolbox) -> ToolResult:
         async with session.connecting(ctx, box):
             found = await find_tool(box, server, tool)
@@ -106,7 +109,7 @@ def call(
                 found.wire_name,
                 values,
                 timeout_seconds=timeout_seconds,
-                on_progress=None if silent else waiting.without(_print_progress),
+                on_progress=None if silent else waiting.without(print_progress),
                 on_elicitation=answer,
                 on_approval=waiting.without(TerminalApproval(yes=yes, ask=not no_input)),
             )
@@ -135,10 +138,6 @@ async def find_tool(box: Toolbox, server: str, name: str) -> Tool:
         raise PermissionDeniedError(text, server=server, tool=name)
     guess = suggest_names(name, [tool.wire_name for tool in tools])
     raise ToolNotFoundError(f"{server} has no tool {name!r}: {guess}", server=server, tool=name)
-
-
-async def _print_progress(done: float, total: float | None, message: str | None) -> None:
-    print_aside("progress", progress_label(done, total, message), colour="blue")
 
 
 def print_result(result: ToolResult, folder: Path | None, *, as_json: bool, quiet: bool) -> None:

@@ -18,8 +18,7 @@ from plait.cli.terminal import count_label, print_json, print_rich, visible
 from plait.errors import ConfigError, UntrustedConfigError
 
 if TYPE_CHECKING:
-    from plait.cli.doctor.diagnosis import Diagnosis
-    from plait.cli.doctor.findings import Detail, Examined, Finding
+    from plait.cli.doctor.findings import Examined, Finding
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "error": ("✗", "red")}
 _REMARKS: Final = ("schema_", "stderr", "renamed")
@@ -69,24 +68,26 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json(diagnosis.to_dict())
     else:
-        _print_diagnosis(diagnosis, verbose=bool(settings.verbosity))
+        verbose = bool(settings.verbosity)
+        if diagnosis.configuration:
+            print_section("configuration", "", diagnosis.configuration, verbose=verbose)
+        for server in diagnosis.examined:
+            status = server.status
+            info = status.server_info or {}
+            about = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
+            count = status.tool_count
+            tools = None if count is None else count_label(count, "tool")
+            facts = visible(" · ".join(one for one in (status.transport, about, tools) if one))
+            findings = diagnosis.servers[server.name]
+            stderr = status.stderr_tail if verbose else ()
+            print_section(server.name, facts, findings, verbose=verbose, stderr=stderr)
+        if diagnosis.together:
+            print_section("all tools", "", diagnosis.together, verbose=verbose)
+        print_summary(diagnosis.examined, diagnosis.findings)
     failed = [finding for finding in diagnosis.findings if finding.level == "error"]
     if failed:
         by_server = all(finding.server is not None for finding in failed)
         ctx.exit(Exit.UNREACHABLE if by_server else Exit.CONFIG)
-
-
-def _print_diagnosis(diagnosis: Diagnosis, *, verbose: bool) -> None:
-    """Print every section and a summary; `verbose` shows every case."""
-    if diagnosis.configuration:
-        print_section("configuration", "", diagnosis.configuration, verbose=verbose)
-    for server in diagnosis.examined:
-        findings = diagnosis.servers[server.name]
-        stderr = server.status.stderr_tail if verbose else ()
-        print_section(server.name, _facts(server), findings, verbose=verbose, stderr=stderr)
-    if diagnosis.together:
-        print_section("all tools", "", diagnosis.together, verbose=verbose)
-    print_summary(diagnosis.examined, diagnosis.findings)
 
 
 def print_section(
@@ -101,12 +102,21 @@ def print_section(
     print_rich(Text.assemble((title, "bold"), (f"  {facts}" if facts else "", "dim")))
     for finding in findings:
         message = visible(finding.message).removeprefix(f"{finding.server}: ")
-        print_rich(_marked(finding, message))
+        # A message hangs from the mark of its level.
+        is_neutral = finding.level == "ok" and finding.code.startswith(_REMARKS)
+        mark, style = ("·", "dim") if is_neutral else _MARKS[finding.level]
+        grid = Table.grid(padding=0)
+        grid.add_column(width=4)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(f"  {mark} ", style), message)
+        print_rich(grid)
         if finding.fix:
             fix = Text.assemble(("fix: ", "cyan"), visible(finding.fix))
             print_rich(Padding(fix, (0, 0, 0, 6)))
         for detail in finding.details if verbose else ():
-            print_rich(Padding(Text(_case(detail), "dim"), (0, 0, 0, 6)))
+            profiles = f" ({', '.join(detail.profiles)})" if detail.profiles else ""
+            case = f"{detail.tool}: {detail.text}{profiles}" if detail.tool else detail.text
+            print_rich(Padding(Text(visible(case), "dim"), (0, 0, 0, 6)))
     for line in stderr:
         click.echo(f"    | {visible(line)}")
     click.echo()
@@ -122,27 +132,3 @@ def print_summary(examined: Sequence[Examined], findings: Sequence[Finding]) -> 
     ]
     servers = f"{ready} of {count_label(len(examined), 'server')} ready; " if examined else ""
     click.echo(f"{servers}{', '.join(counts) or 'nothing to fix'}")
-
-
-def _facts(server: Examined) -> str:
-    status = server.status
-    info = status.server_info or {}
-    about = " ".join(str(info[key]) for key in ("name", "version") if info.get(key))
-    tools = None if status.tool_count is None else count_label(status.tool_count, "tool")
-    return visible(" · ".join(fact for fact in (status.transport, about, tools) if fact))
-
-
-def _case(detail: Detail) -> str:
-    profiles = f" ({', '.join(detail.profiles)})" if detail.profiles else ""
-    return visible(f"{detail.tool}: {detail.text}{profiles}" if detail.tool else detail.text)
-
-
-def _marked(finding: Finding, message: str) -> Table:
-    """Render a message that hangs from the mark of its level."""
-    is_neutral = finding.level == "ok" and finding.code.startswith(_REMARKS)
-    mark, style = ("·", "dim") if is_neutral else _MARKS[finding.level]
-    grid = Table.grid(padding=0)
-    grid.add_column(width=4)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(f"  {mark} ", style), message)
-    return grid

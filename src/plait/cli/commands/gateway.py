@@ -9,15 +9,13 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from plait._support.suggestions import suggest_names
@@ -30,11 +28,9 @@ from plait.gateway.history import ChatHistory, ChatHistoryMessage
 from plait.gateway.manifest import add_entries, find_manifest, remove_entries
 
 if TYPE_CHECKING:
-    from plait.gateway.configuration import McpToolServerConfigurationService
+    from plait.gateway.configuration import McpToolServerConfigurationService, Verification
     from plait.gateway.credentials import TokenSource
-    from plait.gateway.entries import GatewayServer, ServerList
-    from plait.gateway.outbox import OutboxEntry
-    from plait.gateway.verify import Verification
+    from plait.gateway.manifest import GatewayServer, ServerList
 
 
 _FLUSH_SECONDS = 30.0
@@ -157,7 +153,7 @@ def send_history(
         cat turn.json | plait gateway send-history -
     """
     from plait.gateway.configuration import McpToolServerConfigurationService
-    from plait.gateway.headers import GatewayRequestOptions, history_headers
+    from plait.gateway.credentials import GatewayRequestOptions, history_headers
     from plait.gateway.outbox import Outbox
 
     history = _history_from(file.read(), file.name)
@@ -178,24 +174,24 @@ def _history_from(text: str, name: str) -> ChatHistory:
     try:
         document: Any = json.loads(text)
         listed: Sequence[Mapping[str, Any]] = document.get("chatHistory") or []
+        messages: list[ChatHistoryMessage] = []
+        for fields in listed:
+            sent = fields.get("timestamp")
+            message = ChatHistoryMessage(
+                id=str(fields.get("id") or uuid.uuid4()),
+                role=_text(fields, "role"),
+                content=_text(fields, "content"),
+                timestamp=datetime.fromisoformat(sent) if sent else datetime.now(UTC),
+            )
+            messages.append(message)
         return ChatHistory(
             conversation_id=_text(document, "conversationId"),
             message_id=_text(document, "messageId"),
             user_message=_text(document, "userMessage"),
-            messages=tuple(map(_message_from, listed)),
+            messages=tuple(messages),
         )
     except (ValueError, AttributeError, TypeError) as error:
         raise ConfigError(f"{name} is not a chat history: {error}") from error
-
-
-def _message_from(fields: Mapping[str, Any]) -> ChatHistoryMessage:
-    sent = fields.get("timestamp")
-    return ChatHistoryMessage(
-        id=str(fields.get("id") or uuid.uuid4()),
-        role=_text(fields, "role"),
-        content=_text(fields, "content"),
-        timestamp=datetime.fromisoformat(sent) if sent else datetime.now(UTC),
-    )
 
 
 def _text(fields: Mapping[str, Any], key: str) -> str:
@@ -235,39 +231,37 @@ def outbox(
         done = box.flush(_FLUSH_SECONDS) if deliver or retry else True
         entries = box.store.entries()
     if as_json:
-        terminal.print_json([_entry_object(one) for one in entries])
+        # Without the content of the messages.
+        terminal.print_json(
+            [
+                {
+                    "id": one.id,
+                    "conversation": one.conversation,
+                    "url": one.url,
+                    "bytes": len(one.body),
+                    "stored_at": one.stored_at,
+                    "attempts": one.attempts,
+                    "refused": one.refused,
+                    "last_error": one.last_error,
+                }
+                for one in entries
+            ]
+        )
     elif entries:
-        terminal.print_rich(_entries_table(entries, time.time()))
+        columns = ("id", "conversation", "size", "age", "attempts", "state", "last error")
+        table = terminal.plain_table(*columns)
+        now = time.time()
+        for one in entries:
+            size = terminal.size_label(len(one.body))
+            age = terminal.seconds_label(max(0.0, now - one.stored_at))
+            state = Text("refused", "red") if one.refused else "queued"
+            conversation, error = terminal.cell(one.conversation), terminal.cell(one.last_error)
+            table.add_row(str(one.id), conversation, size, age, str(one.attempts), state, error)
+        terminal.print_rich(table)
     else:
         click.echo("the outbox is empty", err=True)
     if not done or ((deliver or retry) and entries):
         ctx.exit(Exit.UNREACHABLE)
-
-
-def _entry_object(entry: OutboxEntry) -> dict[str, object]:
-    """Return a queued entry as JSON, without its content."""
-    return {
-        "id": entry.id,
-        "conversation": entry.conversation,
-        "url": entry.url,
-        "bytes": len(entry.body),
-        "stored_at": entry.stored_at,
-        "attempts": entry.attempts,
-        "refused": entry.refused,
-        "last_error": entry.last_error,
-    }
-
-
-def _entries_table(entries: Sequence[OutboxEntry], now: float) -> Table:
-    columns = ("id", "conversation", "size", "age", "attempts", "state", "last error")
-    table = terminal.plain_table(*columns)
-    for one in entries:
-        size = terminal.size_label(len(one.body))
-        age = terminal.seconds_label(max(0.0, now - one.stored_at))
-        state = Text("refused", "red") if one.refused else "queued"
-        conversation, error = terminal.cell(one.conversation), terminal.cell(one.last_error)
-        table.add_row(str(one.id), conversation, size, age, str(one.attempts), state, error)
-    return table
 
 
 def _source_options(command: Command) -> Command:
@@ -293,13 +287,18 @@ def servers(ctx: click.Context, available: bool, as_json: bool, **source: str | 
         plait gateway servers --agent 11111111-2222-3333-4444-555555555555
         plait gateway servers --available     all servers of the gateway
     """
-    found = asyncio.run(_listed(_service(**source), source["agent"], available=available))
+    found = asyncio.run(_list_servers(_service(**source), source["agent"], available=available))
     if as_json:
         listed = [one.to_dict() for one in found]
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
         terminal.print_json({"servers": listed, "skipped": skipped})
     elif found.servers:
-        terminal.print_rich(_servers_table(found.servers))
+        table = terminal.plain_table("server", "address", "scope", "audience", "tools")
+        for one in found.servers:
+            name, address = terminal.cell(one.mcp_server_name, "bold"), public_url(one.url)
+            cells = map(terminal.cell, (address, one.scope, one.audience))
+            table.add_row(name, *cells, "–" if one.tools is None else str(len(one.tools)))
+        terminal.print_rich(table)
     else:
         click.echo("no tool servers", err=True)
     for one in found.skipped:
@@ -378,18 +377,46 @@ def verify(
         plait gateway verify mcp_MailTools --json
         plait gateway verify --write          declare the actual tools
     """
-    found = source["manifest"] is None and source["agent"] is None
-    check = partial(_require_trust, ctx) if found else None
-    verdicts = asyncio.run(_verified(_service(**source), source["agent"], names, check))
+    from plait.gateway.configuration import verify_servers
+
+    async def compare() -> list[Verification]:
+        service = _service(**source)
+        listed = await _list_servers(service, source["agent"])
+        known = {one.mcp_server_name: one for one in listed}
+        for name in names:
+            if name not in known:
+                guess = suggest_names(name, known)
+                raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
+        chosen = [known[name] for name in names] or list(known.values())
+        if source["manifest"] is None and source["agent"] is None:
+            _require_trust(ctx, chosen)
+        tokens = await _tokens(service).for_servers(chosen, "")
+        return await verify_servers(service, chosen, tokens)
+
+    verdicts = asyncio.run(compare())
     if as_json:
         terminal.print_json([one.to_dict() for one in verdicts])
     else:
-        terminal.print_rich(_verdicts_table(verdicts))
+        table = terminal.plain_table("", "server", "state", "tools", "missing", "undeclared")
+        for one in verdicts:
+            mark = terminal.tick(one.state in {"matches", "nothing declared"})
+            tools = "–" if one.error is not None else str(len(one.live))
+            differences = (terminal.cell(", ".join(each)) for each in (one.missing, one.undeclared))
+            table.add_row(mark, terminal.cell(one.server, "bold"), one.state, tools, *differences)
+        terminal.print_rich(table)
         for one in verdicts:
             if one.error is not None:
                 terminal.print_text(terminal.wrapped(f"{one.server}: {one.error}", sys.stdout))
     if write:
-        _declare(source["manifest"], verdicts)
+        path = Path(source["manifest"]) if source["manifest"] else find_manifest()
+        if path is None:
+            raise click.UsageError("--write needs a manifest to write to")
+        alive = [one for one in verdicts if one.error is None]
+        entries = [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive]
+        with _own_change(path):
+            add_entries(path, entries)
+        servers = terminal.count_label(len(alive), "server")
+        click.echo(f"wrote the tools of {servers} to {path}", err=True)
     elif any(one.state == "differs" for one in verdicts):
         ctx.exit(Exit.PROTOCOL)
     if any(one.state == "failed" for one in verdicts):
@@ -411,7 +438,7 @@ def _service(
     )
 
 
-async def _listed(
+async def _list_servers(
     service: McpToolServerConfigurationService, agent: str | None, *, available: bool = False
 ) -> ServerList:
     """List the servers of the manifest or of an agent, or those available to all."""
@@ -435,14 +462,9 @@ def _require_trust(ctx: click.Context, servers: Sequence[GatewayServer]) -> None
     path = find_manifest()
     if path is None:
         return
-    facts = tuple(
-        (
-            one.mcp_server_name,
-            (("contacts", public_url(one.url)), ("gets", "$BEARER_TOKEN, if it is set")),
-        )
-        for one in servers
-    )
-    require_trust(ctx, Preview(path, _digest_of(path), facts))
+    token = "gets", "$BEARER_TOKEN, if it is set"
+    facts = [(one.mcp_server_name, (("contacts", public_url(one.url)), token)) for one in servers]
+    require_trust(ctx, Preview(path, _digest_of(path), tuple(facts)))
 
 
 def _digest_of(path: Path) -> str:
@@ -459,53 +481,3 @@ def _own_change(path: Path) -> Generator[None]:
     if is_own:
         with suppress(OSError):
             Approvals().add(path, _digest_of(path))
-
-
-async def _verified(
-    service: McpToolServerConfigurationService,
-    agent: str | None,
-    names: Sequence[str],
-    check: Callable[[Sequence[GatewayServer]], None] | None,
-) -> list[Verification]:
-    from plait.gateway.verify import verify_servers
-
-    listed = await _listed(service, agent)
-    known = {one.mcp_server_name: one for one in listed}
-    for name in names:
-        if name not in known:
-            guess = suggest_names(name, known)
-            raise UnknownServerError(f"there is no server {name!r}: {guess}", server=name)
-    chosen = [known[name] for name in names] or list(known.values())
-    if check is not None:
-        check(chosen)
-    return await verify_servers(service, chosen, await _tokens(service).for_servers(chosen, ""))
-
-
-def _declare(manifest: str | None, verdicts: Sequence[Verification]) -> None:
-    path = Path(manifest) if manifest else find_manifest()
-    if path is None:
-        raise click.UsageError("--write needs a manifest to write to")
-    alive = [one for one in verdicts if one.error is None]
-    with _own_change(path):
-        add_entries(path, [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive])
-    servers = terminal.count_label(len(alive), "server")
-    click.echo(f"wrote the tools of {servers} to {path}", err=True)
-
-
-def _servers_table(servers: Sequence[GatewayServer]) -> Table:
-    table = terminal.plain_table("server", "address", "scope", "audience", "tools")
-    for one in servers:
-        name, address = terminal.cell(one.mcp_server_name, "bold"), public_url(one.url)
-        cells = map(terminal.cell, (address, one.scope, one.audience))
-        table.add_row(name, *cells, "–" if one.tools is None else str(len(one.tools)))
-    return table
-
-
-def _verdicts_table(verdicts: Sequence[Verification]) -> Table:
-    table = terminal.plain_table("", "server", "state", "tools", "missing", "undeclared")
-    for one in verdicts:
-        mark = terminal.tick(one.state in {"matches", "nothing declared"})
-        tools = "–" if one.error is not None else str(len(one.live))
-        differences = (terminal.cell(", ".join(names)) for names in (one.missing, one.undeclared))
-        table.add_row(mark, terminal.cell(one.server, "bold"), one.state, tools, *differences)
-    return table

@@ -14,13 +14,7 @@ import click
 from plait._support.files import write_atomically
 from plait.cli.advice import command_fix, is_on_path
 from plait.cli.base import ExampleCommand
-from plait.cli.terminal import count_label, print_aside
-from plait.cli.trust import approve_own
-from plait.client.config.document import config_places
-from plait.client.config.raw_value import as_mapping
-from plait.client.config.read import read_config
-from plait.client.config.servers import StdioServer
-from plait.client.config.starter import (
+from plait.cli.starter import (
     EditorConfig,
     RawServer,
     discover_editor_configs,
@@ -29,6 +23,12 @@ from plait.client.config.starter import (
     starter_config,
     to_mcp_json,
 )
+from plait.cli.terminal import count_label, print_aside
+from plait.cli.trust import approve_own
+from plait.client.config.document import config_places
+from plait.client.config.raw_value import as_mapping
+from plait.client.config.read import read_config
+from plait.client.config.servers import StdioServer
 from plait.errors import ConfigError
 
 _EDITORS = {
@@ -49,14 +49,7 @@ class _Draft:
     """Whether the file must be readable by its owner only."""
 
 
-def _starter_draft() -> _Draft:
-    document = starter_config()
-    servers = as_mapping(document.get("mcpServers")) or {}
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return _Draft(text=text, servers=tuple(map(str, servers)))
-
-
-def _draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool = False) -> _Draft:
+def _draft_from_editors(editors: Iterable[EditorConfig], *, lift: bool) -> _Draft:
     """Merge the servers of several programs into one configuration, without replacing any."""
     servers: dict[str, RawServer] = {}
     inputs: dict[str, RawServer] = {}
@@ -135,12 +128,28 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
     editors = discover_editor_configs(Path.home(), Path.cwd(), os.environ)
     editors = [config for config in editors if config.path.resolve() != path.resolve()]
     selected = _select(editors, source, path, yes=yes)
-    draft = _draft_from_editors(selected, lift=lift_secrets) if selected else _starter_draft()
-    _write(draft, path)
+    if selected:
+        draft = _draft_from_editors(selected, lift=lift_secrets)
+    else:
+        document = starter_config()
+        text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        names = tuple(map(str, as_mapping(document.get("mcpServers")) or {}))
+        draft = _Draft(text=text, servers=names)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, draft.text, mode=0o600 if draft.is_private else 0o644)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
     if not any(config.path.resolve().is_relative_to(Path.cwd().resolve()) for config in selected):
         # What came from files of this folder has not been seen by the user.
         approve_own(path)
-    _report(draft, path)
+    names = ", ".join(draft.servers)
+    click.echo(f"wrote {path}: {count_label(len(draft.servers), 'server')} ({names})")
+    for note in (*draft.notes, *_open_points(path)):
+        print_aside("note", note, colour="yellow")
+    is_default = path.resolve() in {place.resolve() for place in config_places()}
+    option = "" if is_default else f" --config {path}"
+    click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")
 
 
 def _select(
@@ -171,21 +180,3 @@ def _select(
     if source is not None:
         raise click.Abort
     return []
-
-
-def _write(draft: _Draft, path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, draft.text, mode=0o600 if draft.is_private else 0o644)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
-
-
-def _report(draft: _Draft, path: Path) -> None:
-    names = ", ".join(draft.servers)
-    click.echo(f"wrote {path}: {count_label(len(draft.servers), 'server')} ({names})")
-    for note in (*draft.notes, *_open_points(path)):
-        print_aside("note", note, colour="yellow")
-    is_default = path.resolve() in {place.resolve() for place in config_places()}
-    option = "" if is_default else f" --config {path}"
-    click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _MARKS: Final = {
     "added": ("+", "green"),
     "removed": ("-", "red"),
-    "renamed": ("→", "yellow"),
-    "swapped": ("⇄", "red"),
     "changed": ("~", "yellow"),
     "identity": ("!", "yellow"),
     "server_added": ("+", "green"),
@@ -94,7 +92,16 @@ def lock(
         write_lockfile(new, path)
         remaining = file_drift(new, listed, configured)
     if as_json:
-        print_json(_object(path, listed, drift, remaining, written=not check))
+        print_json(
+            {
+                "ok": not drift,
+                "file": str(path),
+                "written": not check,
+                "servers": {name: sorted(server.tools) for name, server in listed.items()},
+                "drift": [one.to_dict() for one in drift],
+                "left": [one.to_dict() for one in remaining],
+            }
+        )
     elif new is None:
         _report_differences(drift, listed)
     else:
@@ -103,24 +110,6 @@ def lock(
         session.print_errors(queried.errors)
         ctx.exit(Exit.DRIFT)
     session.exit_if_missing(ctx, queried)
-
-
-def _object(
-    path: Path,
-    listed: Mapping[str, LockedServer],
-    drift: Sequence[Drift],
-    remaining: Sequence[Drift],
-    *,
-    written: bool,
-) -> dict[str, object]:
-    return {
-        "ok": not drift,
-        "file": str(path),
-        "written": written,
-        "servers": {name: sorted(server.tools) for name, server in listed.items()},
-        "drift": [one.to_dict() for one in drift],
-        "left": [one.to_dict() for one in remaining],
-    }
 
 
 def _report_differences(drift: Sequence[Drift], listed: Mapping[str, LockedServer]) -> None:
@@ -167,19 +156,16 @@ def _print_drift(changes: Sequence[Drift], listed: Mapping[str, LockedServer]) -
         tools = count_label(len(listed[server].tools), "tool") if server in listed else ""
         print_heading(server, tools)
         for drift in changes:
-            if drift.server == server:
-                _print_change(drift)
+            if drift.server != server:
+                continue
+            mark, style = _MARKS[drift.kind]
+            print_rich(Text.assemble((f"  {mark} ", style), visible(drift.headline)))
+            if drift.loud and drift.tool is not None:
+                alarm = "DANGER: it was declared non-destructive, and may now be destructive"
+                print_rich(Padding(Text(alarm, "bold red"), (0, 0, 0, 6)))
+            for change in drift.changes:
+                print_rich(Padding(_change_text(change), (0, 0, 0, 6)))
         click.echo()
-
-
-def _print_change(drift: Drift) -> None:
-    mark, style = _MARKS[drift.kind]
-    print_rich(Text.assemble((f"  {mark} ", style), visible(drift.headline)))
-    if drift.loud and drift.tool is not None:
-        alarm = "DANGER: it was declared non-destructive, and may now be destructive"
-        print_rich(Padding(Text(alarm, "bold red"), (0, 0, 0, 6)))
-    for change in drift.changes:
-        print_rich(Padding(_change_text(change), (0, 0, 0, 6)))
 
 
 def _change_text(change: Change) -> Text:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -12,9 +11,6 @@ from rich.table import Table
 from plait.cli.base import ExampleGroup, json_option
 from plait.cli.terminal import console_for, print_json, print_rich
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.group(cls=ExampleGroup)
@@ -95,7 +91,12 @@ def path_of(name: str) -> None:
     Examples:
         plait model path smollm2-135m
     """
-    click.echo(str(_existing(name)))
+    from plait.models.weights import models_folder, weights_named
+
+    weights, folder = weights_named(name), models_folder()
+    if not weights.is_in(folder):
+        raise ConfigError(f"{name} is not here: plait model fetch {name}")
+    click.echo(str(weights.path_in(folder)))
 
 
 @model.command()
@@ -110,12 +111,3 @@ def remove(name: str) -> None:
 
     found = remove_weights(weights_named(name), models_folder())
     click.echo(f"removed {name}" if found else f"{name} is not here", err=True)
-
-
-def _existing(name: str) -> Path:
-    from plait.models.weights import models_folder, weights_named
-
-    weights, folder = weights_named(name), models_folder()
-    if not weights.is_in(folder):
-        raise ConfigError(f"{name} is not here: plait model fetch {name}")
-    return weights.path_in(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -55,9 +54,43 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
     tools = [tool for listed in queried.results.values() for tool in listed]
     idle = [] if queried.errors else checked.idle_rules(tools)
     if as_json:
-        _print_json(checked, tools, idle)
+        print_json(
+            {
+                "policy": checked.source,
+                "default": checked.default,
+                "tools": [
+                    {
+                        "server": tool.server,
+                        "tool": tool.wire_name,
+                        "verdicts": _verdicts(checked, tool),
+                        "rules": [number for number, _ in checked.reached(tool)],
+                    }
+                    for tool in tools
+                ],
+                "idle_rules": [
+                    {"rule": number, "about": str(checked.rules[number - 1]), "problem": problem}
+                    for number, problem in idle
+                ],
+            }
+        )
     else:
-        _print_table(checked, tools, idle)
+        click.echo(
+            f"{checked.title}: {count_label(len(checked.rules), 'rule')}, else {checked.default}"
+        )
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        for tool in tools:
+            verdicts = " or ".join(_verdicts(checked, tool))
+            reached = [number for number, _ in checked.reached(tool)]
+            by = ", ".join(
+                "the default" if number is None else f"rule {number}" for number in reached
+            )
+            verdict = Text(verdicts, _STYLES.get(verdicts, ""))
+            table.add_row(verdict, Text(visible(tool.full_name)), Text(by, "dim"))
+        if tools:
+            print_rich(table)
+        for number, problem in idle:
+            text = f"rule {number} ({checked.rules[number - 1]}): {problem}"
+            print_aside("warning", text, colour="yellow")
     session.exit_if_missing(ctx, queried)
 
 
@@ -124,44 +157,6 @@ def _policy_and_config(ctx: click.Context, file: str | None) -> tuple[ClientConf
         )
     rest = {name: value for name, value in config.options.items() if name != "policy"}
     return replace(config, options=rest), policy
-
-
-def _print_table(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int, str]]) -> None:
-    click.echo(f"{policy.title}: {count_label(len(policy.rules), 'rule')}, else {policy.default}")
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-    for tool in tools:
-        verdicts = " or ".join(_verdicts(policy, tool))
-        reached = [number for number, _ in policy.reached(tool)]
-        by = ", ".join("the default" if number is None else f"rule {number}" for number in reached)
-        verdict = Text(verdicts, _STYLES.get(verdicts, ""))
-        table.add_row(verdict, Text(visible(tool.full_name)), Text(by, "dim"))
-    if tools:
-        print_rich(table)
-    for number, problem in idle:
-        text = f"rule {number} ({policy.rules[number - 1]}): {problem}"
-        print_aside("warning", text, colour="yellow")
-
-
-def _print_json(policy: Policy, tools: Sequence[Tool], idle: Sequence[tuple[int, str]]) -> None:
-    print_json(
-        {
-            "policy": policy.source,
-            "default": policy.default,
-            "tools": [
-                {
-                    "server": tool.server,
-                    "tool": tool.wire_name,
-                    "verdicts": _verdicts(policy, tool),
-                    "rules": [number for number, _ in policy.reached(tool)],
-                }
-                for tool in tools
-            ],
-            "idle_rules": [
-                {"rule": number, "about": str(policy.rules[number - 1]), "problem": problem}
-                for number, problem in idle
-            ],
-        }
-    )
 
 
 def _verdicts(policy: Policy, tool: Tool) -> list[str]:

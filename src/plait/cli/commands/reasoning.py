@@ -7,16 +7,19 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
 
+from plait._support.exception_groups import one_line
 from plait._support.files import write_atomically, write_private
 from plait.cli.base import ExampleGroup, json_option, repeatable
 from plait.cli.terminal import (
@@ -32,15 +35,17 @@ from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendPreference, Profile, ReasoningSettings
-    from plait.reasoning.export import SessionDocument
+    from plait.reasoning.diagram import SessionDocument
     from plait.reasoning.storage.engine import Database
     from plait.reasoning.storage.sql import SqlStorage
-    from plait.reasoning.values import Session
+    from plait.reasoning.values import GraphNode, Session, Thought
 
 T = TypeVar("T")
 
 _LAST_SECONDS = 5.0
 """How long a server whose input ended may take to close the database."""
+
+_printed_notes: set[str] = set()
 
 _BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
 _CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
@@ -67,14 +72,11 @@ def _settings(preference: BackendPreference | None = None) -> ReasoningSettings:
 
     settings = read_settings(os.environ, dotenv=Path(".env"), preference=preference)
     for note in settings.notes:
-        _print_note(note)
+        # A command may read the settings twice.
+        if note not in _printed_notes:
+            _printed_notes.add(note)
+            print_aside("note", note, colour="cyan")
     return settings
-
-
-@cache
-def _print_note(note: str) -> None:
-    """Print a note once: a command may read the settings twice."""
-    print_aside("note", note, colour="cyan")
 
 
 def _database(db: str | None) -> Database:
@@ -116,7 +118,7 @@ async def _session_named(store: SqlStorage, name: str) -> Session:
 
 def _document(db: str | None, session: str) -> SessionDocument:
     async def read(store: SqlStorage) -> SessionDocument:
-        from plait.reasoning.export import read_document
+        from plait.reasoning.diagram import read_document
 
         return await read_document(store, await _session_named(store, session))
 
@@ -164,57 +166,39 @@ def serve(
         plait reasoning serve --http 127.0.0.1:8765
         plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
     """
-    from plait.reasoning.backends.settings import BackendPreference
-
-    asyncio.run(_serve(BackendPreference(**preference), profile, db, http, allowed_hosts))
-
-
-async def _serve(
-    preference: BackendPreference,
-    profile: Profile | None,
-    db: str | None,
-    http: str | None,
-    hosts: tuple[str, ...],
-) -> None:
     database = _database(db)
-    from plait.reasoning.serving.http import (
-        http_options_from_text,
-        listener_for,
-        mcp_url,
-        serve_http,
-        tokens_from_text,
-    )
+    from plait.reasoning.backends.settings import BackendPreference
+    from plait.reasoning.serving import http as over_http
+    from plait.reasoning.serving import service as serving
     from plait.reasoning.serving.server import serve_stdio
-    from plait.reasoning.serving.service import (
-        announce,
-        end_process_within,
-        log_to_stderr,
-        open_service,
-    )
 
-    settings = _settings(preference)
+    settings = _settings(BackendPreference(**preference))
     settings = replace(settings, profile=profile or settings.profile)
-    log_to_stderr(settings.log_level, settings.log_format)
-    token = os.environ.get("PLAIT_REASONING_TOKEN") or None
-    named = os.environ.get("PLAIT_REASONING_TOKENS", "").strip()
-    tokens = tokens_from_text(named) if named else {}
-    options = (
-        http_options_from_text(http, token=token, tokens=tokens, allowed_hosts=hosts)
-        if http
-        else None
-    )
-    async with open_service(settings, database=database) as service:
-        for note in service.choice.notes:
-            announce(f"note: {note}", settings.log_format)
-        if options is None:
-            announce(f"{service.start_line()}, on stdio", settings.log_format)
-            await serve_stdio(service)
-            end_process_within(_LAST_SECONDS)
-            return
-        with listener_for(options) as listener:
-            where = f"listening on {mcp_url(listener)}"
-            announce(f"{service.start_line()}, {where}", settings.log_format)
-            await serve_http(service, options, listener)
+    serving.log_to_stderr(settings.log_level, settings.log_format)
+    options = None
+    if http:
+        token = os.environ.get("PLAIT_REASONING_TOKEN") or None
+        named = os.environ.get("PLAIT_REASONING_TOKENS", "").strip()
+        tokens = over_http.tokens_from_text(named) if named else {}
+        options = over_http.http_options_from_text(
+            http, token=token, tokens=tokens, allowed_hosts=allowed_hosts
+        )
+
+    async def run() -> None:
+        async with serving.open_service(settings, database=database) as service:
+            for note in service.choice.notes:
+                serving.announce(f"note: {note}", settings.log_format)
+            if options is None:
+                serving.announce(f"{service.start_line()}, on stdio", settings.log_format)
+                await serve_stdio(service)
+                serving.end_process_within(_LAST_SECONDS)
+                return
+            with over_http.listener_for(options) as listener:
+                where = f"listening on {over_http.mcp_url(listener)}"
+                serving.announce(f"{service.start_line()}, {where}", settings.log_format)
+                await over_http.serve_http(service, options, listener)
+
+    asyncio.run(run())
 
 
 @reasoning.command()
@@ -260,8 +244,6 @@ def show(session: str, db: str | None) -> None:
         plait reasoning show last
         plait reasoning show 3f2a
     """
-    from plait.cli.session_view import session_tree
-
     print_rich(session_tree(_document(db, session)))
 
 
@@ -370,7 +352,7 @@ def migrate(db: str | None) -> None:
 
         engine = make_engine(database)
         try:
-            return await bring_up(engine)
+            return await bring_up(engine, database.schema)
         finally:
             await engine.dispose()
 
@@ -434,57 +416,165 @@ def install(
     if only_print:
         print_json({"reasoning": entry})
         return
-    path = _config_path(client)
-    own = not path.exists() or is_approved(path)
-    _add_entry(client, path, entry, replace=force)
-    if own:
-        approve_own(path)
-    click.echo(f"wrote {path}; restart {client} to use it", err=True)
-
-
-def _add_entry(client: str, path: Path, entry: Mapping[str, Any], *, replace: bool) -> None:
-    """Add the server to a file, and keep a backup of the file."""
-    key = "servers" if client == "vscode" else "mcpServers"
-    document = _read_config(path)
-    found: object = document.setdefault(key, {})
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: {key} is not an object")
-    servers = cast("dict[str, Any]", found)
-    if "reasoning" in servers and not replace:
-        raise ConfigError(f"{path} already has a server named reasoning: --force replaces it")
-    servers["reasoning"] = {"type": "stdio", **entry} if client == "vscode" else entry
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        shutil.copy2(path, path.with_name(path.name + ".bak"))
-    write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def _config_path(client: str) -> Path:
     home, here = Path.home(), Path.cwd()
     applications = Path(os.environ.get("XDG_CONFIG_HOME", home / ".config"))
     if sys.platform == "darwin":
         applications = home / "Library" / "Application Support"
     elif sys.platform == "win32":
         applications = Path(os.environ.get("APPDATA", home / "AppData" / "Roaming"))
-    return {
+    path = {
         "claude-desktop": applications / "Claude" / "claude_desktop_config.json",
         "claude-code": here / ".mcp.json",
         "cursor": home / ".cursor" / "mcp.json",
         "vscode": here / ".vscode" / "mcp.json",
         "plait": here / "mcp.json",
     }[client]
+    own = not path.exists() or is_approved(path)
+    if client == "vscode":
+        _add_entry(path, "servers", {"type": "stdio", **entry}, replace=force)
+    else:
+        _add_entry(path, "mcpServers", entry, replace=force)
+    if own:
+        approve_own(path)
+    click.echo(f"wrote {path}; restart {client} to use it", err=True)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        found: object = json.loads(path.read_text("utf-8-sig") or "{}")
-    except ValueError:
-        raise ConfigError(
-            f"{path} is not plain JSON, and comments would be lost: add the server manually; "
-            "--print shows the entry"
-        ) from None
-    if not isinstance(found, dict):
+def _add_entry(path: Path, key: str, entry: Mapping[str, Any], *, replace: bool) -> None:
+    """Add the server to a file, and keep a backup of the file."""
+    document: object = {}
+    if path.exists():
+        try:
+            document = json.loads(path.read_text("utf-8-sig") or "{}")
+        except ValueError:
+            raise ConfigError(
+                f"{path} is not plain JSON, and comments would be lost: add the server manually; "
+                "--print shows the entry"
+            ) from None
+    if not isinstance(document, dict):
         raise ConfigError(f"{path} is not a JSON object")
-    return cast("dict[str, Any]", found)
+    servers: object = cast("dict[str, Any]", document).setdefault(key, {})
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{path}: {key} is not an object")
+    if "reasoning" in servers and not replace:
+        raise ConfigError(f"{path} already has a server named reasoning: --force replaces it")
+    cast("dict[str, Any]", servers)["reasoning"] = entry
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        shutil.copy2(path, path.with_name(path.name + ".bak"))
+    write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def session_tree(whole: SessionDocument) -> Group:
+    """Render a session; abandoned thoughts are dim."""
+    session = whole.session
+    head = Text(f"{session.id}  {session.mode}, {session.status}", style="bold")
+    parts: list[Text | Tree] = [head]
+    if session.conclusion:
+        text = _short(str(session.conclusion.get("text", "")))
+        parts.append(Text(f"conclusion: {text} ■", style="bold green"))
+    if whole.thoughts:
+        parts.append(_thoughts(whole))
+    for graph in whole.graphs:
+        nodes = [node for node in whole.nodes if node.graph_id == graph.id]
+        parts.append(_graph(graph.problem or graph.id, nodes, whole))
+    if whole.checkpoints:
+        names = ", ".join(f"{visible(one.name)} (c{one.position})" for one in whole.checkpoints)
+        parts.append(Text(f"checkpoints: {names}"))
+    return Group(*parts)
+
+
+_STATES = {"completed": "✓", "abandoned": "✗"}
+
+
+def _thoughts(whole: SessionDocument) -> Tree:
+    from plait.reasoning.diagram import note_of
+
+    branches = {branch.id: branch for branch in whole.branches}
+    followed = [
+        one.id
+        for one in whole.thoughts
+        if one.branch_id == whole.session.active_branch_id and not one.abandoned_by
+    ]
+    grounds: Sequence[str] = (whole.session.conclusion or {}).get("thought_ids", ())
+    children: dict[str | None, list[Thought]] = {}
+    parents = whole.parents
+    for thought in whole.thoughts:
+        children.setdefault(parents[thought.id], []).append(thought)
+
+    def grow(tree: Tree, thoughts: Sequence[Thought]) -> None:
+        # Steps without a choice stand below each other; only a choice is indented.
+        while len(thoughts) == 1:
+            node = tree.add(line_of(thoughts[0]))
+            thoughts = children.get(thoughts[0].id, ())
+            tree = node if len(thoughts) > 1 else tree
+        for thought in thoughts:
+            grow(tree.add(line_of(thought)), children.get(thought.id, ()))
+
+    def line_of(thought: Thought) -> Text:
+        branch = branches.get(thought.branch_id or "")
+        faded = thought.abandoned_by or (branch and branch.state == "abandoned")
+        mark = f" [{visible_line(branch.name)}]" if branch else ""
+        if branch and branch.state != "active":
+            mark += f" {_STATES[branch.state]} {branch.state}"
+        if branch and thought.id in followed[-1:]:
+            mark += " ◀ followed"
+        if thought.id in grounds:
+            mark += " ■"
+        head = f"t{thought.position} {thought.confidence:.2f} {thought.mode}: "
+        line = Text(
+            f"{head}{_short(thought.content)}{mark}",
+            style="dim" if faded else _colour(thought.confidence),
+        )
+        if note := note_of(thought.metadata):
+            line.append(f"  {_short(note)}", style="dim")
+        return line
+
+    root = Tree(Text("thoughts"))
+    grow(root, children.get(None, ()))
+    return root
+
+
+def _graph(title: str, nodes: Sequence[GraphNode], whole: SessionDocument) -> Tree:
+    """Render a graph as a tree; a node with several parents is repeated in short form."""
+    from plait.reasoning.diagram import note_of
+
+    by_id = {node.id: node for node in nodes}
+    following: dict[str, list[tuple[str, str]]] = {}
+    reached: set[str] = set()
+    for edge in whole.edges:
+        if edge.from_node in by_id and edge.to_node in by_id:
+            following.setdefault(edge.from_node, []).append((edge.edge_type, edge.to_node))
+            reached.add(edge.to_node)
+    shown: set[str] = set()
+
+    def grow(tree: Tree, key: str, word: str) -> None:
+        node = by_id[key]
+        score = " –  " if node.score is None else f"{node.score:.2f}"
+        if key in shown:
+            tree.add(Text(f"{word}{score} (see above) {_short(node.content)}", style="dim"))
+            return
+        shown.add(key)
+        mark = " ■" if node.is_terminal else " ●" if node.is_active else ""
+        line = f"{word}{score} {node.node_type}: {_short(node.content)}{mark} (n{node.position})"
+        label = Text(line, style="dim" if node.abandoned_by else _colour(node.score))
+        if note := note_of(node.metadata):
+            label.append(f"  {_short(note)}", style="dim")
+        grown = tree.add(label)
+        for kind, target in following.get(key, ()):
+            grow(grown, target, f"{kind} → ")
+
+    root = Tree(Text(f"graph: {_short(title)}   ● active  ■ conclusion"))
+    for node in nodes:
+        if node.id not in reached:
+            grow(root, node.id, "")
+    return root
+
+
+def _colour(score: float | None) -> str:
+    if score is None:
+        return ""
+    return "green" if score >= 0.8 else "yellow" if score >= 0.5 else "red"
+
+
+def _short(text: str) -> str:
+    return one_line(visible_line(text), 100)

@@ -1,8 +1,7 @@
-"""`plait run`: run an agent on a task with the tools of your servers."""
+"""`plait run` and `plait chat`: an agent that has the tools of your servers."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from plait.cli import session
 from plait.cli.arguments import reader_for
-from plait.cli.base import ExampleCommand, json_option, settings_of
+from plait.cli.base import ExampleCommand, json_option
 from plait.cli.run_options import agent_options
 
 
@@ -78,54 +77,22 @@ def run(ctx: click.Context, task: str | None, as_json: bool, **options: Any) -> 
         git diff | plait run - --system "Review this" -q > review.md
         plait run "How warm is it?" --model scripted:script.json --json
     """
-    from plait.cli.run_agent import plan_run, print_end, print_head, run_agent, screen_for
+    from plait.cli.run_agent import begin, print_end, read_tasks, run_agent, run_tasks
 
-    if options["tasks"] is not None:
-        _run_file(ctx, task, options, as_json=as_json)
-        return
-    shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
+    if (file := options["tasks"]) is not None:
+        unused = {"TASK": task, "--trace": options["trace"], "--continue": options["continued"]}
+        for name, value in {**unused, "--image": options["images"] or None}.items():
+            if value is not None:
+                raise click.BadParameter(f"leave {name} out", param_hint="--tasks")
+        tasks, traces = read_tasks(file), Path(options["traces"] or f"{file}.runs")
+        with session.json_errors(ctx, status="failed"):
+            plan, screen = begin(ctx, None, options, as_json=as_json, is_batch=True)
+            jobs = options["jobs"]
+            code = run_tasks(plan, tasks, screen, jobs=jobs, traces=traces, as_json=as_json)
+        ctx.exit(code)
     if task is None and options["continued"] and not Path(options["continued"]).is_file():
         # Of `--continue TASK`, click takes the task for the trace.
         task, options["continued"] = options["continued"], ""
-    text = _task(task)
-    options["stream"] = as_json or (shown and sys.stdout.isatty())
-    with session.json_errors(ctx, status="failed"):
-        plan = plan_run(ctx, text, options)
-        if shown:
-            print_head(plan)
-        screen = screen_for(ctx, plan, shown=shown)
-        outcome = run_agent(plan, screen, as_json=as_json)
-    print_end(plan, outcome, screen, as_json=as_json)
-    if outcome.error is not None and not as_json:
-        raise outcome.error
-    ctx.exit(outcome.exit_code)
-
-
-def _run_file(
-    ctx: click.Context, task: str | None, options: dict[str, Any], *, as_json: bool
-) -> None:
-    from plait.cli.run_agent import plan_run, print_head, screen_for
-    from plait.cli.run_tasks import read_tasks, run_tasks
-
-    unused = {"TASK": task, "--trace": options["trace"], "--continue": options["continued"]}
-    for name, value in {**unused, "--image": options["images"] or None}.items():
-        if value is not None:
-            raise click.BadParameter(f"leave {name} out", param_hint="--tasks")
-    file = options["tasks"]
-    tasks = read_tasks(file)
-    shown = not settings_of(ctx).quiet and not (as_json and not sys.stderr.isatty())
-    with session.json_errors(ctx, status="failed"):
-        plan = plan_run(ctx, None, {**options, "stream": False})
-        if shown:
-            print_head(plan)
-        screen = screen_for(ctx, plan, shown=shown)
-        traces = Path(options["traces"] or f"{file}.runs")
-        jobs = options["jobs"]
-        code = run_tasks(plan, tasks, screen, jobs=jobs, traces=traces, as_json=as_json)
-    ctx.exit(code)
-
-
-def _task(task: str | None) -> str:
     if task is None:
         raise click.MissingParameter(param_hint="TASK", param_type="argument")
     try:
@@ -134,4 +101,51 @@ def _task(task: str | None) -> str:
         raise click.BadParameter("stdin is not UTF-8", param_hint="TASK") from error
     if not text.strip():
         raise click.BadParameter("the task is empty", param_hint="TASK")
-    return text
+    with session.json_errors(ctx, status="failed"):
+        plan, screen = begin(ctx, text, options, as_json=as_json)
+        outcome = run_agent(plan, screen, as_json=as_json)
+    print_end(plan, outcome, screen, as_json=as_json)
+    if outcome.error is not None and not as_json:
+        raise outcome.error
+    ctx.exit(outcome.exit_code)
+
+
+@click.command(cls=ExampleCommand)
+@agent_options
+@click.option("--no-trace", is_flag=True, help="Keep no trace of the conversation.")
+@json_option
+@click.pass_context
+def chat(ctx: click.Context, as_json: bool, **options: Any) -> None:
+    r"""Converse with an agent that has the tools of your servers.
+
+    Each line is a message; the agent knows what came before, and its servers
+    stay open. Model, tools, policy and limits are those of "plait run". Answers
+    go to stdout, everything else to stderr. Messages may be piped in, too.
+
+    /tools, /servers and /trace show what the agent has and did; /help lists all
+    commands. Ctrl-C stops an answer and keeps the conversation, twice ends the
+    program; Ctrl-D or /exit ends the conversation.
+
+    The trace is kept for --continue: in the file of --trace, or in a file of
+    its own in $XDG_STATE_HOME/plait/chats.
+
+    Examples:
+        plait chat
+        plait chat --continue          the last conversation in this folder
+        plait chat --model ollama:llama3.2 --server files
+        plait chat --model claude-haiku-5-5 --max-cost 0.50 --image plan.png
+        printf 'Hello\nAnd now?\n' | plait chat -q
+    """
+    from plait.cli.chat import run_chat
+    from plait.cli.conversations import new_conversation
+    from plait.cli.run_agent import begin
+
+    if options["no_trace"] and options["trace"] is not None:
+        raise click.BadParameter("leave one of --trace and --no-trace out", param_hint="--no-trace")
+    keeps = not options["no_trace"] and options["continued"] is None and not options["trace"]
+    with session.json_errors(ctx, status="failed"):
+        if keeps:
+            options["trace"] = str(new_conversation())
+        plan, screen = begin(ctx, None, options, as_json=as_json, is_chat=True)
+        code = run_chat(ctx, plan, screen, as_json=as_json)
+    ctx.exit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -24,6 +25,7 @@ from plait.traces.trace import Trace
 _TRACE_FILE = click.Path(exists=True, dir_okay=False)
 _FORMATS = ("markdown", "html", "raw", "messages", "events", "metrics")
 
+_other_run_option = click.option("--other-run", metavar="ID", help="The same for the second file.")
 _run_option = click.option(
     "--run", metavar="ID", help="The id of the run, or its beginning; by default the last run."
 )
@@ -53,7 +55,14 @@ def list_runs(files: tuple[str, ...], as_json: bool) -> None:
         plait trace list
         plait trace list traces/ run.jsonl --json
     """
-    runs = [run for file in files or (".",) for run in _runs_at(Path(file))]
+    runs: list[tuple[str, Trace]] = []
+    for path in map(Path, files or (".",)):
+        if not path.is_dir():
+            runs += [(str(path), run) for run in read_traces(path)]
+            continue
+        for file in sorted(path.rglob("*.jsonl")):
+            with suppress(TraceFormatError, OSError):  # not a trace
+                runs += [(str(file), run) for run in read_traces(file)]
     if as_json:
         print_json([{"file": file, **_summary(run)} for file, run in runs])
         return
@@ -93,7 +102,7 @@ def show(file: str, run: str | None, full: bool, as_json: bool) -> None:
 @click.argument("file", type=_TRACE_FILE)
 @click.argument("other", type=_TRACE_FILE)
 @_run_option
-@click.option("--other-run", metavar="ID", help="The same for the second file.")
+@_other_run_option
 @json_option
 @click.pass_context
 def diff(
@@ -120,7 +129,7 @@ def diff(
 @click.argument("file", type=_TRACE_FILE)
 @click.argument("other", type=_TRACE_FILE, required=False)
 @_run_option
-@click.option("--other-run", metavar="ID", help="The same for the second file.")
+@_other_run_option
 @click.option(
     "--format", "kind", type=click.Choice(_FORMATS), default="markdown", show_default=True
 )
@@ -158,7 +167,19 @@ def export(
     elif other is not None:
         raise click.UsageError("two runs are exported only with --html")
     else:
-        document = _document(recorded, kind)
+        match kind:
+            case "raw":
+                document = recorded.raw_trace
+            case "messages":
+                document = messages_to_json(recorded.messages, indent=2)
+            case "events":
+                document = json.dumps(_events(recorded), indent=2, ensure_ascii=False)
+            case "metrics":
+                limit = recorded.limit_reached
+                metrics = extract_agent_metrics(recorded.messages, limit_reached=limit)
+                document = json.dumps(metrics.to_dict(), indent=2)
+            case _:
+                document = trace_to_markdown(recorded)
     if output:
         write_private(Path(output), document)
     else:
@@ -178,36 +199,9 @@ def _page(recorded: Trace, other: Trace | None, files: tuple[str, str], tape: st
     if tape is None:
         return run_page(recorded)
     from plait.client.transports.tape import read_tape
-    from plait.viewer.wire import wire_of
+    from plait.viewer.library import wire_of
 
     return run_page(recorded, view=RunView(wire=wire_of(recorded, read_tape(tape))))
-
-
-def _document(recorded: Trace, kind: str) -> str:
-    match kind:
-        case "raw":
-            return recorded.raw_trace
-        case "messages":
-            return messages_to_json(recorded.messages, indent=2)
-        case "events":
-            return json.dumps(_events(recorded), indent=2, ensure_ascii=False)
-        case "metrics":
-            metrics = extract_agent_metrics(recorded.messages, limit_reached=recorded.limit_reached)
-            return json.dumps(metrics.to_dict(), indent=2)
-        case _:
-            return trace_to_markdown(recorded)
-
-
-def _runs_at(path: Path) -> list[tuple[str, Trace]]:
-    if not path.is_dir():
-        return [(str(path), run) for run in read_traces(path)]
-    runs: list[tuple[str, Trace]] = []
-    for file in sorted(path.rglob("*.jsonl")):
-        try:
-            runs += [(str(file), run) for run in read_traces(file)]
-        except (TraceFormatError, OSError):  # not a trace
-            continue
-    return runs
 
 
 def _summary(recorded: Trace) -> dict[str, object]:

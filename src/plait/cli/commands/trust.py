@@ -40,7 +40,10 @@ def approve(path: str | None) -> None:
         plait trust approve
         plait trust approve ~/src/shop
     """
-    preview = preview_of(_file_in(path))
+    file = _configuration_at(path)
+    if not file.is_file():
+        raise ConfigError(f"there is no configuration at {file}")
+    preview = preview_of(file)
     print_preview(preview, f"{preview.path}:")
     Approvals().add(preview.path, preview.digest)
     click.echo(f"approved {visible(str(preview.path))}")
@@ -59,7 +62,7 @@ def revoke(path: str | None, everything: bool) -> None:
         plait trust revoke --all
     """
     approvals = Approvals()
-    named = [Path(one.path) for one in approvals.all()] if everything else [_named(path)]
+    named = [Path(one.path) for one in approvals.all()] if everything else [_configuration_at(path)]
     revoked = [one for one in named if approvals.revoke(one)]
     for one in revoked:
         click.echo(f"revoked {visible(str(one))}")
@@ -100,14 +103,7 @@ def _facts(approval: Approval) -> dict[str, str]:
     return {"path": approval.path, "state": state, "approved_at": at}
 
 
-def _file_in(path: str | None) -> Path:
-    file = _named(path)
-    if not file.is_file():
-        raise ConfigError(f"there is no configuration at {file}")
-    return file
-
-
-def _named(path: str | None) -> Path:
+def _configuration_at(path: str | None) -> Path:
     """Return the configuration that a file or folder names."""
     place = user_path(path) if path else Path.cwd()
     if not place.is_dir():

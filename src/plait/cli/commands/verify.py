@@ -75,45 +75,48 @@ def verify() -> None:
     """
 
 
-def _threshold_option(command: _C) -> _C:
-    return click.option(
-        "--threshold",
-        type=click.FloatRange(0, 1),
-        default=1.0,
-        show_default=True,
-        metavar="SHARE",
-        help="The share of runs that must pass.",
-    )(command)
+_threshold_option = click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="The share of runs that must pass.",
+)
+_baseline_option = click.option(
+    "--baseline", metavar="PATH", help="Fail if cases are worse than in this report."
+)
 
 
 def _selection_options(command: _C) -> _C:
-    for option in reversed(
-        (
-            repeatable(
-                "--model", "models", "MODEL", "Use this model instead of those of the suite"
-            ),
-            repeatable(
-                "--engine", "engines", "ENGINE", "Use this engine instead of those of the suite"
-            ),
-            repeatable(
-                "--judge", "judges", "MODEL", "Use this judge instead of those of the suite"
-            ),
-        )
+    for name, metavar, what in (
+        ("judge", "MODEL", "judge"),
+        ("engine", "ENGINE", "engine"),
+        ("model", "MODEL", "model"),
     ):
-        command = option(command)
+        about = f"Use this {what} instead of those of the suite"
+        command = repeatable(f"--{name}", f"{name}s", metavar, about)(command)
     return command
 
 
 def _cap_options(command: _C) -> _C:
-    caps = (
-        ("--concurrency", "Runs at once, in all.  [default: that of the suite, or 8]"),
-        ("--per-model", "Runs at once of one model.  [default: that of the suite, or 4]"),
+    for name, text in (
         ("--per-server", "Runs at once that use one server.  [default: that of the suite]"),
-    )
-    for name, text in reversed(caps):
+        ("--per-model", "Runs at once of one model.  [default: that of the suite, or 4]"),
+        ("--concurrency", "Runs at once, in all.  [default: that of the suite, or 8]"),
+    ):
         kind = click.IntRange(1, 10_000)
         command = click.option(name, type=kind, metavar="N", help=text)(command)
     return command
+
+
+def _read_shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int]:
+    if text is None:
+        return (1, 1)
+    part, _slash, parts = text.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise click.BadParameter(f"{text!r} is not I/N, such as 1/4", param_hint="--shard")
+    return int(part), int(parts)
 
 
 @verify.command("run")
@@ -130,7 +133,12 @@ def _cap_options(command: _C) -> _C:
     help="The folder of results, traces and reports.",
 )
 @click.option("--resume", is_flag=True, help="Keep the finished runs and answers of the report.")
-@click.option("--shard", metavar="I/N", help="Run part I of N; `plait verify merge` joins them.")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=_read_shard,
+    help="Run part I of N; `plait verify merge` joins them.",
+)
 @click.option(
     "--on",
     type=click.Choice(["ray"]),
@@ -139,6 +147,7 @@ def _cap_options(command: _C) -> _C:
 @_cap_options
 @click.option(
     "--max-cost",
+    "max_cost_usd",
     type=click.FloatRange(min=0, min_open=True),
     metavar="USD",
     help="Start no run after this cost, as far as prices are known.",
@@ -150,7 +159,7 @@ def _cap_options(command: _C) -> _C:
     help="Start no run after this time.",
 )
 @_threshold_option
-@click.option("--baseline", metavar="PATH", help="Fail if cases are worse than in this report.")
+@_baseline_option
 @json_option
 @click.pass_context
 def run_suite(
@@ -185,36 +194,21 @@ def run_suite(
         plait verify suite.yaml --resume --judge openai:gpt-5.5
         plait verify suite.yaml --threshold 0.9 --baseline main-report --max-cost 5
     """
-    from plait.cli.verify_report import Shown, print_report
+    from plait.cli.verify_report import ProgressPrinter, print_report
     from plait.verification.plan import RunOptions
     from plait.verification.read import read_suite
     from plait.verification.results import read_results
     from plait.verification.runner import SuiteRunner
 
     loaded = read_suite(suite)
-    run_options = RunOptions(
-        report=Path(report),
-        models=options["models"],
-        engines=options["engines"],
-        judges=options["judges"],
-        repeat=options["repeat"],
-        cases=options["cases"],
-        tags=options["tags"],
-        resume=options["resume"],
-        shard=_shard(options["shard"]),
-        concurrency=options["concurrency"],
-        per_model=options["per_model"],
-        per_server=options["per_server"],
-        max_cost_usd=options["max_cost"],
-        max_seconds=options["max_seconds"],
-    )
+    on_ray = options.pop("on") == "ray"
     before = None if baseline is None else read_results(baseline)
     shown = not settings_of(ctx).quiet
     runner = SuiteRunner(
         loaded,
-        run_options,
-        on_result=Shown().show if shown else None,
-        on_ray=options["on"] == "ray",
+        RunOptions(report=Path(report), **options),
+        on_result=ProgressPrinter().show if shown else None,
+        on_ray=on_ray,
     )
     results, signalled = _run(runner)
     if runner.missing:
@@ -268,10 +262,8 @@ def run_case(
     ctx: click.Context,
     suite: str,
     name: str,
-    models: tuple[str, ...],
-    engines: tuple[str, ...],
-    judges: tuple[str, ...],
     report: str | None,
+    **chosen: Any,
 ) -> None:
     """Run one case once, and watch it.
 
@@ -293,15 +285,8 @@ def run_case(
     loaded = read_suite(suite)
     screen = RunScreen([], Redactor(keys_in(os.environ)), shown=True, moving=False)
     with tempfile.TemporaryDirectory(prefix="plait-") as folder:
-        options = RunOptions(
-            report=Path(report or folder),
-            models=models,
-            engines=engines,
-            judges=judges,
-            cases=(name,),
-            repeat=1,
-            resume=report is not None,
-        )
+        place, resume = Path(report or folder), report is not None
+        options = RunOptions(report=place, cases=(name,), repeat=1, resume=resume, **chosen)
         runner = SuiteRunner(
             loaded,
             options,
@@ -381,7 +366,7 @@ def agree(report: str, labels: str, as_json: bool) -> None:
 @click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--report", type=click.Path(file_okay=False), required=True, help="The new folder.")
 @_threshold_option
-@click.option("--baseline", metavar="PATH", help="Fail if cases are worse than in this report.")
+@_baseline_option
 @json_option
 @click.pass_context
 def merge(
@@ -398,7 +383,7 @@ def merge(
         plait verify merge out-1 out-2 out-3 out-4 --report out
     """
     from plait.cli.verify_report import print_report
-    from plait.verification.merge import merge_reports
+    from plait.verification.answers import merge_reports
     from plait.verification.results import read_results
 
     before = None if baseline is None else read_results(baseline)
@@ -429,7 +414,7 @@ def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
     before, after = read_results(first), read_results(second)
     found = compare_runs(before, after, by_model=True)
     if html is not None:
-        from plait.verification.html_report_compare import comparison_page
+        from plait.verification.html_report import comparison_page
 
         sides = [
             (str(path), results, path if path.is_dir() else path.parent)
@@ -457,9 +442,7 @@ def init(folder: str) -> None:
     from plait.verification.read import suite_schema
 
     place = Path(folder)
-    suite, script, form = (
-        place / name for name in ("suite.yaml", "script.json", "suite.schema.json")
-    )
+    suite, script, form = place / "suite.yaml", place / "script.json", place / "suite.schema.json"
     for path in (suite, script, form):
         if path.exists():
             raise ConfigError(f"{path} is there already")
@@ -481,12 +464,3 @@ def schema() -> None:
     from plait.verification.read import suite_schema
 
     print_json(suite_schema())
-
-
-def _shard(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return (1, 1)
-    part, _, parts = text.partition("/")
-    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise click.BadParameter(f"{text!r} is not I/N, such as 1/4", param_hint="--shard")
-    return int(part), int(parts)

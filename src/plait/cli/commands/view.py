@@ -164,14 +164,14 @@ class ReportFiles:
     def find(self, path: Path) -> Sequence[Path]:
         """Return the folders with results at a path, without those too large to be read."""
         from plait.verification.results import RESULTS_FILE
-        from plait.viewer.library import MOST_BYTES
+        from plait.viewer.library import MAX_FILE_BYTES
 
         if path.is_file():
             return [path.parent] if path.name == RESULTS_FILE else []
         root = path.resolve()
         found = sorted(path.rglob(RESULTS_FILE))
         inside = (file for file in found if file.is_file() and file.resolve().is_relative_to(root))
-        return [file.parent for file in inside if file.stat().st_size <= MOST_BYTES]
+        return [file.parent for file in inside if file.stat().st_size <= MAX_FILE_BYTES]
 
     def version(self, report: Path) -> str:
         """Return the size and the time of the results."""
@@ -185,7 +185,7 @@ class ReportFiles:
 
     def summary(self, report: Path) -> str:
         """Return how many runs passed, counted as the report counts them."""
-        from plait.traces.html.labels import count_label
+        from plait.traces.html.pieces import count_label
         from plait.verification.report import pass_rate
 
         rate = pass_rate(report.name, self._results(report))

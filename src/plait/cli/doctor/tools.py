@@ -71,20 +71,39 @@ def survey_of(
 
     `known` are the servers of the configuration, if only some were examined.
     """
-    options, refusals = _usable(config.options)
+    options: dict[str, Any] = {}
+    refusals: list[Finding] = []
+    for name, value in config.options.items():
+        try:
+            catalog_options_from({name: value})
+            call_settings_from({name: value})
+        except ConfigError as error:
+            refusals += findings_from_config_error(error)
+        else:
+            options[name] = value
     catalog_options = catalog_options_from(options)
     listed = {server.name: server.listed for server in examined if server.listed is not None}
-    offered_by_server: dict[str, tuple[Tool, ...]] = {}
+    offered: dict[str, list[Tool]] = {}
     for name, tools in listed.items():
         tool_filter = ToolFilter()
         try:
             tool_filter = catalog_options.filter_for(config.servers[name])
         except ConfigError as error:
             refusals += findings_from_config_error(error, name)
-        offered = filter(tool_filter.offers, tools)
-        offered_by_server[name] = tuple(
-            _changed(tool, catalog_options, refusals) for tool in offered
-        )
+        offered[name] = []
+        for tool in filter(tool_filter.offers, tools):
+            shown = sanitize_tool(tool)[0] if catalog_options.sanitize else tool
+            override = override_for(catalog_options.overrides, shown)
+            try:
+                offered[name].append(apply_override(shown, override) if override else shown)
+            except ConfigError as error:
+                refusals += findings_from_config_error(error, name)
+                offered[name].append(shown)
+    # Public names: backups are named separately. A forbidden collision is reported by another
+    # check; here it is resolved.
+    policy = replace(catalog_options.names, on_collision="prefix")
+    together = catalog_options.listed_servers(offered)
+    shared = with_public_names([tool for name in together for tool in offered[name]], policy)
     return Survey(
         servers=config.servers,
         known=frozenset(config.servers if known is None else known),
@@ -92,52 +111,14 @@ def survey_of(
         options=options,
         catalog_options=catalog_options,
         listed=listed,
-        offered=_named(offered_by_server, catalog_options),
+        offered={
+            name: tuple(tool for tool in shared if tool.server == name)
+            if name in together
+            else tuple(with_public_names(alone, policy))
+            for name, alone in offered.items()
+        },
         refusals=tuple(refusals),
     )
-
-
-def _usable(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
-    """Keep the valid options, and return findings about the others."""
-    kept: dict[str, Any] = {}
-    refusals: list[Finding] = []
-    for name, value in options.items():
-        try:
-            catalog_options_from({name: value})
-            call_settings_from({name: value})
-        except ConfigError as error:
-            refusals += findings_from_config_error(error)
-        else:
-            kept[name] = value
-    return kept, refusals
-
-
-def _changed(tool: Tool, catalog_options: CatalogOptions, refusals: list[Finding]) -> Tool:
-    if catalog_options.sanitize:
-        tool, _ = sanitize_tool(tool)
-    override = override_for(catalog_options.overrides, tool)
-    if override is None:
-        return tool
-    try:
-        return apply_override(tool, override)
-    except ConfigError as error:
-        refusals += findings_from_config_error(error, tool.server)
-        return tool
-
-
-def _named(offered_by_server: ByServer, catalog_options: CatalogOptions) -> ByServer:
-    """Set the public names; backups are named separately."""
-    # A forbidden collision is reported by another check; here it is resolved.
-    policy = replace(catalog_options.names, on_collision="prefix")
-    together = catalog_options.listed_servers(offered_by_server)
-    tools = [tool for name in together for tool in offered_by_server[name]]
-    named = with_public_names(tools, policy)
-    return {
-        name: tuple(tool for tool in named if tool.server == name)
-        if name in together
-        else tuple(with_public_names(alone, policy))
-        for name, alone in offered_by_server.items()
-    }
 
 
 def check_options(survey: Survey) -> Iterator[Finding]:
@@ -152,22 +133,25 @@ def check_options(survey: Survey) -> Iterator[Finding]:
 
 
 def _client_filters(survey: Survey) -> Iterator[Finding]:
-    """Check the filters of the client, if all their tools are known."""
-    # The client's `include` does not apply to a server with its own.
-    applies_to = {
-        "include": [name for name in sorted(survey.known) if not _has_own_include(survey, name)],
-        "exclude": sorted(survey.known),
-    }
-    for setting, servers in applies_to.items():
+    """Check the filters of the client, as far as all their tools are known."""
+    wire_names = {tool.wire_name for tools in survey.listed.values() for tool in tools}
+    for setting in ("include", "exclude"):
         patterns = survey.options.get(setting)
+        servers = sorted(survey.known)
+        if setting == "include":
+            # It does not apply to a server with its own.
+            own = {name for name, server in survey.servers.items() if server.include is not None}
+            servers = [name for name in servers if name not in own]
         if survey.covers(servers):
             tools = [tool for name in servers for tool in survey.listed[name]]
             yield from _filters(None, setting, patterns, tools)
-        yield from _strangers(setting, patterns, survey)
-
-
-def _has_own_include(survey: Survey, name: str) -> bool:
-    return name in survey.servers and survey.servers[name].include is not None
+        # Names such as `server/tool` with an unknown server.
+        for name in _texts(patterns):
+            server, slash, _ = name.partition("/")
+            is_glob = bool(set(name) & set("*?["))
+            if slash and not is_glob and name not in wire_names and server not in survey.known:
+                guess = did_you_mean(server, sorted(survey.known)) or "correct or remove it"
+                yield _unknown(None, setting, name, f"there is no server {server}: {guess}")
 
 
 def _filters(
@@ -177,21 +161,6 @@ def _filters(
     tool_filter = ToolFilter.of(include=_texts(patterns))
     for name, meant in tool_filter.unknown_names(tools):
         yield _unknown(server, setting, name, f'did you mean "{meant}"?' if meant else None)
-
-
-def _strangers(setting: str, patterns: Any, survey: Survey) -> Iterator[Finding]:
-    """Find names such as `server/tool` with an unknown server."""
-    names = {tool.wire_name for tools in survey.listed.values() for tool in tools}
-    for name in _texts(patterns):
-        server, slash, _ = name.partition("/")
-        if (
-            slash
-            and name not in names
-            and not set(name) & set("*?[")
-            and server not in survey.known
-        ):
-            guess = did_you_mean(server, sorted(survey.known)) or "correct or remove it"
-            yield _unknown(None, setting, name, f"there is no server {server}: {guess}")
 
 
 def _unknown(server: str | None, setting: str, name: str, guess: str | None) -> Finding:
@@ -229,39 +198,31 @@ def _overrides(survey: Survey) -> Iterator[Finding]:
 
 def _fallbacks(survey: Survey) -> Iterator[Finding]:
     fallbacks: Mapping[str, str] = survey.options.get("fallbacks") or {}
+    wrong: list[tuple[str, str]] = []
     for name in dict.fromkeys(chain.from_iterable(fallbacks.items())):
-        if name not in survey.known:
-            yield _bad_fallback(*_missing_server(name, survey))
+        if name in survey.disabled and name not in survey.known:
+            wrong.append((f"the server {name} is disabled", "enable or remove it"))
+        elif name not in survey.known:
+            guess = did_you_mean(name, sorted(survey.known)) or "correct or remove it"
+            wrong.append((f"there is no server {name}", guess))
     for server, backup in fallbacks.items():
         if server == backup:
-            yield _bad_fallback(f"{server} cannot be its own fallback", "name another server")
-        elif survey.covers({server, backup}):
-            yield from _gaps(server, backup, survey)
-
-
-def _missing_server(name: str, survey: Survey) -> tuple[str, str]:
-    if name in survey.disabled:
-        return f"the server {name} is disabled", "enable or remove it"
-    guess = did_you_mean(name, sorted(survey.known)) or "correct or remove it"
-    return f"there is no server {name}", guess
-
-
-def _bad_fallback(message: str, fix: str) -> Finding:
-    return Finding(None, "error", "fallback", f'"fallbacks": {message}', fix)
-
-
-def _gaps(server: str, backup: str, survey: Survey) -> Iterator[Finding]:
-    """Find the tools that a backup does not have."""
-    others = {tool.wire_name for tool in survey.offered[backup]}
-    missing = [tool for tool in survey.offered[server] if tool.wire_name not in others]
-    if missing:
-        names = some_of([tool.wire_name for tool in missing])
-        share = f"{len(missing)} of {count_label(len(survey.offered[server]), 'tool')}"
-        message = f'"fallbacks": {backup} lacks {share} of {server}: {names}'
-        fix = "calls of these tools fail with the server; use a backup that has them"
-        text = f"{backup} has no such tool"
-        details = tuple(Detail(tool=tool.full_name, text=text) for tool in missing)
-        yield Finding(None, "warn", "fallback_gap", message, fix, details)
+            wrong.append((f"{server} cannot be its own fallback", "name another server"))
+    for message, fix in wrong:
+        yield Finding(None, "error", "fallback", f'"fallbacks": {message}', fix)
+    for server, backup in fallbacks.items():
+        if server == backup or not survey.covers({server, backup}):
+            continue
+        others = {tool.wire_name for tool in survey.offered[backup]}
+        missing = [tool for tool in survey.offered[server] if tool.wire_name not in others]
+        if missing:
+            names = some_of([tool.wire_name for tool in missing])
+            share = f"{len(missing)} of {count_label(len(survey.offered[server]), 'tool')}"
+            message = f'"fallbacks": {backup} lacks {share} of {server}: {names}'
+            fix = "calls of these tools fail with the server; use a backup that has them"
+            text = f"{backup} has no such tool"
+            details = tuple(Detail(tool=tool.full_name, text=text) for tool in missing)
+            yield Finding(None, "warn", "fallback_gap", message, fix, details)
 
 
 def check_policy(survey: Survey) -> Iterator[Finding]:
@@ -282,8 +243,10 @@ MANY_TOKENS = 20_000
 MANY_TOOLS = 60
 """With more tools, models choose worse, and some providers refuse."""
 
-_LARGEST = 3
-_LONGEST_EXAMPLE = 100
+MAX_NAMED_TOOLS = 3
+"""The largest tools that a finding names; the JSON has the same."""
+MAX_EXAMPLE_CHARACTERS = 100
+"""A longer note would hide the finding that it is an example of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,13 +278,13 @@ class Cost:
         """The tokens of every request."""
         return sum(tool.tokens for tool in self.together)
 
-    def of(self, server: str) -> list[int]:
+    def sizes(self, server: str) -> list[int]:
         """Return the tokens of each tool of a server."""
         return [tool.tokens for tool in self.tools if tool.server == server]
 
     def to_dict(self) -> dict[str, object]:
         """Return the cost as JSON."""
-        sizes = {tool.server: self.of(tool.server) for tool in self.tools}
+        sizes = {tool.server: self.sizes(tool.server) for tool in self.tools}
         return {
             "tools": len(self.together),
             "tokens": self.tokens,
@@ -330,7 +293,7 @@ class Cost:
                 server: {"tools": len(each), "tokens": sum(each), "backup": server in self.backups}
                 for server, each in sizes.items()
             },
-            "largest": [asdict(tool) for tool in self.together[:_LARGEST]],
+            "largest": [asdict(tool) for tool in self.together[:MAX_NAMED_TOOLS]],
         }
 
 
@@ -354,7 +317,7 @@ def check_server_cost(server: str, survey: Survey, cost: Cost) -> Iterator[Findi
     elif listed:
         tools = share_label(offered, listed, "tool")
         backup = ", only as a backup" if server in cost.backups else ""
-        message = f"offers {tools}, {tokens_label(sum(cost.of(server)))}{backup}"
+        message = f"offers {tools}, {tokens_label(sum(cost.sizes(server)))}{backup}"
         yield Finding(server, "ok", "tokens", message)
 
 
@@ -363,7 +326,7 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
     together = cost.together
     if not together:
         return
-    largest = [f"{tool.server}/{tool.tool} {tool.tokens:,}" for tool in together[:_LARGEST]]
+    largest = [f"{tool.server}/{tool.tool} {tool.tokens:,}" for tool in together[:MAX_NAMED_TOOLS]]
     message = (
         f"{count_label(len(together), 'tool')}, {tokens_label(cost.tokens)} "
         f"in every request; largest: {and_list(largest)}"
@@ -371,8 +334,8 @@ def check_cost(cost: Cost) -> Iterator[Finding]:
     if cost.tokens <= MANY_TOKENS and len(together) <= MANY_TOOLS:
         yield Finding(None, "ok", "total_tokens", message)
         return
-    server = max(sorted({tool.server for tool in together}), key=lambda name: sum(cost.of(name)))
-    sizes = cost.of(server)
+    server = max(sorted({tool.server for tool in together}), key=lambda name: sum(cost.sizes(name)))
+    sizes = cost.sizes(server)
     fix = (
         f'offer fewer tools with "include", "exclude" or "defer"; '
         f"start with {server}: {count_label(len(sizes), 'tool')}, {tokens_label(sum(sizes))}"
@@ -405,40 +368,36 @@ def check_names(survey: Survey) -> Iterator[Finding]:
 
 
 def _collision(servers: Sequence[str], clashes: Sequence[Clash], survey: Survey) -> Finding:
-    refused = survey.catalog_options.names.on_collision == "error"
-    claim = _claim(servers, [name for name, _ in clashes])
-    fix = _advice(survey, refused=refused)
+    """Report the names that several tools of the same servers claim."""
+    names = survey.catalog_options.names
+    is_refused = names.on_collision == "error"
+    who, example = and_list(servers), clashes[0][0]
+    if len(servers) == 1:
+        more = f" (and {len(clashes) - 1} more such names)" if len(clashes) > 1 else ""
+        claim = f"{who} has several tools with the name {example}{more}"
+    elif len(clashes) > 1:
+        claim = f"{who} share {len(clashes)} tool names, such as {example}"
+    else:
+        claim = f"{who} {'both' if len(servers) == 2 else 'all'} have a tool {example}"
+    fix = 'rename one in "tool_overrides", or exclude one with "exclude"'
+    if not names.separator:
+        prefix = "prefix every tool with its server"
+        goal = prefix if is_refused else "use the same form for all names"
+        fix = f'{goal}: "prefix_tool_name_with_server_name": true; or {fix}'
     tools = [(name, tool) for name, several in clashes for tool in several]
-    if refused:
+    if is_refused:
         message = f'{claim}: "on_collision" forbids that'
         wishes = [(tool.full_name, f"wants the name {name}") for name, tool in tools]
         details = tuple(Detail(tool=name, text=wish) for name, wish in wishes)
         return Finding(None, "error", "collision", message, fix, details)
     message = f"{claim}: they become {some_of([tool.name for tool in clashes[0][1]])}"
-    details = tuple(_becomes(tool) for _, tool in tools)
-    return Finding(None, "warn", "collision", message, fix, details)
+    return Finding(
+        None, "warn", "collision", message, fix, tuple(_becomes(tool) for _, tool in tools)
+    )
 
 
 def _becomes(tool: Tool) -> Detail:
     return Detail(tool=tool.full_name, name=tool.name, text=f"becomes {tool.name}")
-
-
-def _claim(servers: Sequence[str], names: Sequence[str]) -> str:
-    who, example = and_list(servers), names[0]
-    if len(servers) == 1:
-        more = f" (and {len(names) - 1} more such names)" if len(names) > 1 else ""
-        return f"{who} has several tools with the name {example}{more}"
-    if len(names) > 1:
-        return f"{who} share {len(names)} tool names, such as {example}"
-    return f"{who} {'both' if len(servers) == 2 else 'all'} have a tool {example}"
-
-
-def _advice(survey: Survey, *, refused: bool) -> str:
-    others = 'rename one in "tool_overrides", or exclude one with "exclude"'
-    if survey.catalog_options.names.separator:
-        return others
-    goal = "prefix every tool with its server" if refused else "use the same form for all names"
-    return f'{goal}: "prefix_tool_name_with_server_name": true; or {others}'
 
 
 def _own_name(tool: Tool) -> str:
@@ -515,7 +474,7 @@ def _summary(says: str, details: Sequence[Detail]) -> str:
     first = details[0]
     tool = (first.tool or "").partition("/")[2]
     note = first.text.removeprefix("(root): ")
-    example = f"{tool} ({one_line(note, _LONGEST_EXAMPLE)})"
+    example = f"{tool} ({one_line(note, MAX_EXAMPLE_CHARACTERS)})"
     tools = len({one.tool for one in details})
     which = example if tools == 1 else f"{count_label(tools, 'tool')}, such as {example}"
     return f"{says}{readers}: {which}"

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
-from plait.client.calls.arguments import copied
+from plait.client.calls.arguments import copy_of
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.config.argument_readings import is_large
@@ -25,7 +25,7 @@ DECISIONS: Final[tuple[Decision, ...]] = ("approve", "edit", "reject")
 
 logger = logging.getLogger("plait.client.calls")
 
-_NOT_SENT = "It was not sent."
+_NOT_SENT_TEXT = "It was not sent."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,20 +144,20 @@ class PolicyCheck:
         hints = hints_of(tool)
         if decision.verdict == "allow":
             return replace(call, decided_hints=hints) if self.uses_hints else call
-        approved = await self._approved(call, tool, decision)
+        approved = await self._approved_call(call, tool, decision)
         # Edited arguments need no second approval, but a rule may still deny them.
         await self.check(approved, tool)
         return replace(approved, decided_hints=hints)
 
-    async def own(self, call: ToolCall) -> ToolCall:
+    async def with_own_arguments(self, call: ToolCall) -> ToolCall:
         """Return the call with a copy of its arguments, which no other code can change."""
         if self.policy is None:
             return call
         arguments = dict(call.arguments)
         try:
-            own = await in_thread(copied, arguments) if is_large(arguments) else copied(arguments)
+            own = await in_thread(copy_of, arguments) if is_large(arguments) else copy_of(arguments)
         except RecursionError:
-            text = f"the arguments are nested too deeply. {_NOT_SENT}"
+            text = f"the arguments are nested too deeply. {_NOT_SENT_TEXT}"
             raise call.error(InvalidArgumentsError, text) from None
         return replace(call, arguments=own)
 
@@ -169,50 +169,39 @@ class PolicyCheck:
             decision = self.decide(call, tool)
         if decision.verdict == "deny":
             self._report(call, decision.reason, None)
-            text = f"this call is denied by {decision.reason}. {_NOT_SENT} Do without it."
+            text = f"this call is denied by {decision.reason}. {_NOT_SENT_TEXT} Do without it."
             raise call.error(PermissionDeniedError, text)
         return decision
 
-    async def _approved(
+    async def _approved_call(
         self, call: ToolCall, tool: Tool | None, decision: PolicyDecision
     ) -> ToolCall:
-        names = hidden_names(tool)
+        """Request approval, and return the call with the arguments that were approved."""
+        # The values of arguments that overrides hide from the model may be secret.
+        names: set[str] = set()
+        if tool is not None and tool.override is not None:
+            names = {name for name, rule in tool.override.arguments.items() if rule.hidden}
         hidden = {name: value for name, value in call.arguments.items() if name in names}
         shown = {name: value for name, value in call.arguments.items() if name not in names}
         request = ApprovalRequest(
             server=call.server,
             tool=call.tool,
             # A callback that changes what it shows must not change what is sent.
-            arguments=copied(shown),
+            arguments=copy_of(shown),
             annotations=hints_of(tool),
             reason=decision.reason,
             instead_of=call.instead_of,
         )
-        approval = await self._request_approval(call, request)
-        if approval.decision == "reject":
-            why = f": {approval.message}" if approval.message else ""
-            refusal = (
-                "the user did not approve this call"
-                if approval.by == "person"
-                else "this call needs approval, and no person was asked"
-            )
-            text = f"{refusal}{why}. {_NOT_SENT}"
-            raise call.error(PermissionDeniedError, text)
-        if approval.args is None:
-            return call
-        return replace(call, arguments=copied({**approval.args, **hidden}))
-
-    async def _request_approval(self, call: ToolCall, request: ApprovalRequest) -> Approval:
         on_approval = call.on_approval or self._on_approval
         began = time.monotonic()
         with waiting_span("approval"):
             answer = None if on_approval is None else await resolve(on_approval(request))
         if answer is None:
-            self._report(call, request.reason, None)
+            self._report(call, decision.reason, None)
             raise call.error(
                 PermissionDeniedError,
-                f"a person must approve this call, by {request.reason}, and no one can be asked: "
-                f"set on_approval=, or use a graph with a checkpointer. {_NOT_SENT}",
+                f"a person must approve this call, by {decision.reason}, and no one can be asked: "
+                f"set on_approval=, or use a graph with a checkpointer. {_NOT_SENT_TEXT}",
             )
         approval = Approval.read(answer)
         if approval is None:
@@ -222,9 +211,20 @@ class PolicyCheck:
                 server=call.server,
             )
         decided = f"{approval.decision} by a {approval.by}"
-        logger.info("%s: %s (%s)", call.where, decided, request.reason)
-        self._report(call, request.reason, approval, time.monotonic() - began)
-        return approval
+        logger.info("%s: %s (%s)", call.where, decided, decision.reason)
+        self._report(call, decision.reason, approval, time.monotonic() - began)
+        if approval.decision == "reject":
+            why = f": {approval.message}" if approval.message else ""
+            refusal = (
+                "the user did not approve this call"
+                if approval.by == "person"
+                else "this call needs approval, and no person was asked"
+            )
+            text = f"{refusal}{why}. {_NOT_SENT_TEXT}"
+            raise call.error(PermissionDeniedError, text)
+        if approval.args is None:
+            return call
+        return replace(call, arguments=copy_of({**approval.args, **hidden}))
 
     def _report(
         self, call: ToolCall, reason: str, approval: Approval | None, seconds: float | None = None
@@ -236,10 +236,3 @@ class PolicyCheck:
 def hints_of(tool: Tool | None) -> Mapping[str, Any]:
     """Return the annotations of a tool; none of one that is not listed."""
     return {} if tool is None else tool.annotations
-
-
-def hidden_names(tool: Tool | None) -> frozenset[str]:
-    """Return the arguments that overrides hide from the model; their values may be secret."""
-    if tool is None or tool.override is None:
-        return frozenset()
-    return frozenset(name for name, rule in tool.override.arguments.items() if rule.hidden)

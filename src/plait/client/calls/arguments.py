@@ -16,28 +16,30 @@ from typing import Any, cast
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import leaves
-from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time, take_step
-from plait.client.catalog.patterns import found
-from plait.client.catalog.schemas.roots import opened
+from plait.client.catalog.bounded_work import TooMuchWorkError, found, in_bounded_time, take_step
+from plait.client.catalog.schemas.roots import open_objects
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
     SchemaValidator,
     Violation,
     place_of,
+    prepare,
     validator_for_schema,
 )
+from plait.errors import InvalidArgumentsError
 
-_MOST_PROBLEMS = 5
+_MAX_PROBLEMS = 5
 """Models do not correct more at once."""
-_MOST_OPTIONS = 10
-_MOST_COMPARED = 200
+_MAX_OPTIONS = 10
+"""Of an enum: the model has the whole list in the schema."""
+_MAX_COMPARED_NAMES = 200
 """How many names are compared with one that is not known."""
-_MOST_ROUNDS = 8
+_MAX_ROUNDS = 8
 """How deep JSON in JSON strings is parsed."""
-_MOST_ATTEMPTS = 2_000
+_MAX_ATTEMPTS = 2_000
 """Bounds the alternatives tried for one call, which recursive schemas multiply."""
-_FIRST_INEXACT = 2**53
+_MIN_INEXACT = 2**53
 """From here on a float represents several integers."""
 
 _KINDS: dict[type, str] = {
@@ -123,6 +125,16 @@ async def prepare_in_bounded_time(
         return not_checked(dict(arguments), f"{error} with the input schema of {tool}")
 
 
+async def checked_arguments(
+    schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
+) -> Mapping[str, Any]:
+    """Return arguments in the types of the schema, or raise `InvalidArgumentsError`."""
+    prepared = await prepare_in_bounded_time(await prepare(schema), arguments, tool=tool)
+    if prepared.problems:
+        raise InvalidArgumentsError(argument_error_text(tool, prepared.problems), tool=tool)
+    return prepared.arguments
+
+
 def prepare_arguments(
     validator: SchemaValidator, arguments: Mapping[str, Any], *, tool: str
 ) -> Prepared:
@@ -138,7 +150,7 @@ def prepare_arguments(
     if validator.surely_accepts(original):
         return Prepared(original)
     try:
-        return _checked(validator, original)
+        return _checked_arguments(validator, original)
     except BrokenSchemaError as error:
         reason = f"the input schema of {tool} cannot be used: {error}"
     except RecursionError:
@@ -159,8 +171,8 @@ def argument_error_text(tool: str, problems: Sequence[str]) -> str:
     )
 
 
-def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
-    repaired = _repair_all(validator.exact(), original, iter(range(_MOST_ATTEMPTS)))
+def _checked_arguments(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
+    repaired = _repair_all(validator.exact(), original, iter(range(_MAX_ATTEMPTS)))
     left, changes = repaired.left, repaired.changes
     # In JSON Schema 3.0 is an integer, but for the exact validator it is not.
     if _has_whole_float(repaired.value):
@@ -172,27 +184,23 @@ def _checked(validator: SchemaValidator, original: dict[str, Any]) -> Prepared:
         return Prepared(repaired.value, notes) if notes else Prepared(original)
     dropped = {change.path: change.cause for change in changes if change.cause.value is None}
     problems = list(dict.fromkeys(_sentences(left, repaired.value, dropped)))
-    if (doubtful := _if_relaxed(validator, repaired.value)) is not None:
-        return Prepared(doubtful, (f"sent, though the schema read strictly says: {problems[0]}",))
-    if len(problems) > _MOST_PROBLEMS:
-        problems[_MOST_PROBLEMS:] = [f"and {len(problems) - _MOST_PROBLEMS} more"]
+    if (relaxed := open_objects(validator.schema, relax=True)) != validator.schema:
+        # Only rules may be broken that servers read in another way: then the call is sent.
+        attempts = iter(range(_MAX_ATTEMPTS))
+        doubtful = _repair_all(validator_for_schema(relaxed).exact(), repaired.value, attempts)
+        if not doubtful.left:
+            note = f"sent, though the schema read strictly says: {problems[0]}"
+            return Prepared(doubtful.value, (note,))
+    if len(problems) > _MAX_PROBLEMS:
+        problems[_MAX_PROBLEMS:] = [f"and {len(problems) - _MAX_PROBLEMS} more"]
     return Prepared(original, problems=tuple(problems))
 
 
-def _if_relaxed(validator: SchemaValidator, value: Any) -> Any | None:
-    """Return the value if only rules are broken that servers may read in another way."""
-    if (relaxed := opened(validator.schema, relax=True)) == validator.schema:
-        return None
-    attempts = iter(range(_MOST_ATTEMPTS))
-    repaired = _repair_all(validator_for_schema(relaxed).exact(), value, attempts)
-    return None if repaired.left else repaired.value
-
-
 def _repair_all(validator: SchemaValidator, value: Any, attempts: Iterator[int]) -> _Repaired:
-    box: list[Any] = [copied(value)]
+    box: list[Any] = [copy_of(value)]
     changes: list[_Change] = []
     left = validator.violations(box[0])
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         made = [change for each in left for change in _repair(box, each, validator, attempts)]
         if not made:
             break
@@ -206,10 +214,10 @@ def _repair(
 ) -> Sequence[_Change]:
     """Repair one violation in the value that is in the box."""
     *way, last = (0, *violation.path)
-    holder = _at(box, way)
+    holder = _value_at(box, way)
     value = violation.value
     # An earlier repair may have replaced it, and `propertyNames` checks names, not values.
-    if _at(holder, (last,)) is not value:
+    if _value_at(holder, (last,)) is not value:
         return ()
     if value is None:
         if not isinstance(holder, dict):
@@ -217,11 +225,11 @@ def _repair(
         del holder[last]
         return (_Change(violation.path, "null was left out", violation),)
     if violation.keyword == "type":
-        converted = _converted(value, _names(violation.expected))
+        converted = _converted_value(value, _type_names(violation.expected))
         if converted is _NOTHING:
             return ()
         holder[last] = converted
-        note = f"{_a(_kind(value))} was read as {_a(_kind(converted))}"
+        note = f"{_with_article(_kind(value))} was read as {_with_article(_kind(converted))}"
         return (_Change(violation.path, note, violation),)
     repaired = _repaired_union(violation, validator, attempts) if violation.branches else None
     if repaired is None:
@@ -265,10 +273,10 @@ def _closest(union: Violation) -> int | None:
     return distances.index(best) if distances.count(best) == 1 else None
 
 
-def _converted(value: object, kinds: Sequence[str]) -> Any:
+def _converted_value(value: object, kinds: Sequence[str]) -> Any:
     """Convert a value to one of the types, if that is unambiguous."""
     if isinstance(value, str):
-        read = _read(value)
+        read = _parsed_value(value)
         allowed = (*kinds, "integer") if "number" in kinds else kinds
         return read if _kind(read) in allowed else _NOTHING
     if isinstance(value, float) and "integer" in kinds and _is_exact(value):
@@ -278,10 +286,16 @@ def _converted(value: object, kinds: Sequence[str]) -> Any:
     return _NOTHING
 
 
-def _read(text: str) -> Any:
+def _parsed_value(text: str) -> Any:
     """Parse the JSON object, array, number or boolean that a string holds."""
+
+    def finite(number: str) -> float:
+        if not math.isfinite(value := float(number)):
+            raise ValueError(f"{number} is not JSON")
+        return value
+
     try:
-        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        value = json.loads(text, parse_constant=finite, parse_float=finite)
     except (ValueError, RecursionError):
         return _NOTHING
     if isinstance(value, dict | list):
@@ -292,14 +306,7 @@ def _read(text: str) -> Any:
 
 
 def _is_exact(value: float) -> bool:
-    return value.is_integer() and abs(value) < _FIRST_INEXACT
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text} is not JSON")
-    return value
+    return value.is_integer() and abs(value) < _MIN_INEXACT
 
 
 def _sentences(
@@ -307,53 +314,61 @@ def _sentences(
 ) -> Iterator[str]:
     """Describe violations of the value at a path, the outermost first."""
     for each in sorted(violations, key=lambda violation: len(violation.path)):
-        if _at(whole, each.path) is each.value:
-            yield from _described(each, at + each.path, dropped)
+        if _value_at(whole, each.path) is each.value:
+            yield from _sentences_about(each, at + each.path, dropped)
         else:
             yield f"{place_of(at + each.path)}: has an argument or a name that is not allowed"
 
 
-def _described(violation: Violation, at: Path, dropped: Mapping[Path, Violation]) -> Iterable[str]:
+def _sentences_about(
+    violation: Violation, at: Path, dropped: Mapping[Path, Violation]
+) -> Iterable[str]:
     value, expected = violation.value, violation.expected
     match violation.keyword:
         case "required" if isinstance(expected, list):
-            missing = (name for name in cast("list[str]", expected) if name not in value)
-            return [_missing((*at, name), dropped) for name in missing]
+            missing = ((*at, name) for name in cast("list[str]", expected) if name not in value)
+            return [
+                # One that was dropped, because it was null, is there for the model.
+                next(iter(_sentences_about(dropped[path], path, {})))
+                if path in dropped
+                else f"missing required argument: {place_of(path)}"
+                for path in missing
+            ]
         case "additionalProperties":
-            return _unknown(violation, at)
+            return _unknown_names(violation, at)
         case "type" | "enum" | "const":
-            return [_must_be([violation], at)]
+            return [_requirement([violation], at)]
         case "anyOf" | "oneOf" if violation.branches:
-            return _union(violation, at, dropped)
+            return _union_sentences(violation, at, dropped)
         case keyword:
             demand = _DEMANDS.get(keyword, f'breaks the rule "{one_line(keyword, 40)}"')
             return [f"{place_of(at)}: {demand.format(one_line(str(expected), 80))}"]
 
 
-def _missing(path: Path, dropped: Mapping[Path, Violation]) -> str:
-    """Describe a required argument that is missing, or was dropped because it was null."""
-    null = dropped.get(path)
-    if null is None:
-        return f"missing required argument: {place_of(path)}"
-    return next(iter(_described(null, path, {})))
-
-
-def _unknown(violation: Violation, at: Path) -> Iterator[str]:
+def _unknown_names(violation: Violation, at: Path) -> Iterator[str]:
     known: dict[str, Any] = violation.schema.get("properties", {})
     patterns: dict[str, Any] = violation.schema.get("patternProperties", {})
     for name in map(str, violation.value):
         take_step()
         if name not in known and not any(found(pattern, name) for pattern in patterns):
             others = (each for each in known if each not in violation.value)
-            meant = nearest(name, islice(others, _MOST_COMPARED))
+            meant = nearest(name, islice(others, _MAX_COMPARED_NAMES))
             hint = f" (did you mean {meant}?)" if meant else ""
             yield f"unknown argument: {place_of((*at, name))}{hint}"
 
 
-def _union(union: Violation, at: Path, dropped: Mapping[Path, Violation]) -> Iterable[str]:
-    plain = [_plain_violation(branch) for branch in union.branches]
-    if None not in plain:
-        return [_must_be([each for each in plain if each is not None], at)]
+def _union_sentences(
+    union: Violation, at: Path, dropped: Mapping[Path, Violation]
+) -> Iterable[str]:
+    # Those of all alternatives make one sentence if they are about the value as a whole.
+    simple = {"type", "enum", "const"}
+    whole = (
+        [each for each in branch if each.keyword in simple and not each.path][:1]
+        for branch in union.branches
+    )
+    plain = [each for first in whole for each in first]
+    if len(plain) == len(union.branches):
+        return [_requirement(plain, at)]
     closest = _closest(union)
     if closest is not None:
         return _sentences(union.branches[closest], union.value, dropped, at)
@@ -365,33 +380,27 @@ def _union(union: Violation, at: Path, dropped: Mapping[Path, Violation]) -> Ite
     return [", or ".join(list(dict.fromkeys(each_first))[:3])]
 
 
-def _plain_violation(branch: Iterable[Violation]) -> Violation | None:
-    """Return the violation that can be combined with those of other alternatives."""
-    plain = (each for each in branch if each.keyword in {"type", "enum", "const"})
-    return next((each for each in plain if not each.path), None)
-
-
-def _must_be(violations: Sequence[Violation], at: Path) -> str:
+def _requirement(violations: Sequence[Violation], at: Path) -> str:
     allowed: list[str] = []
     for each in violations:
         if each.keyword == "type":
-            allowed += [_a(name) for name in _names(each.expected)]
+            allowed += [_with_article(name) for name in _type_names(each.expected)]
         elif each.keyword == "const":
             allowed.append(_option(each.expected))
         else:
-            shown = ", ".join(_option(option) for option in each.expected[:_MOST_OPTIONS])
-            allowed.append(f"one of {shown}" + ", …" * (len(each.expected) > _MOST_OPTIONS))
+            shown = ", ".join(_option(option) for option in each.expected[:_MAX_OPTIONS])
+            allowed.append(f"one of {shown}" + ", …" * (len(each.expected) > _MAX_OPTIONS))
     text = f"{place_of(at)}: must be {' or '.join(dict.fromkeys(allowed))}"
     value = violations[0].value
     is_clear = value is not None and all(each.keyword != "type" for each in violations)
-    return text if is_clear else f"{text} (got {_a(_kind(value))})"
+    return text if is_clear else f"{text} (got {_with_article(_kind(value))})"
 
 
 def _option(value: object) -> str:
     return one_line(json.dumps(value, ensure_ascii=False, default=repr), 40)
 
 
-def _names(expected: Any) -> list[str]:
+def _type_names(expected: Any) -> list[str]:
     # In draft 3 a type can be a schema too.
     names: list[Any] = [expected] if isinstance(expected, str) else expected
     return [name for name in names if isinstance(name, str)]
@@ -401,12 +410,12 @@ def _kind(value: object) -> str:
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def _a(kind: str) -> str:
+def _with_article(kind: str) -> str:
     article = "" if kind == "null" else "an " if kind[:1] in "aeiou" else "a "
     return article + kind
 
 
-def _at(value: Any, path: Iterable[str | int]) -> Any:
+def _value_at(value: Any, path: Iterable[str | int]) -> Any:
     for step in path:
         try:
             value = value[step]
@@ -415,12 +424,12 @@ def _at(value: Any, path: Iterable[str | int]) -> Any:
     return value
 
 
-def copied(value: Any) -> Any:
+def copy_of(value: Any) -> Any:
     """Copy objects and lists; other values are shared."""
     if isinstance(value, dict):
-        return {name: copied(inner) for name, inner in cast("dict[str, Any]", value).items()}
+        return {name: copy_of(inner) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [copied(inner) for inner in cast("list[Any]", value)]
+        return [copy_of(inner) for inner in cast("list[Any]", value)]
     return value
 
 

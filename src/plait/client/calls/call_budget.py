@@ -14,7 +14,7 @@ from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import CallBudget, is_named_by
 from plait.errors import BudgetExceededError, InputNeededError
 
-_MOST_RUNS = 10_000
+_MAX_RUNS = 10_000
 """How many runs are remembered; the end of a run is not announced."""
 
 
@@ -32,10 +32,10 @@ class RunCounter:
         patterns = self._patterns(call)
         with self._lock:
             if self._budget.calls is not None and self._calls >= self._budget.calls:
-                raise _exceeded(call, f"{self._budget.calls} tool calls")
+                raise _exceeded_error(call, f"{self._budget.calls} tool calls")
             for pattern in patterns:
                 if self._by_pattern[pattern] >= self._budget.tools[pattern]:
-                    raise _exceeded(call, f"{self._budget.tools[pattern]} of {pattern}")
+                    raise _exceeded_error(call, f"{self._budget.tools[pattern]} of {pattern}")
             self._calls += 1
             self._by_pattern.update(patterns)
 
@@ -50,7 +50,7 @@ class RunCounter:
         return [pattern for pattern in tools if is_named_by(pattern, call.server, call.tool)]
 
 
-def _exceeded(call: ToolCall, allowed: str) -> BudgetExceededError:
+def _exceeded_error(call: ToolCall, allowed: str) -> BudgetExceededError:
     text = f"the budget of this run is used up (at most {allowed}); nothing was sent, "
     advice = "and calling it again will not help: go on with what there is"
     return call.error(BudgetExceededError, text + advice)
@@ -82,7 +82,7 @@ class RunCounters:
 
     def __init__(self, budget: CallBudget | None) -> None:
         self._budget = budget
-        self._runs: LRUCache[Hashable, RunCounter] = LRUCache(_MOST_RUNS)
+        self._runs: LRUCache[Hashable, RunCounter] = LRUCache(_MAX_RUNS)
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -110,9 +110,6 @@ class RunCounters:
         key = identity.key if identity.key is not None else next(iter(blocks), None)
         if key is None:
             return [*blocks, RunCounter(self._budget)]
-        return [*blocks, self._of_run(key, identity, self._budget)]
-
-    def _of_run(self, key: Hashable, identity: RunIdentity, budget: CallBudget) -> RunCounter:
         thread = None if identity.thread is None else ("thread", identity.thread)
         turn = None if thread is None or identity.turn is None else (*thread, identity.turn)
         earlier = (key, turn, thread if identity.resumed else None)
@@ -120,8 +117,8 @@ class RunCounters:
             known = (
                 self._runs[name] for name in earlier if name is not None and name in self._runs
             )
-            counter = next(known, None) or RunCounter(budget)
+            counter = next(known, None) or RunCounter(self._budget)
             for name in (key, turn, thread):
                 if name is not None:
                     self._runs[name] = counter
-            return counter
+        return [*blocks, counter]

@@ -1,51 +1,31 @@
-"""Calls in progress: routes what a server sends during them, and pauses those that elicit.
-
-A log message, elicitation or sampling request goes to the call it belongs to. A call whose caller
-is paused, such as a graph, waits for the user's answer until the caller is resumed.
-"""
+"""Calls in progress: routes log messages and requests that a server sends during them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import threading
-from collections import Counter, deque
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Coroutine,
-    Generator,
-    Mapping,
-    Sequence,
-)
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
-from weakref import WeakKeyDictionary
-
-from cachetools import LRUCache
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from plait._support import mcp_types as types
-from plait.client.calls.paused_call import (
+from plait.client.calls.paused_calls import (
     ANSWER_TIMEOUT_SECONDS,
     DirectCall,
     HeldCall,
-    PausedCall,
-    Send,
+    PausedCalls,
 )
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
-from plait.client.calls.tool_call import PausableRequest
-from plait.client.connections.connection import Answer, ServerConnection
-from plait.client.protocol.exchange import wake
-from plait.errors import InputNeededError, OutcomeUnknownError, PlaitError
+from plait.client.calls.tool_call import CallbackContext
 from plait.traces.spans import waiting_span
 
 if TYPE_CHECKING:
-    from plait.client.calls.tool_call import ToolCall
+    from plait.client.calls.tool_call import OnAnyProgress, ToolCall
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
-    from plait.client.connections.pool import ConnectionPool
     from plait.client.connections.session import Session
     from plait.client.protocol.inbound import OnElicitation, RequestContext
     from plait.client.protocol.session import McpSession
@@ -58,18 +38,6 @@ Sample: TypeAlias = (
     "Callable[[str, SamplingRequest], Coroutine[Any, Any, SamplingResult | types.ErrorData]]"
 )
 """Sends a server's sampling request to the model."""
-
-_TURN_TIMEOUT_SECONDS = 10.0
-"""How long a call waits for another one that may or may not elicit."""
-_SHARED_TURN_SECONDS = 2.0
-"""The same for a call whose caller is not paused, and gets no question but its own anyway."""
-_MOST_REMEMBERED = 128
-"""For how many calls that failed after an elicitation the answers are remembered."""
-
-_EXPIRED = (
-    "the answer came too late, or to another process than the one in which the server asked; the "
-    "call was not repeated, because it may have taken effect: check first"
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +66,7 @@ class ActiveCall:
     has_elicited: bool = False
     """Whether the server may have sent an elicitation request during this call."""
     is_underway: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def can_ask(self) -> bool:
@@ -105,14 +74,27 @@ class ActiveCall:
         return self.on_elicitation is not None
 
     @classmethod
-    def of(cls, call: ToolCall, bridge: LoopBridge, sample: Sample | None = None) -> ActiveCall:
-        """Create it in the caller's event loop, where its callbacks run."""
+    def of(
+        cls,
+        call: ToolCall,
+        bridge: LoopBridge,
+        sample: Sample | None,
+        on_any_progress: OnAnyProgress | None,
+    ) -> ActiveCall:
+        """Create it in the caller's event loop, where its callbacks and those of the client run."""
+        on_progress = [] if call.on_progress is None else [call.on_progress]
+        if on_any_progress is not None:
+            context = CallbackContext(server_name=call.server, tool_name=call.tool)
+            on_progress.append(
+                lambda progress, total, message: on_any_progress(progress, total, message, context)
+            )
         return cls(
             call.server,
             call.tool,
             call.on_log and bridge.bind_callback(call.on_log),
-            call.on_elicitation and cast("OnElicitation", bridge.bind_handler(call.on_elicitation)),
+            call.on_elicitation and bridge.bind_handler(call.on_elicitation),
             sample and bridge.bind_handler(sample),
+            tuple(bridge.bind_callback(callback) for callback in on_progress),
         )
 
 
@@ -130,8 +112,6 @@ class CallRouter:
         self._changed = asyncio.Event()
         self._unassigned: Counter[McpSession] = Counter()
         """By session, the elicitation requests whose call is not known yet."""
-        self._pending: dict[asyncio.Future[Any], set[ActiveCall]] = {}
-        """Sampling results in the making, and the calls that may have requested them."""
 
     @contextlib.contextmanager
     def active(
@@ -143,6 +123,7 @@ class CallRouter:
         """
         call.session, call.deadline, call.abandoned = session, deadline, False
         call.is_underway = True
+        call.ended.clear()
         self._active.append(call)
         token = _current.set(call)
         try:
@@ -153,8 +134,9 @@ class CallRouter:
         finally:
             _current.reset(token)
             call.is_underway = False
+            call.ended.set()
             self._active.remove(call)
-            self._ended(call)
+            self._notify()
 
     def dispatch_log(
         self, server: str, source: object, message: types.LoggingMessageNotificationParams
@@ -219,8 +201,14 @@ class CallRouter:
                     call.call_at_end(self._notify)
             while not any(call.abandoned for call in possible):
                 possible = [call for call in possible if call.is_underway]
-                if len(possible) <= 1:
-                    return self._held(possible[0]) if possible else None
+                if not possible:
+                    return None
+                if len(possible) == 1:
+                    (only,) = possible
+                    if isinstance(only, ActiveCall):
+                        return only
+                    # A direct call goes on as a paused one.
+                    return None if self.paused_calls is None else self.paused_calls.hold(only)
                 if self._unassigned[session] >= len(possible):
                     logger.warning(
                         "%s sent an elicitation request that may belong to any of %d calls; "
@@ -235,12 +223,6 @@ class CallRouter:
             self._unassigned[session] -= 1
             if not self._unassigned[session]:
                 del self._unassigned[session]
-
-    def _held(self, call: ActiveCall | DirectCall) -> ActiveCall | HeldCall | None:
-        """Return a call that the server asks something, a direct one as a paused call."""
-        if isinstance(call, ActiveCall):
-            return call
-        return None if self.paused_calls is None else self.paused_calls.hold(call)
 
     def _direct_calls(self, session: McpSession | None) -> list[DirectCall]:
         return [
@@ -265,25 +247,6 @@ class CallRouter:
             return [current]
         return [call for call in self._calls_on(session) if call.server == server]
 
-    @contextlib.contextmanager
-    def cancelled_with(
-        self, calls: Sequence[ActiveCall], result: asyncio.Future[Any]
-    ) -> Generator[None]:
-        """Cancel a pending result when the last call that may have requested it has ended."""
-        if calls:
-            self._pending[result] = set(calls)
-        try:
-            yield
-        finally:
-            self._pending.pop(result, None)
-
-    def _ended(self, call: ActiveCall) -> None:
-        self._notify()
-        for result, calls in list(self._pending.items()):
-            calls.discard(call)
-            if not calls:
-                result.cancel()
-
 
 def with_schema_defaults(request: types.ElicitRequestParams, answer: T) -> T:
     """Fill in the fields of an accepted form that are missing and have a default."""
@@ -293,214 +256,7 @@ def with_schema_defaults(request: types.ElicitRequestParams, answer: T) -> T:
         return answer
     fields: Mapping[str, Any] = request.requested_schema.get("properties") or {}
     content = dict(answer.content or {})
-    for name, field in fields.items():
-        if name not in content and isinstance(field, Mapping) and "default" in field:
-            content[name] = field["default"]
+    for name, schema in fields.items():
+        if name not in content and isinstance(schema, Mapping) and "default" in schema:
+            content[name] = schema["default"]
     return answer.model_copy(update={"content": content})
-
-
-class Turn:
-    """Held by the one call of a connection that may elicit; released in any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_held = False
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def claim(self) -> bool:
-        """Take it if nobody has it or waits for it; from any thread."""
-        with self._lock:
-            is_free = not self._is_held and not self._waiting
-            self._is_held = self._is_held or is_free
-        return is_free
-
-    async def acquire(self) -> bool:
-        """Wait for it, in the loop of the connections."""
-        with self._lock:
-            if not self._is_held and not self._waiting:
-                self._is_held = True
-                return True
-            handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(handed)
-        try:
-            await handed
-        except asyncio.CancelledError:
-            with self._lock:
-                is_mine = handed not in self._waiting
-                if not is_mine:
-                    self._waiting.remove(handed)
-            if is_mine:
-                self.release()
-            raise
-        return True
-
-    def release(self) -> None:
-        """Pass it on to the call that has waited longest; from any thread."""
-        with self._lock:
-            self._is_held = bool(self._waiting)
-            if self._waiting:
-                handed = self._waiting.popleft()
-                handed.get_loop().call_soon_threadsafe(wake, handed)
-
-
-class ElicitationTurns:
-    """Lets calls that may elicit use a session one after the other.
-
-    Elicitation requests of the handshake era do not name their call, so two such calls must not
-    be open on a session at the same time.
-    """
-
-    def __init__(self) -> None:
-        self._turns: WeakKeyDictionary[ServerConnection, Turn] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._elicits: dict[tuple[str, str], bool] = {}
-        """By server and tool, whether it has ever sent an elicitation request."""
-
-    def turn_of(
-        self, call: ToolCall, connection: ServerConnection
-    ) -> tuple[Turn | None, float | None]:
-        """Return what a call waits for, if anything, and how long at most; from any thread."""
-        elicits = self._elicits.get((call.server, call.tool))
-        if elicits is False:
-            return None, None
-        with self._lock:
-            turn = self._turns.setdefault(connection, Turn())
-        return turn, None if elicits else _TURN_TIMEOUT_SECONDS
-
-    def learn(self, call: ToolCall, *, elicited: bool) -> None:
-        """Remember whether a call of a tool has elicited."""
-        if elicited:
-            self._elicits[call.server, call.tool] = True
-        else:
-            self._elicits.setdefault((call.server, call.tool), False)
-
-    @contextlib.asynccontextmanager
-    async def taken(
-        self, call: ToolCall, active: ActiveCall, connection: ServerConnection
-    ) -> AsyncGenerator[None]:
-        """Make a call in its turn; from its first elicitation on, it has the session to itself."""
-        turn, timeout = self.turn_of(call, connection)
-        timeout = None if timeout is None else _SHARED_TURN_SECONDS
-        held = False
-        if turn is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    held = await turn.acquire()
-
-        def release() -> None:
-            nonlocal held
-            if held and turn is not None:
-                turn.release()
-            held = False
-
-        def asked(session: McpSession) -> None:
-            self.learn(call, elicited=True)
-            connection.keeper.reserve(session, active)
-            release()
-
-        if self.turn_of(call, connection)[0] is None:
-            release()  # another call of the tool has shown meanwhile that it does not elicit
-        active.on_asked = asked
-        try:
-            yield
-            self.learn(call, elicited=False)
-        finally:
-            active.on_asked = None
-            release()
-            connection.keeper.release(active)
-
-
-class PausedCalls:
-    """The paused calls of a client; lives in the loop that owns the connections."""
-
-    def __init__(self, pool: ConnectionPool, turns: ElicitationTurns) -> None:
-        self._pool = pool
-        self.turns = turns
-        self._calls: dict[object, PausedCall] = {}
-        self._answers: LRUCache[object, list[types.ElicitResult]] = LRUCache(_MOST_REMEMBERED)
-        """Answers of failed calls, for another attempt at the same call."""
-
-    def has(self, call: ToolCall) -> bool:
-        """Say whether the call was made before, and waits."""
-        paused = self._calls.get(_key(call))
-        return paused is not None and not paused.expired
-
-    async def run(
-        self, call: ToolCall, send: Send, *, idempotent: bool
-    ) -> Answer[types.CallToolResult]:
-        """Make the call, or continue it where it was paused."""
-        key = _key(call)
-        if self.has(call):
-            return await self.outcome(call, self._calls[key])
-        is_lost = call.pause is not None and call.pause.resumed and key not in self._answers
-        if is_lost and not idempotent:
-            raise call.error(OutcomeUnknownError, _EXPIRED)
-        connection = self._pool.connection(call.server, call.access)
-        known = self._answers.pop(key, ()) if call.input_answers is not None else ()
-        paused = self._calls[key] = PausedCall(connection, known)
-        self._start(call, paused, send)
-        return await self.outcome(call, paused)
-
-    async def outcome(self, call: ToolCall, paused: PausedCall) -> Answer[types.CallToolResult]:
-        """Wait for the result of a call that goes on, or raise what its server asks next."""
-        key = _key(call)
-        try:
-            answer = await paused.outcome(call.input_answers)
-        except InputNeededError:
-            self.turns.learn(call, elicited=True)
-            raise
-        except asyncio.CancelledError:
-            paused.cancel()
-            self._drop(key, paused)
-            raise
-        except PlaitError:
-            self._drop(key, paused)
-            if paused.answers:
-                self._answers[key] = paused.answers
-            if paused.expired:
-                raise call.error(OutcomeUnknownError, _EXPIRED) from None
-            raise
-        self._drop(key, paused)
-        return answer
-
-    def hold(self, direct: DirectCall) -> HeldCall | None:
-        """Let a direct call go on as a paused one; `None` if its caller cannot be paused."""
-        request = direct.request
-        if not isinstance(request, PausableRequest):
-            return None
-        if isinstance(request.paused, HeldCall):
-            return request.paused
-        self.turns.learn(request.call, elicited=True)
-        connection = self._pool.connection(direct.server)
-        held = self._calls[_key(request.call)] = HeldCall(connection, direct.session, request)
-        self._start(request.call, held, held.response, turn=(None, None))
-        return held
-
-    def _start(
-        self,
-        call: ToolCall,
-        paused: PausedCall,
-        send: Send,
-        turn: tuple[Turn | None, float | None] | None = None,
-    ) -> None:
-        own_turn, turn_timeout = turn or self.turns.turn_of(call, paused.connection)
-
-        async def work() -> None:
-            try:
-                await paused.run(send, own_turn, turn_timeout)
-            finally:
-                if not paused.has_elicited:
-                    self.turns.learn(call, elicited=False)
-                elif paused.expired:
-                    self._drop(_key(call), paused)
-
-        self._pool.start(work, name=f"plait call {call.where}")
-
-    def _drop(self, key: object, paused: PausedCall) -> None:
-        if self._calls.get(key) is paused:
-            del self._calls[key]
-
-
-def _key(call: ToolCall) -> object:
-    access = None if call.access is None else call.access.key
-    return call.server, call.tool, access, call.pause and call.pause.key

@@ -7,7 +7,6 @@ attempt of `ToolExecutor`, which also handles those that fail.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,8 +23,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from plait._support import mcp_types as types
 from plait._support.loops import calls_into
 from plait.client.calls.call_budget import run_budgets
-from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.paused_call import HeldCall
+from plait.client.calls.paused_calls import HeldCall
 from plait.client.calls.tool_call import (
     PausableRequest,
     SendRecorder,
@@ -33,8 +31,9 @@ from plait.client.calls.tool_call import (
     call_deadline,
     run_ends_at,
 )
-from plait.client.catalog.validation import SchemaValidator, validator_if_prepared
+from plait.client.catalog.validation import Test, quick_test, validator_if_prepared
 from plait.client.config.argument_readings import is_large
+from plait.client.connections.connection import Answer
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.connections.operations import error_text
 from plait.client.protocol.exchange import (
@@ -44,22 +43,20 @@ from plait.client.protocol.exchange import (
     Sender,
     wake,
 )
-from plait.client.protocol.headers import routing_headers
+from plait.client.protocol.headers import VERSION_HEADER, routing_headers
 from plait.client.protocol.peer import closed
 from plait.client.protocol.repair import is_unfinished
-from plait.client.protocol.requests import PROTOCOL_VERSION_HEADER, read_aside, result_of
+from plait.client.protocol.results import read_aside, result_of
 from plait.client.transports.wire import Wire
 from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
-    from plait.client.calls.call_routing import Turn
     from plait.client.calls.executor import ToolExecutor
+    from plait.client.calls.paused_calls import Turn
     from plait.client.catalog.listing import Listing
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy
     from plait.client.connections.session import Session
-
-logger = logging.getLogger("plait.client.calls")
 
 T = TypeVar("T")
 
@@ -76,8 +73,8 @@ class CallPlan:
     """What the calls of one tool have in common while it is listed like this."""
 
     tool: Tool
-    arguments: SchemaValidator | None
-    """Checks the arguments; `None` if they are not checked."""
+    accepts: Test | None
+    """Says whether arguments are surely valid; `None` if they are not checked."""
     policy: Policy | None
     by_hints: bool
     """Whether the policy decides by the annotations of the tool, which must be current."""
@@ -85,18 +82,25 @@ class CallPlan:
     cap_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
 class _Head:
     """The request of a tool on one session, but for its id and arguments."""
 
-    template: RequestTemplate
-    parts: tuple[bytes, bytes, bytes]
-    headers: Mapping[str, str]
+    def __init__(self, name: str, template: RequestTemplate) -> None:
+        self.template = template
+        meta = to_json(dict(template.meta))[1:-1]
+        fields = meta + b"," if meta else b""
+        self._start = b'{"jsonrpc":"2.0","id":'
+        self._token = b',"method":"tools/call","params":{"_meta":{' + fields + b'"progressToken":'
+        self._rest = b'},"name":' + to_json(name) + b',"arguments":'
+        self.headers: dict[str, str] = {}
+        if template.protocol_header is not None:
+            self.headers[VERSION_HEADER] = template.protocol_header
+            if template.version in types.version.MODERN_PROTOCOL_VERSIONS:
+                self.headers |= routing_headers(METHOD, {"name": name})
 
     def body(self, request_id: int, arguments: bytes) -> bytes:
         number = b"%d" % request_id
-        start, token, rest = self.parts
-        return b"".join((start, number, token, number, rest, arguments, b"}}"))
+        return b"".join((self._start, number, self._token, number, self._rest, arguments, b"}}"))
 
 
 @dataclass(slots=True, eq=False)
@@ -118,14 +122,15 @@ class DirectAttempt:
         """The result of the response, as the server sent it."""
         return None if self.request.message is None else self.request.message.get("result")
 
-    def converted(self, convert: Convert[T] | None) -> T | None:
+    def converted_result(self, convert: Convert[T] | None) -> T | None:
         """Return what a caller makes of the result; `None` if that is left to this package."""
-        if convert is None or self.result is None:
+        message = self.request.message
+        if convert is None or message is None or (result := message.get("result")) is None:
             return None
-        return convert(self.result, self.request.version, self.began)
+        return convert(result, self.request.version, self.began)
 
     @property
-    def held(self) -> HeldCall | None:
+    def held_call(self) -> HeldCall | None:
         """The paused call as which it goes on, if the server asked the user something."""
         paused = self.request.paused if isinstance(self.request, PausableRequest) else None
         return paused if isinstance(paused, HeldCall) else None
@@ -161,8 +166,9 @@ class DirectTool:
             self._abandon(attempt)
             raise
         finally:
-            self._end_turn(attempt)
-        self._ended(attempt)
+            if attempt.turn is not None:
+                self._end_turn(attempt, attempt.turn)
+        self._note_end(attempt)
 
     def make_blocking(self, attempt: DirectAttempt, recorder: SendRecorder | None) -> None:
         """Do what `make` does, and block until it is done."""
@@ -174,8 +180,10 @@ class DirectTool:
             if recorder is not None:
                 recorder.send_blocking()
             self._send(attempt, is_owner=False)
-            while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, _seconds_left(request))):
-                if _seconds_left(request) < -_GRACE_SECONDS:
+            left = request.expires_at - time.monotonic()
+            while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, left)):
+                left = request.expires_at - time.monotonic()
+                if left < -_GRACE_SECONDS:
                     # The loop that should have ended it does not run.
                     wire.requests.pop(request.request_id, None)
                     request.fail(RequestExpiredError())
@@ -183,16 +191,15 @@ class DirectTool:
             self._abandon(attempt)
             raise
         finally:
-            self._end_turn(attempt)
-        self._ended(attempt)
+            if attempt.turn is not None:
+                self._end_turn(attempt, attempt.turn)
+        self._note_end(attempt)
 
-    def _end_turn(self, attempt: DirectAttempt) -> None:
+    def _end_turn(self, attempt: DirectAttempt, turn: Turn) -> None:
         """Let other calls ask; one that has asked has its session to itself."""
-        if attempt.turn is None or not isinstance(attempt.request, PausableRequest):
-            return
-        if attempt.result is not None:
+        if attempt.result is not None and isinstance(attempt.request, PausableRequest):
             self._executor.turns.learn(attempt.request.call, elicited=False)
-        attempt.turn.release()
+        turn.release()
 
     def prepare(self, call: ToolCall) -> DirectAttempt | None:
         """Return the attempt with its request, if the call needs nothing else."""
@@ -204,8 +211,11 @@ class DirectTool:
         session = keeper.ready_session
         if session is None or session.holders:
             return None
-        if plan.by_hints and not self._is_current(keeper.generation):
-            return None
+        if plan.by_hints:
+            # The tool must be listed in this session, and no change announced since.
+            listing = self._catalog.lists[0].get(self._key)
+            if listing is None or not listing.holds(keeper.generation, time.monotonic()):
+                return None
         wire = session.wire
         template = wire.template
         if wire.sender is None or not wire.sender.is_direct or template is None:
@@ -220,9 +230,12 @@ class DirectTool:
         if may_be_held and (executor.settings.observers or executor.paused_calls.has(call)):
             return None
         arguments = call.arguments
-        if plan.arguments is not None and not plan.arguments.surely_accepts(arguments):
+        if plan.accepts is not None and not plan.accepts(arguments):
             return None
-        if plan.policy is not None and not _surely_allows(plan.policy, plan.tool, arguments):
+        # Deciding about large arguments may take long, so the executor does it in a thread.
+        if plan.policy is not None and (
+            is_large(arguments) or plan.policy.decide(plan.tool, arguments).verdict != "allow"
+        ):
             return None
         try:
             encoded = to_json(arguments, inf_nan_mode="null")
@@ -230,7 +243,7 @@ class DirectTool:
             return None
         head = self._head
         if head is None or head.template is not template:
-            head = self._head = _head(self._name, template)
+            head = self._head = _Head(self._name, template)
         turn = executor.turns.turn_of(call, connection)[0] if may_be_held else None
         if turn is not None and not turn.claim():
             return None  # it waits for another call that may ask
@@ -258,8 +271,33 @@ class DirectTool:
             self._plan = None
         if self._plan is None:
             self._listing = listing
-            self._plan = plan_for(self._executor, self._server, self._name)
+            self._plan = self._make_plan()
         return self._plan
+
+    def _make_plan(self) -> CallPlan | None:
+        executor, catalog = self._executor, self._catalog
+        connection = self._pool.connections.get(self._server)
+        tool = catalog.known(self._server, self._name)
+        if connection is None or tool is None or connection.concurrency.limited:
+            return None
+        if catalog.is_guarded or catalog.refusal(self._server, self._name) is not None:
+            return None
+        if tool.override is not None or tool.mirrors_arguments or not executor.may_be_direct():
+            return None
+        accepts = None
+        if executor.settings.validate_arguments:
+            accepts = quick_test(tool.wire_schema)
+            if accepts is None and (known := validator_if_prepared(tool.wire_schema)) is not None:
+                accepts = known.surely_accepts
+            if accepts is None:
+                return None  # the first call compiles it
+        call = ToolCall(server=self._server, tool=self._name)
+        timeouts, default = connection.server.timeouts, executor.settings.default_seconds
+        deadline = call_deadline(call, timeouts, default)
+        check = executor.settings.policy_check
+        return CallPlan(
+            tool, accepts, check.policy, check.uses_hints, deadline.seconds, deadline.cap_seconds
+        )
 
     def uncompiled(self) -> Mapping[str, Any] | None:
         """Return the schema of the tool if its first call has to compile it."""
@@ -269,11 +307,6 @@ class DirectTool:
         if tool is None or validator_if_prepared(tool.wire_schema) is not None:
             return None
         return tool.wire_schema
-
-    def _is_current(self, generation: int) -> bool:
-        """Return whether the tool is listed in this session, and no change was announced since."""
-        listing = self._catalog.lists[0].get(self._key)
-        return listing is not None and listing.holds(generation, time.monotonic())
 
     def _send(self, attempt: DirectAttempt, *, is_owner: bool) -> None:
         """Write the request; `is_owner` means that the loop of the connections runs here."""
@@ -306,7 +339,7 @@ class DirectTool:
             owner.call_soon_threadsafe(wire.check_drained)
             owner.call_soon_threadsafe(request.fail, closed())
 
-    def _ended(self, attempt: DirectAttempt) -> None:
+    def _note_end(self, attempt: DirectAttempt) -> None:
         session = attempt.session
         session.last_used = time.monotonic()
         if session is self._proven or attempt.request.message is None:
@@ -318,84 +351,26 @@ class DirectTool:
                 session.loop.call_soon_threadsafe(connection.keeper.mark_proven)
 
 
-def plan_for(executor: ToolExecutor, server: str, name: str) -> CallPlan | None:
-    """Plan the calls of a tool; `None` if each of them needs more than a request."""
-    connection, catalog = executor.pool.connections.get(server), executor.catalog
-    tool = catalog.known(server, name)
-    if connection is None or tool is None or connection.concurrency.limited:
-        return None
-    if catalog.is_guarded or catalog.refusal(server, name) is not None:
-        return None
-    if tool.override is not None or tool.mirrors_arguments or not executor.may_be_direct():
-        return None
-    arguments = None
-    if executor.settings.validate_arguments:
-        arguments = validator_if_prepared(tool.wire_schema)
-        if arguments is None:
-            return None  # the first call compiles it
-    call = ToolCall(server=server, tool=name)
-    deadline = call_deadline(call, connection.server.timeouts, executor.settings.default_seconds)
-    check = executor.settings.policy_check
-    return CallPlan(
-        tool, arguments, check.policy, check.uses_hints, deadline.seconds, deadline.cap_seconds
-    )
-
-
-async def result_of_direct(call: ToolCall, attempt: DirectAttempt) -> ToolResult | None:
+async def answer_of_direct(attempt: DirectAttempt) -> Answer[types.CallToolResult] | None:
     """Return the result of a direct call; `None` if the call has to go on."""
     request = attempt.request
     if attempt.result is None:
         return None
+
+    def parsed(request: PendingRequest) -> types.CallToolResult | None:
+        result = result_of(request)
+        if is_unfinished(result, request.version):
+            return None
+        return types.CallToolResult.model_validate(result, by_name=False)
+
     try:
-        parsed = await read_aside(request, _parsed)
+        result = await read_aside(request, parsed)
     except ValidationError:
         return None
-    if parsed is None:
-        return None
-    if parsed.is_error and lacks_back_channel(error_text(parsed)):
+    if result is None or (result.is_error and lacks_back_channel(error_text(result))):
         return None
     attempt.session.wire.note_repairs(request)
-    notes = request.notes
-    if attempt.tool.output_schema is not None:
-        left = request.expires_at - time.monotonic()
-        deviations = await output_schema_notes(attempt.tool, parsed, left)
-        for note in deviations:
-            logger.warning("%s: %s", call.where, note)
-        notes += deviations
-    seconds = time.monotonic() - attempt.began
-    return ToolResult.from_mcp(
-        call.server, call.tool, parsed, attempts=1, notes=notes, seconds=seconds
-    )
-
-
-def _parsed(request: PendingRequest) -> types.CallToolResult | None:
-    """Return a result that is one of a finished call."""
-    result = result_of(request)
-    if is_unfinished(result, request.version):
-        return None
-    return types.CallToolResult.model_validate(result, by_name=False)
-
-
-def _head(name: str, template: RequestTemplate) -> _Head:
-    meta = to_json(dict(template.meta))[1:-1]
-    fields = meta + b"," if meta else b""
-    start = b'{"jsonrpc":"2.0","id":'
-    token = b',"method":"tools/call","params":{"_meta":{' + fields + b'"progressToken":'
-    rest = b'},"name":' + to_json(name) + b',"arguments":'
-    return _Head(template, (start, token, rest), _headers(name, template))
-
-
-def _headers(name: str, template: RequestTemplate) -> dict[str, str]:
-    if template.protocol_header is None:
-        return {}
-    headers = {PROTOCOL_VERSION_HEADER: template.protocol_header}
-    if template.version in types.version.MODERN_PROTOCOL_VERSIONS:
-        headers |= routing_headers(METHOD, {"name": name})
-    return headers
-
-
-def _seconds_left(request: PendingRequest) -> float:
-    return request.expires_at - time.monotonic()
+    return Answer(result, request.notes)
 
 
 def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> None:
@@ -408,7 +383,3 @@ def _write(wire: Wire, sender: Sender, body: bytes, request: PendingRequest) -> 
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         wire.requests.pop(request.request_id, None)
         request.fail(closed())
-
-
-def _surely_allows(policy: Policy, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    return not is_large(arguments) and policy.decide(tool, arguments).verdict == "allow"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,35 +18,29 @@ from plait._support.loops import running_loop
 from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
-from plait.client.calls.call_routing import (
-    ActiveCall,
-    CallRouter,
-    ElicitationTurns,
-    PausedCalls,
-    Sample,
-)
-from plait.client.calls.direct import Convert, DirectAttempt, DirectTool, result_of_direct
-from plait.client.calls.fallback import BeforeFallback, has_not_run, may_fall_back
-from plait.client.calls.outcome import (
-    ToolResult,
+from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
+from plait.client.calls.direct import Convert, DirectAttempt, DirectTool, answer_of_direct
+from plait.client.calls.failures import (
+    BeforeFallback,
+    has_not_run,
     mark_harmless,
-    output_schema_notes,
+    may_fall_back,
     retry_reason,
 )
-from plait.client.calls.paused_call import PausedCall
+from plait.client.calls.outcome import ToolResult, output_schema_notes
+from plait.client.calls.paused_calls import ElicitationTurns, PausedCall, PausedCalls
 from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
 from plait.client.calls.tool_call import (
     OnAnyProgress,
     PausableRequest,
     ToolCall,
     call_deadline,
-    progress_callback,
     within_run,
 )
 from plait.client.catalog.catalog import ToolCatalog, not_offered
 from plait.client.catalog.overrides import arguments_for_fallback
 from plait.client.catalog.validation import prepare
-from plait.client.config.timing import Timeouts
+from plait.client.config.servers import Timeouts
 from plait.client.connections.connection import ATTEMPTS, may_retry, pause_before_retry
 from plait.client.connections.deadline import HASTY
 from plait.client.connections.operations import call_tool, is_modern, is_refused
@@ -66,7 +60,6 @@ from plait.traces.spans import (
     add_event,
     captures_content,
     error_type,
-    is_set_up,
     is_traced,
     tool_span,
 )
@@ -83,7 +76,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("plait.client.calls")
 
 _SHORT_SECONDS = 0.1
-_MOST_DECISIONS = 3
+"""Checking arguments for so long takes nothing from the time of the call."""
+_MAX_DECISIONS = 3
 """How often a call is decided about, while the hints of its tool change."""
 _MAX_DIRECT_TOOLS = 1000
 """How many tools keep what their direct calls have in common."""
@@ -120,6 +114,28 @@ class _ReportedFailure(ToolFailedError):  # noqa: N818
     def __init__(self, answer: Answer[types.CallToolResult]) -> None:
         super().__init__("the tool reported a failure")
         self.answer = answer
+
+
+@dataclass(slots=True, eq=False)
+class _ServerCall:
+    """A call on one server, from its permission to its last attempt."""
+
+    call: ToolCall
+    first: DirectAttempt | None = None
+    """The direct attempt, until it has failed."""
+    tool: Tool | None = None
+    active: ActiveCall = field(init=False)
+    began: float = 0.0
+    attempts: int = 0
+    failure: PlaitError | None = None
+    """Why its fallback is called instead."""
+    cached_for: tuple[str, int] | None = None
+    """The caller, as the cache tells callers apart, and how often the server was forgotten before;
+    `None` if the result is not cached."""
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.tool is not None and self.tool.idempotent
 
 
 class ToolExecutor:
@@ -189,8 +205,8 @@ class ToolExecutor:
         if attempt is None or self.settings.observers:
             return await self.run_attempts(call, attempt)
         await direct.make(attempt, call.recorder)
-        converted = attempt.converted(convert)
-        return await self._continued(call, attempt) if converted is None else converted
+        converted = attempt.converted_result(convert)
+        return await self._continue(call, attempt) if converted is None else converted
 
     def run_blocking(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
         """Do what `run` does, and block until it is done."""
@@ -201,18 +217,21 @@ class ToolExecutor:
         if attempt is None or self.settings.observers:
             return self._bridge.run_blocking(self.run, call, convert)
         direct.make_blocking(attempt, call.recorder)
-        converted = attempt.converted(convert)
+        converted = attempt.converted_result(convert)
         if converted is not None:
             return converted
-        return self._bridge.run_blocking(self._continued, call, attempt)
+        return self._bridge.run_blocking(self._continue, call, attempt)
 
-    async def _continued(self, call: ToolCall, attempt: DirectAttempt) -> ToolResult:
+    async def _continue(self, call: ToolCall, attempt: DirectAttempt) -> ToolResult:
         """Return the result of a call whose first attempt is made."""
-        result = await result_of_direct(call, attempt)
-        return await self.run_attempts(call, attempt) if result is None else result
+        answer = await answer_of_direct(attempt)
+        if answer is None:
+            return await self.run_attempts(call, attempt)
+        made = _ServerCall(call, tool=attempt.tool, began=attempt.began, attempts=1)
+        return await self._result(made, answer, attempt.request.expires_at)
 
     async def run_attempts(self, call: ToolCall, first: DirectAttempt | None = None) -> ToolResult:
-        """Permit the call and attempt it until there is a result, an error, or no time left.
+        """Do what `run` does, with the first attempt if there is one.
 
         `first` is permitted, and perhaps already made.
         """
@@ -220,51 +239,98 @@ class ToolExecutor:
             if not is_traced():
                 return await self._run(call, first)
             with _span_of(call) as details:
-                return _described(await self._run(call, first), details)
+                return _with_details(await self._run(call, first), details)
 
     async def _run(self, call: ToolCall, first: DirectAttempt | None) -> ToolResult:
         """Permit, attempt, classify; then retry, fall back, or raise."""
-        primary: tuple[PlaitError, Tool | None] | None = None
-        """The error and the tool of the first server, while its fallback is called."""
-        decisions = 0
-        while True:
-            # A call that was sent is not checked again: a failure would say that it has not run.
-            tool, permitted = None if first is None else first.tool, call
-            try:
-                if first is None:
-                    tool = await self._recall(call)
-                    if primary is not None:
-                        permitted = await self._for_fallback(call, tool, primary[1])
-                    self._check_offered(call)
-                    permitted = await self._permitted(permitted, tool)
-                elif self.settings.policy_check.policy is not None:
-                    # Another attempt meets the tool as it is then.
-                    permitted = replace(call, decided_hints=first.tool.annotations)
-                if self.results is None or first is not None:
-                    return await self._run_on_server(permitted, tool, first)
-                return await self._run_cached(permitted, tool, self.results)
-            except PlaitError as error:
-                if primary is not None:
-                    if not has_not_run(error):
-                        raise  # it may have run there, which the caller must know
-                    logger.warning("the fallback server failed too: %s", error)
-                    primary[0].add_note(f"the fallback server failed too: {error}")
-                    raise primary[0] from error
-                first, decisions = None, decisions + 1
-                if isinstance(error, _HintsChangedError) and decisions < _MOST_DECISIONS:
-                    logger.info("%s", error)
-                    continue
-                fallback = await self._fallback_call(permitted, tool, error)
-                if fallback is None:
-                    raise
-                logger.warning("%s; calling %s instead", error, fallback.server)
-                call, primary = fallback, (error, tool)
+        current, decisions = _ServerCall(call, first), 0
+        primary: _ServerCall | None = None
+        """The call on the first server, while its fallback is called."""
+        with ExitStack() as budget:
+            while True:
+                try:
+                    # A retry is of the same permitted call, and counts once.
+                    if not current.attempts:
+                        await self._permit(current, primary)
+                        if (cached := await self._cached_result(current)) is not None:
+                            return cached
+                        budget.enter_context(self._runs.counted(current.call))
+                        if current.call.recorder is not None:
+                            await current.call.recorder.send()
+                    answer = await self._attempt(current)
+                    break
+                except PlaitError as error:
+                    if (pause := self._pause_before_retry(current, error)) is not None:
+                        logger.info("calling %s again after: %s", call.where, retry_reason(error))
+                        details = {"error.type": error_type(error), "attempt": current.attempts}
+                        add_event("plait.retry", details)
+                        await asyncio.sleep(pause)
+                        current.first = None
+                        continue
+                    if current.attempts:
+                        error.attempts = current.attempts
+                        if current.tool is not None and current.tool.read_only:
+                            mark_harmless(error)
+                    if primary is not None and primary.failure is not None:
+                        if not has_not_run(error):
+                            raise  # it may have run there, which the caller must know
+                        logger.warning("the fallback server failed too: %s", error)
+                        primary.failure.add_note(f"the fallback server failed too: {error}")
+                        raise primary.failure from error
+                    decisions += 1
+                    if isinstance(error, _HintsChangedError) and decisions < _MAX_DECISIONS:
+                        logger.info("%s", error)
+                        current = _ServerCall(call)
+                        continue
+                    fallback = await self._fallback_call(current, error)
+                    if fallback is None:
+                        raise
+                    logger.warning("%s; calling %s instead", error, fallback.server)
+                    current.failure = error
+                    call, current, primary = fallback, _ServerCall(fallback), current
+        result = await self._result(current, answer, current.began + self._seconds_of(current.call))
+        # The answers of this user are no part of the cache's key, and those of another are others.
+        asked = current.call.input_answers is not None or current.active.has_elicited
+        if self.results is not None and current.cached_for is not None and not asked:
+            caller, changes = current.cached_for
+            self.results.put(current.call, current.tool, result, since=changes, caller=caller)
+        return result
 
-    async def _run_cached(
-        self, call: ToolCall, tool: Tool | None, results: ResultCache
-    ) -> ToolResult:
-        if not results.caches(tool):
-            return await self._run_on_server(call, tool)
+    async def _permit(self, current: _ServerCall, primary: _ServerCall | None) -> None:
+        """Look the tool up, and check and permit the call; or raise why it must not be made."""
+        settings, call, first = self.settings, current.call, current.first
+        if first is None:
+            tool = current.tool = await self._recall(call)
+            if primary is not None:
+                if tool is None:
+                    text = f"{call.server} has no tool {call.tool!r}"
+                    raise ToolNotFoundError(text, server=call.server, tool=call.tool)
+                # What overrides hide is for one server: it may be secret, or not for the model.
+                context = call.override_context or call
+                arguments = await arguments_for_fallback(
+                    tool, call.arguments, primary.tool, context
+                )
+                call = replace(call, arguments=arguments)
+            reason = self.catalog.refusal(call.server, call.tool, call.access)
+            if reason is not None:
+                raise not_offered(call.server, call.tool, reason)
+            current.call = await self._permitted_call(call, tool)
+        else:
+            # A call that was sent is not checked again: a failure would say that it has not run.
+            current.tool = first.tool
+            if settings.policy_check.policy is not None:
+                # Another attempt meets the tool as it is then.
+                current.call = replace(call, decided_hints=first.tool.annotations)
+        current.active = ActiveCall.of(
+            current.call, self._bridge, self._sample, settings.on_progress
+        )
+        current.began = time.monotonic() if first is None else first.began
+
+    async def _cached_result(self, current: _ServerCall) -> ToolResult | None:
+        """Return the cached result of an equal call, or note that this one's may be cached."""
+        results, call = self.results, current.call
+        if results is None or current.first is not None or not results.caches(current.tool):
+            return None
         caller = await caller_of(call, self.pool[call.server].server)
         if caller is None:
             if call.server not in self._uncached:
@@ -274,179 +340,81 @@ class ToolExecutor:
                     "make `auth` a function of the run",
                     call.server,
                 )
-            return await self._run_on_server(call, tool)
-        if (cached := results.get(call, tool, caller=caller)) is not None:
-            return cached
-        changes = results.changes(call.server)
-        active = ActiveCall.of(call, self._bridge, self._sample)
-        result = await self._run_on_server(call, tool, active=active)
-        # The answers of this user are no part of the key, and those of another are others.
-        if call.input_answers is None and not active.has_elicited:
-            results.put(call, tool, result, since=changes, caller=caller)
-        return result
+            return None
+        current.cached_for = caller, results.changes(call.server)
+        return results.get(call, current.tool, caller=caller)
 
-    async def run_local(
-        self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
-    ) -> ToolResult:
-        """Make a call of a function of the program, under the rules for calls of servers."""
-        if not is_set_up():
-            return await self._run_local(call, tool, function)
-        with _span_of(call, kind="function") as details:
-            return _described(await self._run_local(call, tool, function), details)
-
-    async def _run_local(
-        self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
-    ) -> ToolResult:
-        began = time.monotonic()
-        async with within_run(call):
-            call = await self._permitted(call, tool)
-            timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
-            deadline = call_deadline(call, timeouts, self.settings.default_seconds)
-            with self._runs.counted(call):
-                if call.recorder is not None:
-                    await call.recorder.send()
-                try:
-                    async with deadline:
-                        result = await function(call)
-                except TimeoutError as error:
-                    if not deadline.expired:
-                        raise
-                    text = f"no result within {deadline.seconds:g} s; it may still be running"
-                    raise call.error(CallTimeoutError, text) from error
-        return replace(result, seconds=time.monotonic() - began)
-
-    async def _recall(self, call: ToolCall) -> Tool | None:
-        if self.catalog.is_guarded:
-            # Before the arguments are checked, which only the locked schema can do.
-            await self._bridge.run(self.catalog.approve, call.server, call.tool, call.access)
-        if self.settings.policy_check.uses_hints:
-            current = self.catalog.current
-            tool, _ = await self._bridge.run(current, call.server, call.tool, call.access)
-            return tool
-        known = self.catalog.known(call.server, call.tool, call.access)
-        if known is not None:
-            return known
-        return await self._bridge.run(self.catalog.recall, call.server, call.tool, call.access)
-
-    async def _run_on_server(
-        self,
-        call: ToolCall,
-        tool: Tool | None,
-        first: DirectAttempt | None = None,
-        active: ActiveCall | None = None,
-    ) -> ToolResult:
-        """Attempt a permitted call on its server, again where that cannot run it twice."""
-        active = active or ActiveCall.of(call, self._bridge, self._sample)
-        client_wide = progress_callback(self.settings.on_progress, call.server, call.tool)
-        callbacks = [each for each in (call.on_progress, client_wide) if each is not None]
-        active.on_progress = tuple(self._bridge.bind_callback(each) for each in callbacks)
-        began = time.monotonic() if first is None else first.began
+    async def _attempt(self, current: _ServerCall) -> Answer[types.CallToolResult]:
+        """Make one attempt under the observers."""
+        call, first = current.call, current.first
+        current.attempts += 1
+        operation = CallTool(server=call.server, tool=call.tool, attempt=current.attempts)
         observers = (*self.settings.observers, SPANS) if is_traced() else self.settings.observers
-        attempt = 0
         try:
-            with self._runs.counted(call):
-                if call.recorder is not None:
-                    await call.recorder.send()
-                while True:
-                    attempt += 1
-                    operation = CallTool(server=call.server, tool=call.tool, attempt=attempt)
-                    try:
-                        with observe(observers, operation):
-                            if first is not None and not first.is_made:
-                                await self.direct_tool(call.server, call.tool).make(first, None)
-                            answer = await self._bridge.run(
-                                self._attempt, call, tool, active, first
-                            )
-                            if observers and answer.value.is_error:
-                                raise _ReportedFailure(answer)
-                        break
-                    except _ReportedFailure as failed:
-                        answer = failed.answer
-                        break
-                    except PlaitError as error:
-                        pause = self._pause_before_retry(call, tool, error, attempt, began)
-                        if pause is None:
-                            error.attempts = attempt
-                            if tool is not None and tool.read_only:
-                                mark_harmless(error)
-                            raise
-                        logger.info("calling %s again after: %s", call.where, retry_reason(error))
-                        details = {"error.type": error_type(error), "attempt": attempt}
-                        add_event("plait.retry", details)
-                        await asyncio.sleep(pause)
-                        first = None
+            with observe(observers, operation):
+                if first is not None and not first.is_made:
+                    await self.direct_tool(call.server, call.tool).make(first, None)
+                answer = await self._bridge.run(self._send_in_turn, current)
+                if observers and answer.value.is_error:
+                    raise _ReportedFailure(answer)
+                return answer
+        except _ReportedFailure as failed:
+            return failed.answer
         finally:
-            if self.results is not None and (tool is None or not tool.read_only):
+            if self.results is not None and (current.tool is None or not current.tool.read_only):
                 # The call may have changed what was read before, also if its answer was lost.
                 self.results.forget(call.server)
-        notes: tuple[str, ...] = ()
-        if tool is not None:
-            left = self._seconds_of(call) - (time.monotonic() - began)
-            notes = await output_schema_notes(tool, answer.value, left)
-        for note in notes:
-            logger.warning("%s: %s", call.where, note)
-        return ToolResult.from_mcp(
-            call.server,
-            call.tool,
-            answer.value,
-            attempts=attempt,
-            notes=(*answer.notes, *notes),
-            seconds=time.monotonic() - began,
-        )
 
-    async def _attempt(
-        self, call: ToolCall, tool: Tool | None, active: ActiveCall, first: DirectAttempt | None
-    ) -> Answer[types.CallToolResult]:
-        """Make one attempt, in the loop of the connections, or go on with a direct one."""
+    async def _send_in_turn(self, current: _ServerCall) -> Answer[types.CallToolResult]:
+        """Send a call in the loop of the connections, or go on with a direct one.
+
+        Calls on a server that may ask something in the middle of them take turns.
+        """
+        call, first = current.call, current.first
         connection = self.pool.connection(call.server, call.access)
         with connection.used():
-            deadline = self._deadline(call, connection)
-            active.source = connection.keeper.options
-            send = partial(self._send, call, tool, connection, deadline, active, first)
+            deadline = call_deadline(
+                call, connection.server.timeouts, self.settings.default_seconds
+            )
+            if call.server in self.settings.fallbacks:
+                deadline.patience = HASTY  # there is another server to call
+            current.active.source = connection.keeper.options
+            send = partial(self._send, current, connection=connection, deadline=deadline)
             if first is not None:
-                if first.held is not None:
-                    return await self.paused_calls.outcome(call, first.held)
+                if first.held_call is not None:
+                    return await self.paused_calls.outcome(call, first.held_call)
                 if is_refused(first.request):
                     raise connection.failure_of(first.session, first.request, deadline, call.tool)
                 if not isinstance(first.request, PausableRequest):
-                    return await send()
-            else:
-                may_ask = call.pause is not None or call.on_elicitation is not None
-                if not may_ask or not await self._elicits_during_calls(call, connection, deadline):
-                    return await send()
+                    return await send(call)
+            elif call.pause is None and call.on_elicitation is None:
+                return await send(call)
+            elif not self.paused_calls.has(call):
+                keeper, patience = connection.keeper, deadline.patience
+                session = await keeper.wait_for_session(patience, unreserved=True)
+                if is_modern(session.client):  # it asks by its result
+                    return await send(call)
             if call.pause is None:
                 if connection.keeper.transport == "http":  # requests come in the stream of a call
-                    return await send()
-                async with self.turns.taken(call, active, connection):
-                    return await send()
+                    return await send(call)
+                async with self.turns.in_turn(call, current.active, connection):
+                    return await send(call)
 
             async def send_paused(paused: PausedCall) -> Answer[types.CallToolResult]:
-                active.on_elicitation, active.pausing = paused.ask, True
-                bare = replace(call, input_answers=None, pause=None)
-                return await self._send(bare, tool, connection, deadline, active, first)
+                current.active.on_elicitation, current.active.pausing = paused.ask, True
+                return await send(replace(call, input_answers=None, pause=None))
 
-            idempotent = _is_idempotent(tool)
-            return await self.paused_calls.run(call, send_paused, idempotent=idempotent)
-
-    async def _elicits_during_calls(
-        self, call: ToolCall, connection: ServerConnection, deadline: Deadline
-    ) -> bool:
-        """Say whether the server sends elicitation requests, as opposed to results that ask."""
-        if self.paused_calls.has(call):
-            return True
-        session = await connection.keeper.wait_for_session(deadline.patience, unreserved=True)
-        return not is_modern(session.client)
+            return await self.paused_calls.run(call, send_paused, idempotent=current.is_idempotent)
 
     async def _send(
         self,
+        current: _ServerCall,
         call: ToolCall,
-        tool: Tool | None,
+        *,
         connection: ServerConnection,
         deadline: Deadline,
-        active: ActiveCall,
-        first: DirectAttempt | None = None,
     ) -> Answer[types.CallToolResult]:
-        approved = None
+        approved, active, tool, first = None, current.active, current.tool, current.first
         if self.catalog.is_guarded:
             approved = await self.catalog.approve(call.server, call.tool, call.access)
         if call.decided_hints is not None and first is None:
@@ -484,30 +452,92 @@ class ToolExecutor:
 
         return await connection.request(operation, deadline, method="tools/call", tool=call.tool)
 
-    def _pause_before_retry(
-        self, call: ToolCall, tool: Tool | None, error: PlaitError, attempt: int, began: float
-    ) -> float | None:
+    def _pause_before_retry(self, current: _ServerCall, error: PlaitError) -> float | None:
         """Return the seconds to wait before the next attempt, or `None` if there must be none."""
-        if attempt >= ATTEMPTS or not may_retry(error, idempotent=_is_idempotent(tool)):
+        if not 0 < current.attempts < ATTEMPTS or not may_retry(
+            error, idempotent=current.is_idempotent
+        ):
             return None
-        limit = self._deadline(call, self.pool[call.server]).seconds
-        return pause_before_retry(error, limit - (time.monotonic() - began))
+        left = self._seconds_of(current.call) - (time.monotonic() - current.began)
+        return pause_before_retry(error, left)
 
-    def _deadline(self, call: ToolCall, connection: ServerConnection) -> Deadline:
-        timeouts = connection.server.timeouts
-        deadline = call_deadline(call, timeouts, self.settings.default_seconds)
-        if call.server in self.settings.fallbacks:
-            deadline.patience = HASTY  # there is another server to call
-        return deadline
+    async def _fallback_call(self, current: _ServerCall, error: PlaitError) -> ToolCall | None:
+        """Return the call to make on the fallback server, if there is one and it may be used."""
+        settings = self.settings
+        server = settings.fallbacks.get(current.call.server)
+        if server is None or not may_fall_back(error, idempotent=current.is_idempotent):
+            return None
+        if settings.before_fallback is not None:
+            allowed = await resolve(settings.before_fallback(error, current.call))
+            if allowed is False:
+                return None
+        # Credentials and decisions are for the first server only.
+        return replace(
+            current.call,
+            server=server,
+            access=None,
+            instead_of=current.call.server,
+            decided_hints=None,
+        )
 
-    def _check_offered(self, call: ToolCall) -> None:
-        reason = self.catalog.refusal(call.server, call.tool, call.access)
-        if reason is not None:
-            raise not_offered(call.server, call.tool, reason)
+    async def _result(
+        self, current: _ServerCall, answer: Answer[types.CallToolResult], ends_at: float
+    ) -> ToolResult:
+        """Return the result of a call, checked by the output schema of its tool."""
+        notes: tuple[str, ...] = ()
+        if current.tool is not None and current.tool.output_schema is not None:
+            left = ends_at - time.monotonic()
+            notes = await output_schema_notes(current.tool, answer.value, left)
+        for note in notes:
+            logger.warning("%s: %s", current.call.where, note)
+        return ToolResult.from_mcp(
+            current.call.server,
+            current.call.tool,
+            answer.value,
+            attempts=current.attempts,
+            notes=(*answer.notes, *notes),
+            seconds=time.monotonic() - current.began,
+        )
 
-    async def _permitted(self, call: ToolCall, tool: Tool | None) -> ToolCall:
+    async def run_local(
+        self, call: ToolCall, tool: Tool, function: Callable[[ToolCall], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Make a call of a function of the program, under the rules for calls of servers."""
+        began = time.monotonic()
+        span = _span_of(call, kind="function") if is_traced() else nullcontext(dict[str, Any]())
+        with span as details:
+            async with within_run(call):
+                call = await self._permitted_call(call, tool)
+                timeouts = Timeouts(tool_seconds=self.settings.tool_seconds)
+                deadline = call_deadline(call, timeouts, self.settings.default_seconds)
+                with self._runs.counted(call):
+                    if call.recorder is not None:
+                        await call.recorder.send()
+                    try:
+                        async with deadline:
+                            result = await function(call)
+                    except TimeoutError as error:
+                        if not deadline.expired:
+                            raise
+                        text = f"no result within {deadline.seconds:g} s; it may still be running"
+                        raise call.error(CallTimeoutError, text) from error
+            return _with_details(replace(result, seconds=time.monotonic() - began), details)
+
+    async def _recall(self, call: ToolCall) -> Tool | None:
+        catalog, names = self.catalog, (call.server, call.tool, call.access)
+        if catalog.is_guarded:
+            # Before the arguments are checked, which only the locked schema can do.
+            await self._bridge.run(catalog.approve, *names)
+        if self.settings.policy_check.uses_hints:
+            tool, _ = await self._bridge.run(catalog.current, *names)
+            return tool
+        return catalog.known(*names) or await self._bridge.run(catalog.recall, *names)
+
+    async def _permitted_call(self, call: ToolCall, tool: Tool | None) -> ToolCall:
         """Return the call with valid arguments, if the policy permits it."""
-        call = await self._with_valid_arguments(await self.settings.policy_check.own(call), tool)
+        call = await self._with_valid_arguments(
+            await self.settings.policy_check.with_own_arguments(call), tool
+        )
         permitted = await self.settings.policy_check.permit(call, tool)
         if permitted.arguments is call.arguments:
             return permitted
@@ -543,52 +573,18 @@ class ToolExecutor:
             timeouts = self.pool[call.server].server.timeouts
         return call_deadline(call, timeouts, self.settings.default_seconds).seconds
 
-    async def _fallback_call(
-        self, call: ToolCall, tool: Tool | None, error: PlaitError
-    ) -> ToolCall | None:
-        """Return the call to make on the fallback server, if there is one and it may be used."""
-        server = self.settings.fallbacks.get(call.server)
-        if server is None or not may_fall_back(error, idempotent=_is_idempotent(tool)):
-            return None
-        before_fallback = self.settings.before_fallback
-        if before_fallback is not None and await resolve(before_fallback(error, call)) is False:
-            return None
-        # Credentials and decisions are for the first server only.
-        return replace(call, server=server, access=None, instead_of=call.server, decided_hints=None)
 
-    async def _for_fallback(
-        self, call: ToolCall, tool: Tool | None, primary: Tool | None
-    ) -> ToolCall:
-        """Return the call with the arguments that the tool of the fallback server takes."""
-        if tool is None:
-            raise ToolNotFoundError(
-                f"{call.server} has no tool {call.tool!r}", server=call.server, tool=call.tool
-            )
-        # What overrides hide is for one server: it may be secret, or not for the model to set.
-        context = call.override_context or call
-        arguments = await arguments_for_fallback(tool, call.arguments, primary, context)
-        return replace(call, arguments=arguments)
+def _span_of(call: ToolCall, kind: str = "extension") -> AbstractContextManager[dict[str, Any]]:
+    def arguments() -> str:
+        return json.dumps(dict(call.arguments), default=str, ensure_ascii=False)
 
-
-def _is_idempotent(tool: Tool | None) -> bool:
-    return tool is not None and tool.idempotent
-
-
-def _span_of(
-    call: ToolCall, kind: str = "extension"
-) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    arguments = partial(_as_json, call)
     return tool_span(call.server, call.tool, arguments, call_id=call.call_id, kind=kind)
 
 
-def _described(result: ToolResult, details: dict[str, Any]) -> ToolResult:
+def _with_details(result: ToolResult, details: dict[str, Any]) -> ToolResult:
     """Add a result to the details of its span, and return it."""
     if result.is_error:
         details["error.type"] = TOOL_ERROR
     if captures_content():
         details["gen_ai.tool.call.result"] = result.text
     return result
-
-
-def _as_json(call: ToolCall) -> str:
-    return json.dumps(dict(call.arguments), default=str, ensure_ascii=False)

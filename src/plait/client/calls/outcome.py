@@ -16,21 +16,21 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 from pydantic import BaseModel
 
 from plait._support import mcp_types as types
+from plait._support.mappings import entries_of
 from plait._support.sanitize import Care, sanitize_text
-from plait.client.catalog.allowance import TooMuchWorkError, in_bounded_time
+from plait.client.catalog.bounded_work import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.protocol.repair import ORIGINAL
-from plait.errors import PlaitError
 from plait.traces.messages.from_mcp import resource_line
 
 FULL_RESULT = "plait/full_result"
 """The key, in artifacts and `_meta`, of the handle of the full result."""
 
-_LEAST_SECONDS = 0.1
+_MIN_SECONDS = 0.1
 """How long a result is checked of a call whose time is over."""
 
-_MOST_PARTS = 1_000
+_MAX_PARTS = 1_000
 """Converting so many blocks or values takes a few milliseconds."""
 
 NOTHING = "The tool returned nothing."
@@ -42,15 +42,6 @@ StructuredRoute = Literal["auto", "content", "artifact"]
 """`auto` shows structured content to the model only if the tool wrote no text."""
 
 M = TypeVar("M", bound=BaseModel)
-
-
-def structured_of(result: types.CallToolResult) -> Any | None:
-    """Return the structured content, also if repair for an older protocol moved it to `_meta`."""
-    structured: Any = result.structured_content
-    original: Any = (result.meta or {}).get(ORIGINAL)
-    if structured is None and isinstance(original, Mapping):
-        return cast("Mapping[str, Any]", original).get("structuredContent")
-    return structured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +64,35 @@ class ToolResult:
     @classmethod
     def from_mcp(cls, server: str, tool: str, result: types.CallToolResult, **details: Any) -> Self:
         """Convert from the SDK's result; `details` are the fields that it does not have."""
+        structured: Any = result.structured_content
+        original: Any = (result.meta or {}).get(ORIGINAL)
+        if structured is None and isinstance(original, Mapping):
+            # Repair for an older protocol has moved it.
+            structured = cast("Mapping[str, Any]", original).get("structuredContent")
         return cls(
             server=server,
             tool=tool,
             is_error=bool(result.is_error),
             content=tuple(result.content),
-            structured_content=structured_of(result),
+            structured_content=structured,
             meta=result.meta,
             **details,
         )
 
-    def to_mcp(self) -> types.CallToolResult:
-        """Convert to the SDK's result; `_meta` has the handle of a shortened one."""
-        meta = None if self.meta is None else dict(self.meta)
+    @property
+    def wire_meta(self) -> dict[str, Any] | None:
+        """The `_meta`, with the handle of the full result of a shortened one."""
         if self.full_result is not None:
-            meta = {**(meta or {}), FULL_RESULT: self.full_result}
+            return {**(self.meta or {}), FULL_RESULT: self.full_result}
+        return None if self.meta is None else dict(self.meta)
+
+    def to_mcp(self) -> types.CallToolResult:
+        """Convert to the SDK's result."""
         return types.CallToolResult(
             content=list(self.content),
             structured_content=self.structured_content,
             is_error=self.is_error,
-            _meta=meta,
+            _meta=self.wire_meta,
         )
 
     @property
@@ -138,7 +138,7 @@ async def output_schema_notes(
     try:
         problem = await in_bounded_time(
             lambda: validator.problem(result.structured_content),
-            max(_LEAST_SECONDS, seconds_left),
+            max(_MIN_SECONDS, seconds_left),
         )
     except TooMuchWorkError as error:
         return (f"structured content is not checked with the output schema: {error}",)
@@ -200,18 +200,18 @@ def sanitized_block(block: types.ContentBlock, care: Care | None = None) -> type
     """Return the block without characters that hide text; the same object if there are none."""
     match block:
         case types.TextContent():
-            return _sanitized(block, care, "text")
+            return _sanitized_model(block, care, "text")
         case types.ResourceLink():
-            return _sanitized(block, care, "name", "title", "description", "uri", "mime_type")
+            return _sanitized_model(block, care, "name", "title", "description", "uri", "mime_type")
         case types.EmbeddedResource():
-            resource = _sanitized(block.resource, care, "text", "uri", "mime_type")
+            resource = _sanitized_model(block.resource, care, "text", "uri", "mime_type")
             changed = resource is not block.resource
             return block.model_copy(update={"resource": resource}) if changed else block
         case types.ImageContent() | types.AudioContent():
-            return _sanitized(block, care, "mime_type")
+            return _sanitized_model(block, care, "mime_type")
 
 
-def _sanitized(model: M, care: Care | None, *names: str) -> M:
+def _sanitized_model(model: M, care: Care | None, *names: str) -> M:
     changes: dict[str, str] = {}
     for name in names:
         value = getattr(model, name, None)
@@ -230,7 +230,14 @@ def is_structured_shown(
     """Return whether a model reads structured content as text beside the blocks."""
     if route == "artifact":
         return False
-    texts = _own_texts(content)
+    # The texts of the tool, without those that quote an unreadable block.
+    texts = [
+        block.text
+        for block in content
+        if isinstance(block, types.TextContent)
+        and block.text.strip()
+        and entries_of(original_of(block) or {"text": block.text}).get("text") == block.text
+    ]
     if route == "content":
         return not text_shown or not repeats(texts, structured)
     # Some servers repeat an image as structured content, and base64 is no use as text.
@@ -312,10 +319,10 @@ def leaves(value: Any) -> Iterator[Any]:
             yield item
 
 
-def has_many_parts(result: types.CallToolResult) -> bool:
+def has_many_parts(result: ToolResult) -> bool:
     """Return whether it takes long to convert a result: then a thread does it."""
-    parts = chain(result.content, leaves(structured_of(result)))
-    return any(True for _ in islice(parts, _MOST_PARTS, None))
+    parts = chain(result.content, leaves(result.structured_content))
+    return any(True for _ in islice(parts, _MAX_PARTS, None))
 
 
 def data_of(block: types.ContentBlock) -> str:
@@ -329,15 +336,29 @@ def data_of(block: types.ContentBlock) -> str:
             return ""
 
 
-def _own_texts(content: Iterable[types.ContentBlock]) -> list[str]:
-    """Return the texts of the tool, without those that quote an unreadable block."""
-    return [
-        block.text
-        for block in content
-        if isinstance(block, types.TextContent)
-        and block.text.strip()
-        and field_of(original_of(block) or {"text": block.text}, "text") == block.text
-    ]
+def block_from_resource(contents: ResourceContents) -> types.ContentBlock:
+    """Convert the contents of a resource to the block that a model reads best."""
+    if isinstance(contents, types.TextResourceContents):
+        return types.TextContent(text=contents.text)
+    kind = (contents.mime_type or "").lower()
+    if kind.startswith("image/"):
+        return types.ImageContent(data=contents.blob, mime_type=kind)
+    if kind.startswith("audio/"):
+        return types.AudioContent(data=contents.blob, mime_type=kind)
+    return types.EmbeddedResource(resource=contents)
+
+
+def label_of(block: types.ContentBlock) -> str:
+    """Return what kind of content a block has, for a model."""
+    match block:
+        case types.TextContent():
+            return "text"
+        case types.ImageContent() | types.AudioContent():
+            return block.mime_type or block.type
+        case types.ResourceLink():
+            return "resource link"
+        case types.EmbeddedResource():
+            return block.resource.mime_type or "resource"
 
 
 def original_of(block: types.ContentBlock) -> Any | None:
@@ -351,12 +372,7 @@ def original_of(block: types.ContentBlock) -> Any | None:
 def is_unread(block: types.ContentBlock) -> bool:
     """Return whether the block is an embedded resource of which the server sent only the URI."""
     is_link = isinstance(block, types.ResourceLink)
-    return is_link and field_of(original_of(block), "type") == "resource"
-
-
-def field_of(value: object, name: str) -> object:
-    """Return a field of a JSON object, or `None` where the value is no object."""
-    return cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
+    return is_link and entries_of(original_of(block)).get("type") == "resource"
 
 
 def link_line(link: types.ResourceLink) -> str:
@@ -365,19 +381,3 @@ def link_line(link: types.ResourceLink) -> str:
     facts = (" ".join(text.split()) for text in (link.title or link.name, link.description or ""))
     described = ": ".join(fact for fact in facts if fact)
     return f"{line} - {described}" if described else line
-
-
-def retry_reason(error: PlaitError) -> str:
-    """Return why a call is repeated: the error, without the advice to check before repeating it.
-
-    A call is repeated only if it did not run, or may run twice: the advice does not hold for it.
-    """
-    return str(error).partition(". It is not known whether the call took effect")[0]
-
-
-def mark_harmless(error: PlaitError) -> None:
-    """Say of a lost answer that its call changed nothing, in place of the advice to check."""
-    reason = retry_reason(error)
-    if reason != str(error):
-        error.message = f"{reason}. The tool only reads, so the call has changed nothing"
-        error.args = (error.message,)

@@ -94,8 +94,8 @@ class ResultCache:
         if key is None:
             return None
         with self._lock:
-            entry = self._results.get(key)
-        return None if entry is None else entry[1]
+            _, result = self._results.get(key, (0.0, None))
+        return result
 
     def changes(self, server: str) -> int:
         """Return how often `forget` was called for a server."""

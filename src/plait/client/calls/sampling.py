@@ -7,7 +7,7 @@ import logging
 import math
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -19,7 +19,7 @@ from plait._support.sanitize import Care, is_clean_json, sanitize_text
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from plait.client.calls.call_routing import ActiveCall, CallRouter
+    from plait.client.calls.call_routing import CallRouter
     from plait.client.protocol.inbound import RequestContext
 
 SamplingRequest: TypeAlias = "types.CreateMessageRequestParams"
@@ -38,13 +38,16 @@ ApproveSampling: TypeAlias = (
 
 logger = logging.getLogger("plait.client.calls")
 
-_REFUSED = -1
+_REFUSED_CODE = -1
 """The error code for a request that the user rejects.
 
 https://modelcontextprotocol.io/specification/2025-11-25/client/sampling#error-handling
 """
 
 _WINDOW_SECONDS = 60.0
+"""A minute, in which requests are counted."""
+_CAPITAL = re.compile(r"(?<=[a-z])[A-Z]")
+"""In files, settings are written in camelCase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +77,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Validate the settings."""
-        for name in _NUMBERS:
+        names = ("max_tokens", "max_calls_per_call", "max_calls_per_minute", "max_input_bytes")
+        for name in (*names, "timeout_seconds"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 < value < math.inf:
@@ -95,7 +99,14 @@ class Sampling:
             case Sampling():
                 return value
             case Mapping():
-                return cls(**_settings(cast("Mapping[str, Any]", value)))
+                settings = cast("Mapping[str, Any]", value)
+                keys = {_CAPITAL.sub(lambda c: f"_{c[0]}", key).lower(): key for key in settings}
+                known = {field.name for field in fields(cls)}
+                if unknown := sorted(key for name, key in keys.items() if name not in known):
+                    raise ConfigError(f"sampling has no setting {', '.join(unknown)}")
+                if "model" not in keys:
+                    raise ConfigError("sampling needs a model")
+                return cls(**{name: settings[key] for name, key in keys.items()})
             case _:
                 return cls(value)
 
@@ -117,15 +128,6 @@ class Sampling:
         return request.model_copy(update=changes)
 
 
-_NUMBERS = (
-    "max_tokens",
-    "max_calls_per_call",
-    "max_calls_per_minute",
-    "max_input_bytes",
-    "timeout_seconds",
-)
-
-
 def refusal(
     sampling: Sampling, request: SamplingRequest, *, in_call: int | None, in_minute: int
 ) -> str | None:
@@ -144,7 +146,13 @@ def refusal(
         return f"servers may use the model of this client {_times(most)} in a minute"
     if request.max_tokens < 1:
         return "maxTokens must be at least 1"
-    if _has_tools(request) and not sampling.allow_tools:
+    parts = (part for message in request.messages for part in message.content_as_list)
+    has_tools = (
+        request.tools
+        or request.tool_choice
+        or any(isinstance(part, types.ToolUseContent | types.ToolResultContent) for part in parts)
+    )
+    if has_tools and not sampling.allow_tools:
         return "this client lets no server give tools to its model"
     if input_bytes(request) > sampling.max_input_bytes:
         return f"the request is larger than {sampling.max_input_bytes} bytes"
@@ -167,46 +175,27 @@ def sanitized_request(request: SamplingRequest) -> SamplingRequest:
     fields = request.model_dump(mode="json", by_alias=True, exclude_none=True)
     if is_clean_json(fields):
         return request
-    return type(request).model_validate(_sanitized(fields, Care()))
+    return type(request).model_validate(_sanitized_value(fields, Care()))
 
 
-def _sanitized(value: Any, care: Care) -> Any:
+def _sanitized_value(value: Any, care: Care) -> Any:
     match value:
         case str():
             return sanitize_text(value, care)
         case dict():
             fields = cast("dict[str, Any]", value)
             return {
-                sanitize_text(name, care): _sanitized(one, care) for name, one in fields.items()
+                sanitize_text(name, care): _sanitized_value(one, care)
+                for name, one in fields.items()
             }
         case list():
-            return [_sanitized(one, care) for one in cast("list[Any]", value)]
+            return [_sanitized_value(one, care) for one in cast("list[Any]", value)]
         case _:
             return value
 
 
-def _has_tools(request: SamplingRequest) -> bool:
-    parts = (part for message in request.messages for part in message.content_as_list)
-    return bool(
-        request.tools
-        or request.tool_choice
-        or any(isinstance(part, types.ToolUseContent | types.ToolResultContent) for part in parts)
-    )
-
-
 def _times(most: int) -> str:
     return "once" if most == 1 else f"{most} times"
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename camelCase keys, and check that all keys are known."""
-    keys = {re.sub(r"(?<=[a-z])[A-Z]", lambda c: f"_{c[0]}", key).lower(): key for key in settings}
-    known = {field.name for field in fields(Sampling)}
-    if unknown := sorted(key for name, key in keys.items() if name not in known):
-        raise ConfigError(f"sampling has no setting {', '.join(unknown)}")
-    if "model" not in keys:
-        raise ConfigError("sampling needs a model")
-    return {name: settings[key] for name, key in keys.items()}
 
 
 class SamplingRequests:
@@ -235,10 +224,14 @@ class SamplingRequests:
         # If several calls may have caused it, it counts for the one with the fewest requests.
         call = min(calls, key=lambda call: call.sampling_requests, default=None)
         in_call = None if call is None else call.sampling_requests
-        reason = refusal(self.sampling, params, in_call=in_call, in_minute=self._in_minute())
+        began = self._clock.monotonic()
+        while self._recent and self._recent[0] <= began - _WINDOW_SECONDS:
+            self._recent.popleft()
+        in_minute = len(self._recent)
+        reason = refusal(self.sampling, params, in_call=in_call, in_minute=in_minute)
         if reason is not None:
             return self._refuse(server, reason)
-        self._recent.append(self._clock.monotonic())
+        self._recent.append(began)
         if call is not None:
             call.sampling_requests += 1
         request = self.sampling.within_limits(params)
@@ -248,47 +241,51 @@ class SamplingRequests:
             answering = calls[0].sample(server, request)
         else:
             answering = sample_from_model(self.sampling, server, request)
-        answer = await self._answer_during_calls(answering, calls)
-        return self._refuse(server, answer) if isinstance(answer, str) else answer
-
-    async def _answer_during_calls(
-        self,
-        answering: Coroutine[Any, Any, SamplingResult | types.ErrorData],
-        calls: list[ActiveCall],
-    ) -> SamplingResult | types.ErrorData | str:
-        """Wait for the answer until the last of the calls that may need it has ended."""
         task = asyncio.ensure_future(answering)
-        try:
-            with self._router.cancelled_with(calls, task):
-                await asyncio.wait({task})
-        finally:
-            task.cancel()
-        return "the tool call has ended" if task.cancelled() else task.result()
 
-    def _in_minute(self) -> int:
-        horizon = self._clock.monotonic() - _WINDOW_SECONDS
-        while self._recent and self._recent[0] <= horizon:
-            self._recent.popleft()
-        return len(self._recent)
+        async def cancel_when_unwanted() -> None:
+            # Nobody needs it any more when the last of the calls has ended.
+            for call in calls:
+                await call.ended.wait()
+            task.cancel()
+
+        watching = asyncio.ensure_future(cancel_when_unwanted()) if calls else None
+        try:
+            await asyncio.wait({task})
+        finally:
+            if watching is not None:
+                watching.cancel()
+            task.cancel()
+        return (
+            self._refuse(server, "the tool call has ended") if task.cancelled() else task.result()
+        )
 
     def _refuse(self, server: str, reason: str) -> types.ErrorData:
         level = logging.DEBUG if (server, reason) in self._logged else logging.WARNING
         self._logged.add((server, reason))
         logger.log(level, "%s: sampling request refused: %s", server, reason)
-        return types.ErrorData(code=_REFUSED, message=reason)
+        return types.ErrorData(code=_REFUSED_CODE, message=reason)
 
 
 async def sample_from_model(
     sampling: Sampling, server: str, request: SamplingRequest
 ) -> SamplingResult | types.ErrorData:
     """Get approval for a request, then the model's answer; a failure is an error reply."""
-    approved = await _approve(sampling, server, request)
-    if approved is None:
-        return types.ErrorData(code=_REFUSED, message="the user rejected the request")
+    approved: object = True
+    if sampling.approve is not None:
+        try:
+            approved = await resolve(sampling.approve(server, request))
+        except Exception:  # boundary: a failing function of the user has not approved
+            logger.exception("the approval of a request of %s failed", server)
+            approved = False
+    if isinstance(approved, types.CreateMessageRequestParams):
+        request = approved
+    elif approved is not True:
+        return types.ErrorData(code=_REFUSED_CODE, message="the user rejected the request")
     limit = asyncio.timeout(sampling.timeout_seconds)
     try:
         async with limit:
-            answer = await resolve(sampling.model(server, sampling.within_limits(approved)))
+            answer = await resolve(sampling.model(server, sampling.within_limits(request)))
     except Exception as error:  # boundary: a model may raise anything
         # The text of the error may quote credentials, so the server does not get it.
         logger.warning("the model failed for %s: %s", server, type(error).__name__)
@@ -300,18 +297,3 @@ async def sample_from_model(
         text = types.TextContent(text=answer)
         return types.CreateMessageResult(role="assistant", content=text, model="unknown")
     return answer
-
-
-async def _approve(
-    sampling: Sampling, server: str, request: SamplingRequest
-) -> SamplingRequest | None:
-    if sampling.approve is None:
-        return request
-    try:
-        approval = await resolve(sampling.approve(server, request))
-    except Exception:  # boundary: a failing function of the user has not approved
-        logger.exception("the approval of a request of %s failed", server)
-        return None
-    if isinstance(approval, types.CreateMessageRequestParams):
-        return approval
-    return request if approval is True else None

@@ -20,7 +20,7 @@ from plait.errors import PlaitError, RunDeadlineError
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
-    from plait.client.config.timing import Timeouts
+    from plait.client.config.servers import Timeouts
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
     from plait.client.protocol.inbound import OnElicitation, RequestContext
@@ -36,11 +36,12 @@ OnCallLog = Callable[["types.LoggingMessageNotificationParams"], Awaitable[None]
 
 E = TypeVar("E", bound=PlaitError)
 
-_RUN_IS_OVER = "the time of the whole run is over"
+_RUN_IS_OVER_TEXT = "the time of the whole run is over"
 _WAIT_SECONDS = 30.0
 """How long a call waits for a server that is down, unless `connect_timeout` is set."""
 _CALL_SECONDS = 60.0
-_LONGEST_FACTOR = 10
+"""The timeout of a call, unless one is set."""
+_MAX_EXTENSION_FACTOR = 10
 """How far progress may extend a call, in multiples of its timeout."""
 
 run_ends_at: ContextVar[float | None] = ContextVar("plait_run_ends_at", default=None)
@@ -81,9 +82,19 @@ class ServerCallbacks:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], on_log: OnLog | None = None) -> ServerCallbacks:
-        """Read them from the options of a client."""
+        """Read them from the options of a client; `on_log` gets messages before `on_message`."""
         callbacks = {name: options.get(name) for name in NOTIFICATION_CALLBACKS}
-        callbacks["on_message"] = _message_callback(options.get("on_message"), on_log)
+        if on_log is not None:
+            on_message: OnNotification | None = callbacks["on_message"]
+
+            async def notify(
+                params: types.LoggingMessageNotificationParams, context: CallbackContext
+            ) -> None:
+                await resolve(on_log(context.server_name, params))
+                if on_message is not None:
+                    await resolve(on_message(params, context))
+
+            callbacks["on_message"] = notify
         return cls(**callbacks)
 
     def registered(self) -> dict[str, OnNotification]:
@@ -100,30 +111,6 @@ async def decline(context: RequestContext, params: types.ElicitRequestParams) ->
     """Decline an elicitation, in a client that only a paused run answers."""
     del context, params
     return types.ElicitResult(action="decline")
-
-
-def progress_callback(callback: OnAnyProgress | None, server: str, tool: str) -> OnProgress | None:
-    """Bind a progress callback of the client to one call."""
-    if callback is None:
-        return None
-    context = CallbackContext(server_name=server, tool_name=tool)
-    return lambda progress, total, message: callback(progress, total, message, context)
-
-
-def _message_callback(
-    on_message: OnNotification | None, on_log: OnLog | None
-) -> OnNotification | None:
-    if on_log is None:
-        return on_message
-
-    async def notify(
-        params: types.LoggingMessageNotificationParams, context: CallbackContext
-    ) -> None:
-        await resolve(on_log(context.server_name, params))
-        if on_message is not None:
-            await resolve(on_message(params, context))
-
-    return notify
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +248,7 @@ async def within_run(call: ToolCall) -> AsyncGenerator[None]:
     """Cancel the block at the deadline of the run, with `RunDeadlineError`."""
     left = call.run_seconds_left()
     if left is not None and left <= 0:
-        raise call.error(RunDeadlineError, f"{_RUN_IS_OVER}; it was not sent")
+        raise call.error(RunDeadlineError, f"{_RUN_IS_OVER_TEXT}; it was not sent")
     limit = asyncio.timeout(left)
     try:
         async with limit:
@@ -269,7 +256,7 @@ async def within_run(call: ToolCall) -> AsyncGenerator[None]:
     except TimeoutError as error:
         if not limit.expired() or isinstance(error, PlaitError):
             raise
-        text = f"{_RUN_IS_OVER}; it may still take effect, so check first"
+        text = f"{_RUN_IS_OVER_TEXT}; it may still take effect, so check first"
         raise call.error(RunDeadlineError, text) from error
 
 
@@ -278,7 +265,7 @@ def call_deadline(call: ToolCall, timeouts: Timeouts, default_seconds: float | N
     by_tool = value_by_tool(timeouts.tool_seconds, call.server, call.tool)
     chosen = call.timeout_seconds or by_tool or timeouts.call_seconds or default_seconds
     seconds = chosen or _CALL_SECONDS
-    cap = timeouts.longest_call_seconds or seconds * _LONGEST_FACTOR
+    cap = timeouts.longest_call_seconds or seconds * _MAX_EXTENSION_FACTOR
     patience = PATIENT
     if timeouts.connect_seconds is None:
         # A caller that has set a longer time for its call has it for waiting too.

@@ -24,7 +24,7 @@ from plait.client.catalog.lock.guard import LockReport, ToolLock
 from plait.client.catalog.names import NamePolicy, collisions, with_public_names
 from plait.client.catalog.overrides import ToolOverride, override_for, override_problems
 from plait.client.catalog.tool import Tool
-from plait.client.config.deferral import Deferral
+from plait.client.config.budgets import Deferral
 from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.connections.change_listener import ChangeListener
 from plait.client.connections.connection import ServerConnection
@@ -35,13 +35,13 @@ from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, Pr
 
 logger = logging.getLogger("plait.client.catalog")
 
-_MANY_TOOLS = 1_000
+MAX_TOOLS_NAMED_IN_LOOP = 1_000
 """More tools are named in a thread."""
-_MOST_WARNINGS = 20
+MAX_WARNINGS = 20
 """Notes of one list that are logged."""
-_MOST_REPEATS = 2
+MAX_REPEATED_LISTS = 2
 """How often a list is requested again because the server announced a change meanwhile."""
-_MAX_PRIVATE_LISTS = 256
+MAX_PRIVATE_LISTS = 256
 """Cached lists for individual credentials."""
 
 _Access = CallerCredentials | None
@@ -200,12 +200,15 @@ class ToolCatalog:
                 known += self._offered(name, listing)
 
         def named() -> tuple[list[str], list[Tool]]:
-            colliding = collisions(known, self.options.names)
-            return list(map(_collision_note, colliding.items())), with_public_names(
-                known, self.options.names
-            )
+            notes: list[str] = []
+            for name, claimants in collisions(known, self.options.names).items():
+                servers = ", ".join(sorted({tool.server for tool in claimants}))
+                about = "each gets its server's name in front"
+                notes.append(f"{servers} all have a tool {name!r}: {about}")
+            return notes, with_public_names(known, self.options.names)
 
-        notes, tools = await in_thread(named) if len(known) > _MANY_TOOLS else named()
+        many = len(known) > MAX_TOOLS_NAMED_IN_LOOP
+        notes, tools = await in_thread(named) if many else named()
         self._warn_some(notes)
         return [tool for tool in tools if tool.server in listed_tools]
 
@@ -245,7 +248,7 @@ class ToolCatalog:
             self._missed[key] = error
             if wait is None:
                 self._hurried.discard(key)
-            if len(self._missed) > _MAX_PRIVATE_LISTS:
+            if len(self._missed) > MAX_PRIVATE_LISTS:
                 del self._missed[next(iter(self._missed))]
                 self._hurried &= self._missed.keys()
             backup = self.options.fallbacks.get(server)
@@ -266,23 +269,23 @@ class ToolCatalog:
     def _in_background(self, server: str, access: _Access = None) -> asyncio.Event:
         """List a server's tools in the background; the event is set when that has ended."""
         key = _key(server, access)
-        if key not in self._late:
-            work = partial(self._list_late, server, access)
-            self._pool.start(work, name=f"plait list {server}")
-            self._late[key] = asyncio.Event()
-        return self._late[key]
+        if (known := self._late.get(key)) is not None:
+            return known
 
-    async def _list_late(self, server: str, access: _Access) -> None:
-        key = _key(server, access)
-        try:
-            await self._listing(server, access)
-        except PlaitError as error:
-            self._missed[key] = error
-        else:
-            if self._missed.pop(key, None) is not None:
-                self._on_late(server)
-        finally:
-            self._late.pop(key).set()
+        async def list_late() -> None:
+            try:
+                await self._listing(server, access)
+            except PlaitError as error:
+                self._missed[key] = error
+            else:
+                if self._missed.pop(key, None) is not None:
+                    self._on_late(server)
+            finally:
+                self._late.pop(key).set()
+
+        self._pool.start(list_late, name=f"plait list {server}")
+        self._late[key] = asyncio.Event()
+        return self._late[key]
 
     def session_opened(self, server: str) -> None:
         """List the tools of a server that was not ready before."""
@@ -485,7 +488,7 @@ class ToolCatalog:
                 announced = self._announced[server]
                 fetch = partial(self._lister.fetch, connection, store=storable, patience=patience)
                 listing = stored or await fetch()
-                for _ in range(_MOST_REPEATS):
+                for _ in range(MAX_REPEATED_LISTS):
                     if self._announced[server] == announced:
                         break
                     announced = self._announced[server]
@@ -495,19 +498,16 @@ class ToolCatalog:
                 else:  # it may be from before the change
                     self._outdated[key] = listing
                 self._sources[key] = connection
-                self._forget_oldest()
+                # Changing tokens leave lists behind: those of individual credentials are limited.
+                private = [known for known in (*self._outdated, *self._listings) if known[1]]
+                for known in dict.fromkeys(private[: max(0, len(private) - MAX_PRIVATE_LISTS)]):
+                    for kept in (self._listings, self._outdated, self._sources):
+                        kept.pop(known, None)
+                    if (lock := self._locks.get(known)) is not None and not lock.locked():
+                        del self._locks[known]
                 connection.tool_count, connection.tools_outdated = len(listing.tools), False
                 self._check(connection.name, connection.server, listing)
                 return listing
-
-    def _forget_oldest(self) -> None:
-        """Limit the lists of individual credentials: changing tokens leave lists behind."""
-        private = [key for key in (*self._outdated, *self._listings) if key[1]]
-        for key in dict.fromkeys(private[: max(0, len(private) - _MAX_PRIVATE_LISTS)]):
-            for kept in (self._listings, self._outdated, self._sources):
-                kept.pop(key, None)
-            if (lock := self._locks.get(key)) is not None and not lock.locked():
-                del self._locks[key]
 
     def _shared(self, server: str) -> Listing | None:
         """Return a list that the server declares to be the same for all credentials."""
@@ -557,21 +557,15 @@ class ToolCatalog:
 
     def _warn_some(self, notes: Sequence[str]) -> None:
         """Warn about the first of many notes, and say how many more there are."""
-        for note in notes[:_MOST_WARNINGS]:
+        for note in notes[:MAX_WARNINGS]:
             self._warn_once(note)
-        if (more := len(notes) - _MOST_WARNINGS) > 0:
+        if (more := len(notes) - MAX_WARNINGS) > 0:
             self._warn_once(f"{notes[-1]} (and {more - 1} more such notes)")
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             logger.warning("%s", sanitize_for_terminal(" ".join(text.split())))
-
-
-def _collision_note(collision: tuple[str, tuple[Tool, ...]]) -> str:
-    name, claimants = collision
-    servers = ", ".join(sorted({tool.server for tool in claimants}))
-    return f"{servers} all have a tool {name!r}: each gets its server's name in front"
 
 
 def not_offered(server: str, tool: str, reason: str) -> PermissionDeniedError:

@@ -11,7 +11,7 @@ from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.schemas import Profile, schema_for_provider
 from plait.client.catalog.search import ToolIndex
 from plait.client.catalog.tool import Tool
-from plait.client.config.deferral import Deferral
+from plait.client.config.budgets import Deferral
 from plait.client.config.servers import ServerConfig
 
 TokenCounter = Callable[[str], int]
@@ -86,13 +86,22 @@ class DeferralPlan:
         listed = tuple(tools)
         if not self.is_set:
             return Split(listed)
-        deferred = {tool.full_name for tool in listed if self._is_chosen(tool)}
+        deferred: set[str] = set()
+        # About these their own servers decide, whatever the limit of tokens.
+        by_servers: set[str] = set()
+        for tool in listed:
+            server = self._servers.get(tool.server)
+            own = None if server is None else server.defer
+            deferral = own or self._common
+            if deferral is not None and ToolFilter.of(include=deferral.tools).offers(tool):
+                deferred.add(tool.full_name)
+            if own is not None:
+                by_servers.add(tool.full_name)
         limit = self._common.over_tokens if self._common is not None else None
         if limit is not None:
-            own = {tool.full_name for tool in listed if self._server_setting(tool) is not None}
-            shown = (tool for tool in listed if tool.full_name not in deferred & own)
+            shown = (tool for tool in listed if tool.full_name not in deferred & by_servers)
             if sum(map(self._tokens_of, shown)) <= limit:
-                deferred &= own
+                deferred &= by_servers
         return Split(
             tuple(tool for tool in listed if tool.full_name not in deferred),
             tuple(tool for tool in listed if tool.full_name in deferred),
@@ -105,14 +114,6 @@ class DeferralPlan:
         if self._index is None or not is_same:
             self._index = ToolIndex(tools)
         return self._index
-
-    def _is_chosen(self, tool: Tool) -> bool:
-        deferral = self._server_setting(tool) or self._common
-        return deferral is not None and ToolFilter.of(include=deferral.tools).offers(tool)
-
-    def _server_setting(self, tool: Tool) -> Deferral | None:
-        server = self._servers.get(tool.server)
-        return None if server is None else server.defer
 
     def _tokens_of(self, tool: Tool) -> int:
         """Count the tokens of a tool, cached while the tool stays the same."""

@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -68,15 +68,6 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(known.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plait"
 
 
-def _read_document(body: bytes) -> _Document:
-    """Read a stored list, or raise `ValidationError`; tools are checked like those of a server."""
-    document = _document().validate_json(body)
-    listed = document.stored.listed
-    tools = tuple(map(checked_row, listed.tools))
-    listed = replace(listed, tools=tools, clean=is_clean_body(body), may_mirror=may_mirror(body))
-    return replace(document, stored=replace(document.stored, listed=listed))
-
-
 class ListCache:
     """Stores each server's list in a file; failures are logged, not raised."""
 
@@ -121,16 +112,25 @@ class ListCache:
                 if os.name == "posix" and (others_write or facts.st_uid != os.getuid()):
                     logger.warning("%s is writable by others, and is not used", path)
                     return None
-                kept = _read_document(file.read())
+                body = file.read()
+            document = _document().validate_json(body)
+            stored = document.stored
+            # Tools are checked like those that a server sends.
+            tools = tuple(map(checked_row, stored.listed.tools))
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
             logger.debug("%s cannot be used: %s", path, type(error).__name__)
             return None
-        ttls = (ttl_seconds, kept.stored.listed.ttl_seconds, _DEFAULT_TTL_SECONDS)
+        ttls = (ttl_seconds, stored.listed.ttl_seconds, _DEFAULT_TTL_SECONDS)
         max_age = next(ttl for ttl in ttls if ttl is not None)
-        is_fresh = 0 <= self._now() - kept.saved_at < max_age
-        return kept.stored if is_fresh and kept.plait == __version__ else None
+        is_fresh = 0 <= self._now() - document.saved_at < max_age
+        if not is_fresh or document.plait != __version__:
+            return None
+        clean, mirrors = is_clean_body(body), may_mirror(body)
+        return replace(
+            stored, listed=replace(stored.listed, tools=tools, clean=clean, may_mirror=mirrors)
+        )
 
     def _save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
         listed = replace(stored.listed, tools=tuple(map(whole_row, stored.listed.tools)))
@@ -157,26 +157,21 @@ def _fingerprint(name: str, server: ServerConfig) -> dict[str, Any]:
     """Describe a server without its secrets, including the versions of its program files."""
     redact = Redactor(secret_values(server))
     details: dict[str, Any] = {"name": name, "transport": server.transport}
-    if isinstance(server, StdioServer):
-        words = [server.command, *server.args]
-        details["words"] = [redact(word) for word in words]
-        details["folder"] = server.cwd or str(Path.cwd())
-        details["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
-        details["files"] = list(_files(words, server.cwd))
-    elif isinstance(server, RemoteOptions):
+    if isinstance(server, RemoteOptions):
         details["url"] = public_url(server.url)
         if not callable(server.headers):
             details["headers"] = sorted(key.lower() for key in server.headers)
-    return details
-
-
-def _files(words: Iterable[str], folder: str | None) -> Iterable[tuple[str, int, int]]:
-    """Yield the modification time and size of the program and of files among its arguments."""
-    program, *arguments = words
-    executable = shutil.which(program)
-    for path in ([executable] if executable else []) + arguments:
+    if not isinstance(server, StdioServer):
+        return details
+    details["words"] = [redact(word) for word in (server.command, *server.args)]
+    details["folder"] = server.cwd or str(Path.cwd())
+    details["env"] = {key: redact(text) for key, text in sorted(server.fixed_env.items())}
+    details["files"] = files = list[tuple[str, int, int]]()
+    # The program, and files among its arguments: another version may have other tools.
+    for path in (shutil.which(server.command), *server.args):
         with contextlib.suppress(OSError, ValueError):
-            place = Path(folder or ".") / path
-            if place.is_file():
+            place = Path(server.cwd or ".") / (path or "")
+            if path and place.is_file():
                 facts = place.stat()
-                yield path, facts.st_mtime_ns, facts.st_size
+                files.append((path, facts.st_mtime_ns, facts.st_size))
+    return details

@@ -54,9 +54,11 @@ class ToolFilter:
     """The tools for which a failing function was logged."""
 
     def __post_init__(self) -> None:
-        stages = [("exclude", "in exclude", _none_of(self.exclude, "exclude"))]
+        stages: list[tuple[str, str, Matches]] = []
         if self.include is not None:
-            stages.insert(0, ("include", "not in include", _any_of(self.include, "include")))
+            stages.append(("include", "not in include", _any_of(self.include, "include")))
+        excluded = _any_of(self.exclude, "exclude")
+        stages.append(("exclude", "in exclude", lambda tool: not excluded(tool)))
         if self.predicate is not None:
             test = _function(self.predicate, "tool_filter")
             stages.append(("tool_filter", "refused by tool_filter", test))
@@ -106,7 +108,9 @@ class ToolFilter:
         known = wire_names | {tool.full_name for tool in listed}
         unknown: dict[str, str | None] = {}
         for name in self.include or ():
-            if not isinstance(name, str) or not _is_plain(name) or name in known:
+            if not isinstance(name, str) or name in known:
+                continue
+            if name.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(name):
                 continue
             server = next((one for one in sorted(servers) if name.startswith(f"{one}/")), None)
             if server is not None:
@@ -133,29 +137,20 @@ def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
     return lambda tool: any(test(tool) for test in tests)
 
 
-def _none_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
-    excluded = _any_of(patterns, setting)
-    return lambda tool: not excluded(tool)
-
-
 def _compiled(pattern: object, setting: str) -> Matches:
     match pattern:
+        case str() if pattern.startswith((_REGEX, _TRAIT)):
+            matches = (_regex if pattern.startswith(_REGEX) else _trait)(pattern, setting)
+            # A tool of exactly this name always matches.
+            return lambda tool: pattern == tool.wire_name or matches(tool)
         case str():
-            return _text(pattern, setting)
+            return lambda tool: tool.is_called(pattern)
         case re.Pattern(pattern=str()):
             return _search(cast("re.Pattern[str]", pattern))
         case Mapping():
             return _traits(cast("Mapping[object, object]", pattern), setting)
         case _:
             return _function(pattern, setting)
-
-
-def _text(text: str, setting: str) -> Matches:
-    """Compile a string; a tool of exactly this name always matches."""
-    if not text.startswith((_REGEX, _TRAIT)):
-        return lambda tool: tool.is_called(text)
-    matches = (_regex if text.startswith(_REGEX) else _signed_trait)(text, setting)
-    return lambda tool: text == tool.wire_name or matches(tool)
 
 
 def _regex(text: str, setting: str) -> Matches:
@@ -168,14 +163,12 @@ def _regex(text: str, setting: str) -> Matches:
 
 def _search(regex: re.Pattern[str]) -> Matches:
     specific = "/" in regex.pattern
-
-    def matches(tool: Tool) -> bool:
-        return bool(regex.search(tool.wire_name) or (specific and regex.search(tool.full_name)))
-
-    return matches
+    return lambda tool: bool(
+        regex.search(tool.wire_name) or (specific and regex.search(tool.full_name))
+    )
 
 
-def _signed_trait(text: str, setting: str) -> Matches:
+def _trait(text: str, setting: str) -> Matches:
     name = text.removeprefix(_TRAIT)
     positive = re.sub(r"^(!\s*|not\s+)", "", name)
     trait = _known_trait(positive, text, setting)
@@ -196,8 +189,7 @@ def _traits(required_traits: Mapping[object, object], setting: str) -> Matches:
 
 
 def _known_trait(name: str, written: str, setting: str) -> Trait:
-    trait = trait_named(name)
-    if trait is not None:
+    if (trait := trait_named(name)) is not None:
         return trait
     hint = did_you_mean(name, TRAITS) or f"known are {', '.join(TRAITS)}"
     if written.startswith(_TRAIT):
@@ -223,10 +215,6 @@ def _function(function: object, setting: str) -> Matches:
         return bool(answer)
 
     return matches
-
-
-def _is_plain(text: str) -> bool:
-    return not (text.startswith((_REGEX, _TRAIT)) or _GLOB_CHARACTERS & set(text))
 
 
 def _quoted(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,7 @@ from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline, Patience
 from plait.client.connections.operations import ToolList, list_tools
-from plait.client.protocol.tool_rows import LONGEST_ROW_BYTES, RawRow, Row, whole_row
+from plait.client.protocol.tool_rows import MAX_ROW_BYTES, RawRow, Row, whole_row
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock
@@ -36,9 +36,9 @@ ANNOUNCED_TTL_SECONDS = 3600.0
 """The TTL if the server announces changes, since announcements can be lost."""
 
 
-_SLICE = 100
+MAX_SLICE_TOOLS = 100
 """So many tools are converted before other tasks have their turn."""
-_SLICE_BYTES = 256 * 1024
+MAX_SLICE_BYTES = 256 * 1024
 """So much of them, if they are large."""
 _PARSED_BYTES = 4 * 1024
 """What counts for a tool whose size is not known."""
@@ -138,18 +138,15 @@ class ToolLister:
             return await list_tools(client, most=connection.server.incoming.tools)
 
         answer = await connection.read(list_some, deadline, method="tools/list")
-        ttl = self._ttl_seconds_of(connection, answer.value)
+        announces = "tools" in announced_lists(connection.keeper.info.declared)
+        default = ANNOUNCED_TTL_SECONDS if announces else OWN_TTL_SECONDS
+        ttls = (self._options.ttl_seconds, answer.value.ttl_seconds, default)
+        ttl = next(ttl for ttl in ttls if ttl is not None)
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl, generation)
         if store:
             await self._lists.save(connection.name, connection.server, stored_list)
         return listing
-
-    def _ttl_seconds_of(self, connection: ServerConnection, listed: ToolList) -> float:
-        announces = "tools" in announced_lists(connection.keeper.info.capabilities)
-        default = ANNOUNCED_TTL_SECONDS if announces else OWN_TTL_SECONDS
-        ttls = (self._options.ttl_seconds, listed.ttl_seconds, default)
-        return next(ttl for ttl in ttls if ttl is not None)
 
     async def _listing_from(
         self,
@@ -161,12 +158,12 @@ class ToolLister:
         is_stored: bool = False,
     ) -> Listing:
         """Check a server's list against the lockfile, sanitize it, and apply overrides."""
-        listed = source.listed
+        listed, lock, overrides = source.listed, self._options.lock, self._options.overrides
         original: dict[str, Tool] = {}
         limits, rejected = connection.server.incoming, list[str]()
         if listed.cut:
             rejected.append(f"only the first {limits.tools:,} tools are used (limits.tools)")
-        async for rows in _slices(listed.tools, _row_bytes):
+        async for rows in _slices(listed.tools):
             with collection_paused():
                 for row in rows:
                     if (reason := _oversize(row, limits)) is not None:
@@ -174,18 +171,26 @@ class ToolLister:
                         continue
                     tool = Tool.from_row(connection.name, row, may_mirror=listed.may_mirror)
                     original.setdefault(tool.wire_name, tool)
-        lock_check = self._lock_check(connection, source.identity, original.values())
+        lock_check = UNCHECKED
+        if lock is not None:
+            # Variables that a caller adds do not make it another server.
+            server = self._config_of(connection.name)
+            identity = identity_of(server, source.identity, lock.path.parent)
+            lock_check = lock.check(connection.name, identity, original.values())
         sanitized: list[str] = []
         if self._options.sanitize and not listed.clean:
-            async for items in _slices(tuple(original.items()), _tool_bytes):
-                for name, tool in items:
+            async for items in _slices(tuple(original.values())):
+                for tool in items:
                     if isinstance(tool.source, bytes) and is_clean_body(tool.source):
                         continue  # most of its fields are not read yet
-                    original[name], notes = sanitize_tool(tool)
+                    original[tool.wire_name], notes = sanitize_tool(tool)
                     sanitized += [f"{tool.full_name}: {note}" for note in notes]
         tools = original
-        if self._options.overrides:
-            tools = {name: self._overridden(tool) for name, tool in original.items()}
+        if overrides:
+            tools = dict(original)
+            for name, tool in original.items():
+                if (override := override_for(overrides, tool)) is not None:
+                    tools[name] = apply_override(tool, override)
         return Listing(
             original,
             tools,
@@ -198,23 +203,18 @@ class ToolLister:
             is_stored,
         )
 
-    def _overridden(self, tool: Tool) -> Tool:
-        override = override_for(self._options.overrides, tool)
-        return tool if override is None else apply_override(tool, override)
 
-    def _lock_check(
-        self,
-        connection: ServerConnection,
-        identity: Mapping[str, str] | None,
-        tools: Iterable[Tool],
-    ) -> LockCheck:
-        lock = self._options.lock
-        if lock is None:
-            return UNCHECKED
-        # Variables that a caller adds do not make it another server.
-        server = self._config_of(connection.name)
-        server_identity = identity_of(server, identity, lock.path.parent)
-        return lock.check(connection.name, server_identity, tools)
+async def _slices(items: tuple[T, ...]) -> AsyncGenerator[tuple[T, ...]]:
+    """Yield some of the items at a time; other tasks have their turn in between."""
+    start, size = 0, 0
+    for number, item in enumerate(items, start=1):
+        listed = item.json if isinstance(item, RawRow) else getattr(item, "source", None)
+        size += len(listed) if isinstance(listed, bytes) else _PARSED_BYTES
+        if number - start >= MAX_SLICE_TOOLS or size >= MAX_SLICE_BYTES or number == len(items):
+            if start:
+                await asyncio.sleep(0)
+            yield items[start:number]
+            start, size = number, 0
 
 
 def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
@@ -223,8 +223,8 @@ def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
     if is_raw and len(row.json) <= 2 * limits.schema_entries:
         return None  # an entry has at least two characters
     name = one_line(sanitize_text(row.name if is_raw else str(row.get("name"))))
-    if is_raw and len(row.json) > LONGEST_ROW_BYTES:
-        return f"tool {name!r} is left out: it has more than {LONGEST_ROW_BYTES:,} bytes"
+    if is_raw and len(row.json) > MAX_ROW_BYTES:
+        return f"tool {name!r} is left out: it has more than {MAX_ROW_BYTES:,} bytes"
     parsed = whole_row(row)
     parts: list[Any] = [parsed.get("inputSchema"), parsed.get("outputSchema")]
     entries, characters = 0, len(str(parsed.get("description") or ""))
@@ -244,32 +244,9 @@ def _oversize(row: Row | RawRow, limits: IncomingLimits) -> str | None:
                 f"tool {name!r} is left out: its schemas have more than {most} entries"
                 " (limits.schema_entries)"
             )
-    if characters > LONGEST_ROW_BYTES:
-        return f"tool {name!r} is left out: it has more than {LONGEST_ROW_BYTES:,} bytes"
+    if characters > MAX_ROW_BYTES:
+        return f"tool {name!r} is left out: it has more than {MAX_ROW_BYTES:,} bytes"
     return None
-
-
-async def _slices(
-    items: tuple[T, ...], bytes_of: Callable[[T], int]
-) -> AsyncGenerator[tuple[T, ...]]:
-    """Yield some of the items at a time; other tasks have their turn in between."""
-    start, size = 0, 0
-    for number, item in enumerate(items, start=1):
-        size += bytes_of(item)
-        if number - start >= _SLICE or size >= _SLICE_BYTES or number == len(items):
-            if start:
-                await asyncio.sleep(0)
-            yield items[start:number]
-            start, size = number, 0
-
-
-def _row_bytes(row: Row | RawRow) -> int:
-    return len(row.json) if isinstance(row, RawRow) else _PARSED_BYTES
-
-
-def _tool_bytes(item: tuple[str, Tool]) -> int:
-    source = item[1].source
-    return len(source) if isinstance(source, bytes) else _PARSED_BYTES
 
 
 def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
@@ -297,34 +274,25 @@ def _sanitized(value: Any, place: str, notes: list[str]) -> Any:
     """Return the value with sanitized texts, or the same object if nothing changes."""
     if isinstance(value, str):
         clean = sanitize_text(value)
-        if clean == value:
-            return value
-        notes.append(_note(place))
-        return clean
+        if clean != value:
+            notes.append(_note(place))
+        return value if clean == value else clean
     if is_mapping(value):
-        made = {
-            _key(key, value, place, notes): _sanitized(one, _at(place, key), notes)
-            for key, one in value.items()
-        }
+        made: dict[str, Any] = {}
+        for key, one in value.items():
+            clean = sanitize_text(key)
+            # The keywords between an argument and its text are not named.
+            where = place if key in {"properties", "items"} else f"{place}.{clean}"
+            if clean != key:
+                notes.append(_note(where))
+                # It must not replace another key of that name.
+                clean = escaped(key) if clean in value else clean
+            made[clean] = _sanitized(one, where, notes)
         return value if all(made.get(key) is one for key, one in value.items()) else made
     if is_list(value):
         kept = [_sanitized(one, place, notes) for one in value]
         return value if all(a is b for a, b in zip(kept, value, strict=True)) else kept
     return value
-
-
-def _key(key: str, entries: Mapping[str, Any], place: str, notes: list[str]) -> str:
-    clean = sanitize_text(key)
-    if clean == key:
-        return key
-    notes.append(_note(_at(place, key)))
-    # It must not replace another key of that name.
-    return escaped(key) if clean in entries else clean
-
-
-def _at(place: str, key: str) -> str:
-    """Name the place of an entry, without the keywords between an argument and its text."""
-    return place if key in {"properties", "items"} else f"{place}.{sanitize_text(key)}"
 
 
 def _note(place: str) -> str:

@@ -13,7 +13,8 @@ from typing import Literal
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
 
-_LONGEST = 64
+MAX_NAME_CHARS = 64
+"""The lowest limit of a large provider."""
 _HASH_CHARACTERS = 8
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 _CLEAR_SEPARATOR = "__"
@@ -47,17 +48,26 @@ def with_public_names(
         return [tool.renamed(name) for tool, name in zip(listed, preferred, strict=True)]
     if policy.on_collision == "error":
         _reject_collisions(listed, preferred, taken)
-    clear = [
-        legal_name(f"{_extra(policy)}{tool.server}{_CLEAR_SEPARATOR}{_own_name(tool)}")
-        for tool in listed
-    ]
+    # The names of the server and the tool are joined so that nobody mistakes one for another's.
+    bare = NamePolicy(separator=_CLEAR_SEPARATOR, extra=policy.extra)
+    clear = [_preferred_name(tool, bare, keeps_own=False) for tool in listed]
     names: dict[int, str] = {}
     for candidates in (preferred, clear):
-        names |= _unique_names(candidates, names, {*taken, *names.values()})
+        nameless = {index: name for index, name in enumerate(candidates) if index not in names}
+        used = {*taken, *names.values()}
+        times = Counter(nameless.values())
+        names |= {
+            index: name for index, name in nameless.items() if times[name] == 1 and name not in used
+        }
     used = {*taken, *names.values()}
-    nameless = (index for index in range(len(listed)) if index not in names)
-    for index in sorted(nameless, key=lambda index: _identity(listed[index])):
-        names[index] = _hashed_name(clear[index], listed[index], used)
+    for index in sorted(
+        (index for index in range(len(listed)) if index not in names),
+        key=lambda index: _identity(listed[index]),
+    ):
+        tool = listed[index]
+        numbered = (f"{tool.full_name}#{number}" for number in count(2))
+        marked = (_marked(clear[index], one) for one in chain([tool.full_name], numbered))
+        names[index] = next(candidate for candidate in marked if candidate not in used)
         used.add(names[index])
     return [tool.renamed(names[index]) for index, tool in enumerate(listed)]
 
@@ -80,22 +90,16 @@ def collisions(
 def legal_name(name: str) -> str:
     """Return the name with only `[A-Za-z0-9_-]`, at most 64 long; a cut one keeps a hash."""
     legal = _ILLEGAL.sub("_", name)
-    return legal if 0 < len(legal) <= _LONGEST else _marked(legal, name)
+    return legal if 0 < len(legal) <= MAX_NAME_CHARS else _marked(legal, name)
 
 
-def _preferred_name(tool: Tool, policy: NamePolicy) -> str:
-    renamed = tool.override is not None and tool.override.name is not None
-    prefix = "" if renamed or not policy.separator else f"{tool.server}{policy.separator}"
-    return legal_name(f"{_extra(policy)}{prefix}{_own_name(tool)}")
-
-
-def _own_name(tool: Tool) -> str:
-    name = tool.override.name if tool.override is not None else None
-    return tool.wire_name if name is None else name
-
-
-def _extra(policy: NamePolicy) -> str:
-    return f"{policy.extra}{_CLEAR_SEPARATOR}" if policy.extra else ""
+def _preferred_name(tool: Tool, policy: NamePolicy, *, keeps_own: bool = True) -> str:
+    """Return the name by a policy; with `keeps_own`, one that the user chose has no server."""
+    chosen = tool.override.name if tool.override is not None else None
+    extra = f"{policy.extra}{_CLEAR_SEPARATOR}" if policy.extra else ""
+    has_server = policy.separator and (chosen is None or not keeps_own)
+    prefix = f"{tool.server}{policy.separator}" if has_server else ""
+    return legal_name(f"{extra}{prefix}{tool.wire_name if chosen is None else chosen}")
 
 
 def _identity(tool: Tool) -> tuple[str, str]:
@@ -125,25 +129,9 @@ def _reject_collisions(
             raise ConfigError(text, server=", ".join(sorted({tool.server for tool in claimants})))
 
 
-def _unique_names(
-    candidates: Sequence[str], named: Collection[int], used: Collection[str]
-) -> dict[int, str]:
-    """Return the unique candidates of the tools without a name."""
-    open_ones = {index: name for index, name in enumerate(candidates) if index not in named}
-    times = Counter(open_ones.values())
-    free = {name for name in times if times[name] == 1 and name not in used}
-    return {index: name for index, name in open_ones.items() if name in free}
-
-
-def _hashed_name(name: str, tool: Tool, used: Collection[str]) -> str:
-    numbered = (f"{tool.full_name}#{number}" for number in count(2))
-    marked = (_marked(name, one) for one in chain([tool.full_name], numbered))
-    return next(candidate for candidate in marked if candidate not in used)
-
-
 def _marked(name: str, identity: str) -> str:
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{name[: _LONGEST - _HASH_CHARACTERS - 1]}_{digest[:_HASH_CHARACTERS]}"
+    return f"{name[: MAX_NAME_CHARS - _HASH_CHARACTERS - 1]}_{digest[:_HASH_CHARACTERS]}"
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

@@ -16,11 +16,19 @@ from plait._support.gather import resolve
 from plait._support.suggestions import did_you_mean, nearest
 from plait.client.catalog.schemas.values import as_list, entries_of, is_list, is_mapping
 from plait.client.catalog.tool import Tool
-from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.policy import TRAITS, trait_named
-from plait.client.config.raw_value import UNSET, Location, Problems, RawValue, RejectedError
+from plait.client.config.raw_value import (
+    UNSET,
+    Key,
+    KeyTable,
+    Location,
+    Problems,
+    RawValue,
+    RejectedError,
+    Variables,
+    read_table,
+)
 from plait.client.config.value_types import read_bool
-from plait.client.config.variables import Variables
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.catalog")
@@ -68,6 +76,12 @@ Arguments = Mapping[str, ArgumentOverride]
 """Overrides by the server's argument names."""
 
 
+def _inner_schemas(schema: Schema, keywords: Iterable[str]) -> Iterator[Schema]:
+    for keyword in keywords:
+        value = schema.get(keyword)
+        yield from filter(is_mapping, as_list(value) or [value])
+
+
 def declared_arguments(schema: Schema) -> dict[str, None]:
     """Return the arguments that a schema declares, including its branches, in order."""
     names: dict[str, None] = dict.fromkeys(entries_of(schema.get("properties")))
@@ -78,19 +92,16 @@ def declared_arguments(schema: Schema) -> dict[str, None]:
 
 def required_arguments(schema: Schema) -> dict[str, None]:
     """Return the arguments that every call must have."""
-    names = dict.fromkeys(_required_here(schema))
+    listed = as_list(schema.get("required"))
+    names = dict.fromkeys(name for name in listed if isinstance(name, str))
     for inner in _inner_schemas(schema, ("allOf",)):
         names |= required_arguments(inner)
     return names
 
 
-def _required_here(schema: Schema) -> list[str]:
-    return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
-
-
 def _shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
     """Map each visible argument to its name for the model."""
-    rules = {name: _rule(name, arguments) for name in declared_arguments(schema)}
+    rules = {name: arguments.get(name, _UNCHANGED) for name in declared_arguments(schema)}
     return {name: rule.name or name for name, rule in rules.items() if not rule.hidden}
 
 
@@ -115,19 +126,19 @@ def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
     )
     changed_schema = dict(schema)
     if "properties" in schema:
-        changed_schema["properties"] = {
-            rule.name or name: _shown_property(inner, rule)
-            for name, inner in entries_of(schema["properties"]).items()
-            if not (rule := _rule(name, rules)).hidden
-        }
-    if "required" in schema:
-        changed_schema["required"] = [
-            rule.name or name
-            for name in _required_here(schema)
-            if not ((rule := _rule(name, rules)).hidden or rule.filled_in)
-        ]
-        if not changed_schema["required"]:
-            del changed_schema["required"]
+        shown: dict[str, object] = {}
+        for name, inner in entries_of(schema["properties"]).items():
+            rule = rules.get(name, _UNCHANGED)
+            if not rule.hidden:
+                shown[rule.name or name] = _shown_property(inner, rule)
+        changed_schema["properties"] = shown
+    required: list[str] = []
+    for name in as_list(changed_schema.pop("required", None)):
+        rule = rules.get(name, _UNCHANGED) if isinstance(name, str) else None
+        if rule is not None and not (rule.hidden or rule.filled_in):
+            required.append(rule.name or name)
+    if required:
+        changed_schema["required"] = required
     dropped = [word for word in _SERVER_SIDE_KEYWORDS if _mentions(schema.get(word), changed)]
     if any(_mentions(schema.get(keyword), changed) for keyword in _CONDITION):
         dropped += _CONDITION
@@ -168,16 +179,6 @@ def _mentions(node: object, names: frozenset[str]) -> bool:
     return isinstance(node, str) and node in names
 
 
-def _inner_schemas(schema: Schema, keywords: Iterable[str]) -> Iterator[Schema]:
-    for keyword in keywords:
-        value = schema.get(keyword)
-        yield from filter(is_mapping, as_list(value) or [value])
-
-
-def _rule(name: str, rules: Arguments) -> ArgumentOverride:
-    return rules.get(name, _UNCHANGED)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverride:
     """Changes to one tool; `None` keeps the original."""
@@ -209,8 +210,24 @@ def override_for(overrides: Mapping[str, ToolOverride], tool: Tool) -> ToolOverr
 
 def apply_override(tool: Tool, override: ToolOverride) -> Tool:
     """Return the tool as the model sees it; overrides of unknown arguments are ignored."""
-    _check_hidden(tool, override)
-    _check_names(tool, override)
+    required = required_arguments(tool.wire_schema)
+    for name, rule in override.arguments.items():
+        if name in required and rule.hidden and not rule.filled_in:
+            raise ConfigError(
+                f'{tool.full_name}: the argument "{name}" is hidden, but the server requires it '
+                "(set a value or a default)",
+                server=tool.server,
+            )
+    schema = tool.wire_schema if override.input_schema is None else override.input_schema
+    shown = _shown_names(schema, override.arguments)
+    for name, times in Counter(shown.values()).items():
+        if times > 1:
+            claimants = ", ".join(f'"{one}"' for one, other in shown.items() if other == name)
+            raise ConfigError(
+                f'{tool.full_name}: the arguments {claimants} would all be called "{name}" '
+                "(choose another name for one of them)",
+                server=tool.server,
+            )
     description = tool.description
     if override.description is not None:
         description = override.description.replace(ORIGINAL, tool.description)
@@ -221,7 +238,7 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
         name=tool.name if override.name is None else override.name,
         title=tool.title if override.title is None else override.title,
         description=description,
-        input_schema=_shown_schema(_base_schema(tool, override), override.arguments),
+        input_schema=_shown_schema(schema, override.arguments),
         annotations={name: value for name, value in merged.items() if value is not None},
         override=override,
     )
@@ -274,16 +291,15 @@ async def arguments_for_fallback(
     Each gets only the hidden values of its own overrides. A value that the same rule gave for the
     first server is kept: it may be the key by which both know the call.
     """
-    hidden, before = _hidden_rules(tool), _hidden_rules(primary)
+    hidden, before = (
+        {name: rule for name, rule in override.arguments.items() if rule.hidden}
+        for override in (
+            (one.override if one is not None else None) or ToolOverride() for one in (tool, primary)
+        )
+    )
     changed = {name for name in hidden | before if hidden.get(name) != before.get(name)}
     kept = {name: value for name, value in arguments.items() if name not in changed}
     return await _filled_in(tool, kept, hidden, context)
-
-
-def _hidden_rules(tool: Tool | None) -> dict[str, ArgumentOverride]:
-    if tool is None or tool.override is None:
-        return {}
-    return {name: rule for name, rule in tool.override.arguments.items() if rule.hidden}
 
 
 async def _filled_in(
@@ -294,19 +310,29 @@ async def _filled_in(
     takes_any = "$ref" in schema or bool(schema.get("additionalProperties"))
     named = declared_arguments(schema) | required_arguments(schema)
     for name, rule in rules.items():
-        if name not in completed and rule.filled_in and (takes_any or name in named):
-            value = rule.default if rule.value is UNSET else rule.value
-            completed[name] = await _resolved(value, context)
+        if name in completed or not rule.filled_in or not (takes_any or name in named):
+            continue
+        value = rule.default if rule.value is UNSET else rule.value
+        if callable(value):
+            completed[name] = await resolve(value(context) if _takes_context(value) else value())
+        else:
+            # The caller may change the value; the next call must not see that.
+            completed[name] = deepcopy(value)
     return completed
 
 
-def _base_schema(tool: Tool, override: ToolOverride) -> Mapping[str, Any]:
-    return tool.wire_schema if override.input_schema is None else override.input_schema
+def _takes_context(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError):  # ValueError: some builtins have no signature
+        return False
+    return True
 
 
 def _wire_names(tool: Tool, override: ToolOverride) -> dict[str, str]:
     """Map the names that the model uses to those of the server."""
-    shown = _shown_names(_base_schema(tool, override), override.arguments)
+    schema = tool.wire_schema if override.input_schema is None else override.input_schema
+    shown = _shown_names(schema, override.arguments)
     names = {name: wire_name for wire_name, name in shown.items()}
     if override.input_schema is not None:
         # A schema of the user's own may be written with the new names.
@@ -319,47 +345,9 @@ def _wire_names(tool: Tool, override: ToolOverride) -> dict[str, str]:
     return names
 
 
-def _check_hidden(tool: Tool, override: ToolOverride) -> None:
-    required = required_arguments(tool.wire_schema)
-    for name, rule in override.arguments.items():
-        if name in required and rule.hidden and not rule.filled_in:
-            raise ConfigError(
-                f'{tool.full_name}: the argument "{name}" is hidden, but the server requires it '
-                "(set a value or a default)",
-                server=tool.server,
-            )
-
-
-def _check_names(tool: Tool, override: ToolOverride) -> None:
-    shown = _shown_names(_base_schema(tool, override), override.arguments)
-    for name, times in Counter(shown.values()).items():
-        if times > 1:
-            claimants = ", ".join(f'"{one}"' for one, other in shown.items() if other == name)
-            raise ConfigError(
-                f'{tool.full_name}: the arguments {claimants} would all be called "{name}" '
-                "(choose another name for one of them)",
-                server=tool.server,
-            )
-
-
 def _hint_name(spelling: str) -> str:
     trait = trait_named(spelling)
     return spelling if trait is None else f"{trait}_hint"
-
-
-async def _resolved(value: Any, context: object) -> Any:
-    if not callable(value):
-        # The caller may change the value; the next call must not see that.
-        return deepcopy(value)
-    return await resolve(value(context) if _takes_context(value) else value())
-
-
-def _takes_context(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None)
-    except (TypeError, ValueError):  # ValueError: some builtins have no signature
-        return False
-    return True
 
 
 def read_overrides(overrides: Mapping[str, Any]) -> Mapping[str, ToolOverride]:

@@ -71,12 +71,12 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _synonyms() -> dict[str, frozenset[str]]:
-    synonyms: dict[str, frozenset[str]] = {}
-    for group in _SYNONYMS_TEXT.split(","):
-        members = frozenset(map(stem, group.split()))
-        for word in members:
-            synonyms[word] = synonyms.get(word, frozenset()) | members
-    return {word: members - {word} for word, members in synonyms.items()}
+    groups = [frozenset(map(stem, group.split())) for group in _SYNONYMS_TEXT.split(",")]
+    words = frozenset[str]().union(*groups)
+    return {
+        word: frozenset[str]().union(*(group for group in groups if word in group)) - {word}
+        for word in words
+    }
 
 
 def synonyms_of(word: str) -> frozenset[str]:
@@ -102,8 +102,10 @@ _SIMILAR: Final = 0.7
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.5
 """The k1 and b of BM25F; texts about tools are short, so their length matters less."""
-_MOST_LEVELS: Final = 4
-_LEAST_PART: Final = 3
+MAX_PARAMETER_LEVELS: Final = 4
+"""Deeper parameters say little about what a tool is for."""
+MIN_PART_CHARS: Final = 3
+"""Shorter parts of a word are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +121,32 @@ class ToolIndex:
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         self.tools = tuple(tools)
-        fields = [_words_by_field(tool) for tool in self.tools]
+        fields: list[dict[Field, list[str]]] = []
+        for tool in self.tools:
+            words: dict[Field, list[str]] = {
+                "name": words_of(tool.name),
+                "title": words_of(tool.title or ""),
+                "description": words_of(tool.description),
+                "server": words_of(tool.server),
+                "parameters": [],
+                "parameter_texts": [],
+            }
+            for text, field in _parameter_texts(tool.input_schema, MAX_PARAMETER_LEVELS):
+                words[field] += words_of(text)
+            fields.append(words)
+        # A word counts less in a field that is longer than usual. Lengths are compared per field,
+        # so that many parameters do not weaken a name.
         usual: dict[Field, float] = {
             name: sum(len(one[name]) for one in fields) / (len(fields) or 1) for name in _WEIGHTS
         }
-        self._counts = [_weighted(one, usual) for one in fields]
+        self._counts: list[dict[str, float]] = []
+        for one in fields:
+            counts: dict[str, float] = {}
+            for field, listed in one.items():
+                norm = 1 - _LENGTH + _LENGTH * len(listed) / (usual[field] or 1.0)
+                for word in listed:
+                    counts[word] = counts.get(word, 0.0) + _WEIGHTS[field] / norm
+            self._counts.append(counts)
         self._spread = Counter(word for counts in self._counts for word in counts)
 
     def search(self, query: str, limit: int = 5) -> list[Match]:
@@ -152,56 +175,24 @@ class ToolIndex:
 
     def _parts(self, word: str) -> Sequence[str]:
         """Split a word that no tool has into two that some have."""
-        for cut in range(_LEAST_PART, len(word) - _LEAST_PART + 1):
+        for cut in range(MIN_PART_CHARS, len(word) - MIN_PART_CHARS + 1):
             parts = stem(word[:cut]), stem(word[cut:])
             if all(part in self._spread for part in parts):
                 return parts
         return ()
 
     def _score(self, index: int, words: Iterable[Mapping[str, float]]) -> float:
+        def weight(word: str) -> float:
+            spread = self._spread[word]
+            rarity = math.log(1 + (len(self.tools) - spread + 0.5) / (spread + 0.5))
+            return rarity * counts[word] / (counts[word] + _SATURATION)
+
         counts = self._counts[index]
         return sum(
-            max(
-                share * self._rarity(word) * counts[word] / (counts[word] + _SATURATION)
-                for word, share in alternatives.items()
-                if word in counts
-            )
+            max(share * weight(word) for word, share in alternatives.items() if word in counts)
             for alternatives in words
             if not counts.keys().isdisjoint(alternatives)
         )
-
-    def _rarity(self, word: str) -> float:
-        spread = self._spread[word]
-        return math.log(1 + (len(self.tools) - spread + 0.5) / (spread + 0.5))
-
-
-def _words_by_field(tool: Tool) -> dict[Field, list[str]]:
-    words: dict[Field, list[str]] = {
-        "name": words_of(tool.name),
-        "title": words_of(tool.title or ""),
-        "description": words_of(tool.description),
-        "server": words_of(tool.server),
-        "parameters": [],
-        "parameter_texts": [],
-    }
-    for text, field in _parameter_texts(tool.input_schema, _MOST_LEVELS):
-        words[field] += words_of(text)
-    return words
-
-
-def _weighted(
-    fields: Mapping[Field, Sequence[str]], usual: Mapping[Field, float]
-) -> dict[str, float]:
-    """Sum the weights of words; a word counts less in a field that is longer than usual.
-
-    Lengths are compared per field, so that many parameters do not weaken a name.
-    """
-    counts: dict[str, float] = {}
-    for field, words in fields.items():
-        norm = 1 - _LENGTH + _LENGTH * len(words) / (usual[field] or 1.0)
-        for word in words:
-            counts[word] = counts.get(word, 0.0) + _WEIGHTS[field] / norm
-    return counts
 
 
 def _parameter_texts(schema: object, levels: int) -> Iterator[tuple[str, Field]]:

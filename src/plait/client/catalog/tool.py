@@ -176,11 +176,11 @@ class Tool:
 
         Whoever gets it must not change it.
         """
-        if isinstance(self.source, bytes):
-            return _shared_schema(self.source)
         if isinstance(self.source, Tool):
             return self.source.shared_schema()
         if _SHARED not in self.schemas:
+            if isinstance(self.source, bytes):
+                return _shared_schema(self.source)
             text = self.description or self.title
             self.schemas[_SHARED] = _described_if_plain(self.input_schema, text)
         return self.schemas[_SHARED]
@@ -239,30 +239,54 @@ class Tool:
         }
 
 
-_MAX_PREPARED: Final = 128
+MAX_CONVERTED_TOOLS: Final = 128
 """How many tools a model can have, by the lowest limit of a large provider."""
+MAX_KEPT_TOOLS: Final = 2000
+"""So many schemas are kept for the next binding, in some 10 kB each; no model has more tools."""
 _NOT_READ: Final = {"override": None, "mirrors_arguments": False}
 _READ_LATER: Final = {*_READERS, "wire_schema", "schemas"}
 _NOT_KEPT: Final = {"title", "description"}
-"""Read of every tool when tools are bound; small pieces that stay would keep much memory in use."""
+"""Read of every tool when tools are bound. Unless their schemas stay too, they would be small
+pieces that keep much memory in use."""
 
 
 async def prepare_schemas(tools: Sequence[Tool], profile: Profile | None) -> None:
-    """Make the schemas for models that take milliseconds each, in a thread.
+    """Read and convert the schemas that models get, in a thread.
 
-    Programs bind all tools to a model at once, in one turn of the event loop.
+    Programs bind all tools to a model at once, in one turn of the event loop, and agents bind them
+    again for each request.
     """
     made = profile or "default"
-    slow = [tool for tool in tools if _is_slow(tool, made) and made not in tool.schemas]
-    if slow:
-        await in_thread(lambda: [tool.schema_for(made) for tool in slow[:_MAX_PREPARED]])
+    converted: list[Tool] = []
+    plain: list[tuple[Tool, bytes]] = []
+    for tool in tools:
+        origin = tool
+        while isinstance(origin.source, Tool):
+            origin = origin.source
+        listed = origin.source
+        # Whether it surely has to be converted; other checks would take as long as doing it.
+        has_references = (
+            b'"$ref"' in listed if isinstance(listed, bytes) else "$defs" in tool.input_schema
+        )
+        if made != "default" or has_references:
+            if made not in tool.schemas and len(converted) < MAX_CONVERTED_TOOLS:
+                converted.append(tool)
+        elif (
+            isinstance(listed, bytes)
+            and _SHARED not in origin.schemas
+            and len(plain) < MAX_KEPT_TOOLS
+        ):
+            plain.append((origin, listed))
 
+    def prepare() -> None:
+        for tool in converted:
+            tool.schema_for(made)
+        for tool, listed in plain:
+            shared = _shared_schema(listed)
+            if shared is not None:
+                for name in _NOT_KEPT:
+                    object.__setattr__(tool, name, getattr(tool, name))
+                tool.schemas[_SHARED] = shared
 
-def _is_slow(tool: Tool, profile: Profile) -> bool:
-    """Return whether a schema surely has to be converted; other checks would take as long."""
-    if profile != "default":
-        return True
-    listed: bytes | Tool | None = tool
-    while isinstance(listed, Tool) and listed.source is not None:
-        listed = listed.source
-    return b'"$ref"' in listed if isinstance(listed, bytes) else "$defs" in tool.input_schema
+    if converted or plain:
+        await in_thread(prepare)

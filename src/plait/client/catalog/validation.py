@@ -1,30 +1,34 @@
 """Validating values against JSON schemas of servers: compiled once, without fetching anything.
 
-Importing `jsonschema` takes 0.1 s and reads files, so call `prepare` first inside an event loop.
+The rules are those of `jsonschema`, and each takes a step of an allowance, because a server writes
+the schema. Importing that library takes 0.1 s and reads files, so call `prepare` first inside an
+event loop.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Any, TypeVar, cast
+from functools import lru_cache
+from typing import Any, Final, TypeVar, cast
 
 from cachetools import LRUCache
 
 from plait._support.exception_groups import one_line
 from plait._support.threads import in_thread, lock_across_forks
-from plait.client.catalog.allowance import (
+from plait.client.catalog.bounded_work import (
+    MAX_PATTERN_CHARS,
+    QUICK_SECONDS,
     TooMuchWorkError,
     allowed_seconds,
-    run_test,
-    take_step_of_test,
+    can_search,
+    found,
+    take_step,
 )
-from plait.client.catalog.bounded_rules import DATA_KEYWORDS, bounded, parts_of, patterns_in
-from plait.client.catalog.patterns import LONGEST_PATTERN, can_search
+from plait.client.catalog.schemas.plain_schema import DIALECT, plain_size
 
 T = TypeVar("T")
 
@@ -34,14 +38,33 @@ Path = tuple[str | int, ...]
 Test = Callable[[Any], bool]
 """Returns true if a value is certainly valid; false means unknown."""
 
+Rule = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
+"""A rule of `jsonschema`: gets a validator, the value of the keyword, a value and the schema."""
+
 _PLAIN_NAME = re.compile(r"[\w$@-]{1,60}")
-_MAX_SCHEMAS = 256
+MAX_SCHEMAS: Final = 256
 """Enough for the tools of a dozen servers."""
-_MOST_ENTRIES = 20_000
+MAX_SCHEMA_ENTRIES: Final = 20_000
 """A schema with more of them takes seconds to compile."""
-_MOST_QUICK = 500
-"""Larger schemas have no fast test: its time is not bounded by steps."""
-_ITEMS_PER_STEP = 64
+MAX_QUICK_ENTRIES: Final = 500
+"""Larger schemas have no fast test: only its lists take steps."""
+MAX_VALUE_ENTRIES: Final = 200_000
+"""A single rule walks over the entries of a list or object without a step."""
+ITEMS_PER_STEP: Final = 64
+"""Steps cost more than the tests of a few items."""
+_PLAIN_DIALECTS: Final = frozenset({DIALECT, "http://json-schema.org/draft-07/schema#"})
+"""Dialects in which a plain schema means the same."""
+_KEYWORDS: Final = frozenset(
+    {"$dynamicRef", "$ref", "additionalProperties", "allOf", "anyOf", "const", "contains"}
+    | {"dependentRequired", "dependentSchemas", "enum", "exclusiveMaximum", "exclusiveMinimum"}
+    | {"format", "if", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems"}
+    | {"minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern"}
+    | {"patternProperties", "prefixItems", "properties", "propertyNames", "required", "type"}
+    | {"unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
+)
+"""The rules of the newest dialect; a test compares them with those of the library."""
+_DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples"})
+"""Keywords whose values are data, not schemas."""
 
 
 class BrokenSchemaError(ValueError):
@@ -88,13 +111,21 @@ class SchemaValidator:
     """The patterns that values are not compared with; see `patterns`."""
     _rules: Any = field(default=None, repr=False)
     _quick: Test | None = field(default=None, repr=False)
+    _has_items: bool = field(default=False, repr=False)
+    """Whether the fast test may look at each item of a list, and so has to be bounded."""
 
     def surely_accepts(self, value: object) -> bool:
         """Return true, fast, for a value that is certainly valid; false means unknown.
 
         A number such as 3.0 is never certainly an integer.
         """
-        return self._quick is not None and self._quick(value)
+        if self._quick is None or not self._has_items:
+            return self._quick is not None and self._quick(value)
+        try:
+            with allowed_seconds(QUICK_SECONDS):
+                return self._quick(value)
+        except TooMuchWorkError:
+            return False
 
     def violations(self, value: object) -> tuple[Violation, ...]:
         """Find every rule that a value violates.
@@ -130,7 +161,7 @@ class SchemaValidator:
         if self.broken is not None:
             return self
         exact: Any = _exact_class(self._rules.__class__)
-        rules = exact(self._rules.schema, registry=_no_registry())
+        rules = exact(self._rules.schema, registry=_empty_registry())
         return SchemaValidator(schema=self.schema, _rules=rules)
 
     def narrowed(self, schema: object) -> SchemaValidator:
@@ -142,7 +173,7 @@ class SchemaValidator:
 
 
 _lock = lock_across_forks()
-_compiled: LRUCache[str, SchemaValidator] = LRUCache(_MAX_SCHEMAS)
+_validators: LRUCache[str, SchemaValidator] = LRUCache(MAX_SCHEMAS)
 """By canonical JSON."""
 
 _recent: dict[int, tuple[Mapping[str, Any], SchemaValidator]] = {}
@@ -159,11 +190,11 @@ def validator_for_schema(schema: Mapping[str, Any]) -> SchemaValidator:
         return SchemaValidator(broken="it is not JSON")
     decoded = json.loads(key)
     try:
-        validator = _guarded(lambda: _compile(decoded))
+        validator = _guarded(lambda: _compile(decoded, key))
     except BrokenSchemaError as error:
         validator = SchemaValidator(schema=decoded, broken=str(error))
     with _lock:
-        _compiled[key] = validator
+        _validators[key] = validator
     return validator
 
 
@@ -191,66 +222,83 @@ def validator_if_prepared(schema: Mapping[str, Any]) -> SchemaValidator | None:
     except (TypeError, ValueError, RecursionError):
         return None  # not even JSON: compiling reports that
     with _lock:
-        known = _compiled.get(key)
+        known = _validators.get(key)
         if known is not None:
-            if len(_recent) >= _MAX_SCHEMAS:
+            if len(_recent) >= MAX_SCHEMAS:
                 _recent.clear()
             _recent[id(schema)] = (schema, known)
     return known
 
 
 def _key(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema, sort_keys=True, default=_plain)
+    def as_dict(value: object) -> dict[str, Any]:
+        if isinstance(value, Mapping):
+            return dict(cast("Mapping[str, Any]", value))
+        raise TypeError(f"a {type(value).__name__} is not JSON")
+
+    return json.dumps(schema, sort_keys=True, default=as_dict)
 
 
-def _plain(value: object) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[str, Any]", value))
-    raise TypeError(f"a {type(value).__name__} is not JSON")
-
-
-def _compile(schema: Any) -> SchemaValidator:
+def _compile(schema: Any, text: str) -> SchemaValidator:
     from jsonschema import validators  # noqa: PLC0415  # 0.1 s many never need
 
-    size = sum(map(len, parts_of(schema)))
-    if size > _MOST_ENTRIES:
-        raise BrokenSchemaError(f"it has more than {_MOST_ENTRIES:,} entries")
+    size, has_named_patterns, patterns = 0, False, set[str]()
+    waiting: list[Any] = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            entries = cast("dict[str, Any]", part)
+            size += len(entries)
+            waiting += [inner for key, inner in entries.items() if key not in _DATA_KEYWORDS]
+            if isinstance(pattern := entries.get("pattern"), str):
+                patterns.add(pattern)
+            if isinstance(named := entries.get("patternProperties"), dict):
+                has_named_patterns = True
+                patterns.update(map(str, cast("dict[str, Any]", named)))
+        elif isinstance(part, list):
+            waiting += cast("list[Any]", part)
+    if size > MAX_SCHEMA_ENTRIES:
+        raise BrokenSchemaError(f"it has more than {MAX_SCHEMA_ENTRIES:,} entries")
     dialect: Any = validators.validator_for(schema)
     # Its rule for the format of patterns would be that of Python.
     dialect.check_schema(schema, format_checker=None)
-    patterns, for_names = patterns_in(schema)
     unchecked = tuple(sorted(one for one in patterns if not can_search(one)))
     for pattern in unchecked:
-        if not _is_expression(pattern):
-            raise BrokenSchemaError(one_line(f"{pattern!r} is no regular expression"))
-    rules = bounded(dialect, with_patterns=for_names)
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError):
+            if len(pattern) <= MAX_PATTERN_CHARS:
+                reason = one_line(f"{pattern!r} is no regular expression")
+                raise BrokenSchemaError(reason) from None
+    rules = _bounded(dialect, has_named_patterns=has_named_patterns)
     # The dialect is chosen; a part must not choose another one, whose rules have no bound.
     root = _without_dialect(schema)
     # Older dialects give some keywords another meaning.
     modern = dialect.__name__ not in {"Draft3Validator", "Draft4Validator"}
-    quick = _test_of(root, rules.VALIDATORS) if modern and size <= _MOST_QUICK else None
     return SchemaValidator(
         schema=schema,
         unchecked=unchecked,
-        _rules=rules(root, registry=_no_registry()),
-        _quick=partial(run_test, quick) if quick is not None and _has_items(root) else quick,
+        _rules=rules(root, registry=_empty_registry()),
+        _quick=_test_of(root, rules.VALIDATORS) if modern and size <= MAX_QUICK_ENTRIES else None,
+        _has_items='"items"' in text,
     )
 
 
-def _has_items(schema: object) -> bool:
-    """Return whether a fast test may look at each item of a list, and so has to be bounded."""
-    if isinstance(schema, dict):
-        parts = cast("dict[str, object]", schema)
-        return "items" in parts or any(map(_has_items, parts.values()))
-    return isinstance(schema, list) and any(map(_has_items, cast("list[object]", schema)))
+def quick_test(schema: Mapping[str, Any]) -> Test | None:
+    """Return the fast test of a schema without compiling it; `None` unless all of it is plain.
 
-
-def _is_expression(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError):
-        return len(pattern) > LONGEST_PATTERN
-    return True
+    A first call would otherwise wait for the import of the library.
+    """
+    dialect = schema.get("$schema", DIALECT)
+    if not isinstance(dialect, str) or dialect not in _PLAIN_DIALECTS:
+        return None
+    root = {key: value for key, value in schema.items() if key != "$schema"}
+    if not 0 < plain_size(root) <= MAX_QUICK_ENTRIES:
+        return None
+    test = _test_of(root, _KEYWORDS)
+    if test is None:
+        return None
+    return SchemaValidator(_quick=test, _has_items='"items"' in _key(root)).surely_accepts
 
 
 def _without_dialect(part: Any) -> Any:
@@ -259,7 +307,7 @@ def _without_dialect(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     return {
-        key: inner if key in DATA_KEYWORDS else _without_dialect(inner)
+        key: inner if key in _DATA_KEYWORDS else _without_dialect(inner)
         for key, inner in cast("dict[str, Any]", part).items()
         if key != "$schema" or not isinstance(inner, str)
     }
@@ -275,8 +323,8 @@ def _guarded(work: Callable[[], T]) -> T:
         raise BrokenSchemaError(_reason(error)) from None
 
 
-def _no_registry() -> Any:
-    """Return an empty registry: a schema may not make this client fetch anything."""
+def _empty_registry() -> Any:
+    """Return a registry without schemas: one may not make this client fetch anything."""
     import referencing  # noqa: PLC0415
 
     return cast("Any", referencing).Registry()
@@ -286,12 +334,11 @@ def _no_registry() -> Any:
 def _exact_class(rules: Any) -> Any:
     from jsonschema import validators  # noqa: PLC0415
 
-    types = rules.TYPE_CHECKER.redefine("integer", _is_exact_integer)
+    def is_integer(_checker: object, value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    types = rules.TYPE_CHECKER.redefine("integer", is_integer)
     return cast("Any", validators).extend(rules, type_checker=types)
-
-
-def _is_exact_integer(_checker: object, value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _violation(error: Any) -> Violation:
@@ -330,6 +377,80 @@ def _reason(error: BaseException) -> str:
             return f"checking with it fails ({type(error).__name__})"
 
 
+@lru_cache(maxsize=32)
+def _bounded(rules: Any, *, has_named_patterns: bool) -> Any:
+    """Return a validator class of `jsonschema` whose rules take bounded time.
+
+    With `patternProperties` in it, unevaluated properties are allowed: the library would search
+    for them with the patterns.
+    """
+    from jsonschema import validators  # noqa: PLC0415  # 0.1 s many never need
+    from jsonschema.exceptions import ValidationError  # noqa: PLC0415
+
+    known: dict[str, Rule] = dict(rules.VALIDATORS)
+    error: Callable[[str], Any] = ValidationError
+
+    def pattern(validator: Any, expected: Any, value: Any, _schema: Any) -> Iterable[Any]:
+        if validator.is_type(value, "string") and found(expected, value) is False:
+            yield error(f"{value!r} does not match {expected!r}")
+
+    def pattern_properties(
+        validator: Any, expected: Any, value: Any, _schema: Any
+    ) -> Generator[Any, None, None]:
+        if validator.is_type(value, "object"):
+            for name_pattern, part in expected.items():
+                for name, inner in value.items():
+                    if found(name_pattern, name):
+                        yield from validator.descend(
+                            inner, part, path=name, schema_path=name_pattern
+                        )
+
+    def additional_properties(
+        validator: Any, expected: Any, value: Any, schema: Any
+    ) -> Iterable[Any] | None:
+        """Apply the rule with our search; a name that a pattern may match is no additional one."""
+        patterns: Mapping[str, Any] | None = schema.get("patternProperties")
+        if patterns and validator.is_type(value, "object"):
+            value = {
+                name: inner
+                for name, inner in value.items()
+                if all(found(one, name) is False for one in patterns)
+            }
+            schema = {key: part for key, part in schema.items() if key != "patternProperties"}
+        return known["additionalProperties"](validator, expected, value, schema)
+
+    def unique_items(validator: Any, expected: Any, value: Any, _schema: Any) -> Iterable[Any]:
+        """Find repeated items by their JSON: the library compares each with each."""
+        if expected and validator.is_type(value, "array"):
+            written = {json.dumps(item, sort_keys=True, default=repr) for item in value}
+            if len(written) < len(value):
+                yield error("it contains the same item twice")
+
+    def allow(_validator: Any, _expected: Any, _value: Any, _schema: Any) -> None:
+        return None
+
+    def stepping(rule: Rule) -> Rule:
+        def step(validator: Any, expected: Any, value: Any, schema: Any) -> Iterable[Any] | None:
+            count = len(cast("list[Any]", expected)) if isinstance(expected, list) else 0
+            take_step(1 + count // 20)
+            if isinstance(value, dict | list) and len(cast("Any", value)) > MAX_VALUE_ENTRIES:
+                raise TooMuchWorkError(f"the value has more than {MAX_VALUE_ENTRIES:,} entries")
+            return rule(validator, expected, value, schema)
+
+        return step
+
+    own: dict[str, Rule] = {
+        "pattern": pattern,
+        "patternProperties": pattern_properties,
+        "additionalProperties": additional_properties,
+        "uniqueItems": unique_items,
+    }
+    if has_named_patterns:
+        own["unevaluatedProperties"] = allow
+    made = {name: stepping(own.get(name, rule)) for name, rule in known.items()}
+    return cast("Any", validators).extend(rules, made)
+
+
 _TYPES: dict[str, set[type]] = {
     "string": {str},
     "integer": {int},
@@ -356,7 +477,14 @@ def _test_of(schema: Any, known: Container[str]) -> Test | None:
             if test is None:
                 return None
             tests.append(test)
-    return tests[0] if len(tests) == 1 else partial(_keeps_all, tests)
+
+    def keeps_all(value: object) -> bool:
+        for test in tests:  # noqa: SIM110  # a generator costs more than the tests themselves
+            if not test(value):
+                return False
+        return True
+
+    return tests[0] if len(tests) == 1 else keeps_all
 
 
 def _test_of_rule(
@@ -382,48 +510,47 @@ def _test_of_rule(
             options = [test for part in expected if (test := _test_of(part, known)) is not None]
             return lambda value: any(test(value) for test in options)
         case "items":
-            each = _test_of(expected, known)
-            return each and partial(_keeps_everywhere, each)
+            return _test_of_items(_test_of(expected, known))
         case "properties":
-            by_name = {name: _test_of(part, known) for name, part in expected.items()}
-            return partial(_keeps_each, by_name)
+            return _test_of_properties(
+                {name: _test_of(one, known) for name, one in expected.items()}
+            )
         case "required":
             return lambda value: type(value) is dict and all(name in value for name in expected)
         case "additionalProperties":
-            known_names = frozenset(schema.get("properties", ()))
-            return lambda value: (
-                expected is True or (type(value) is dict and value.keys() <= known_names)
-            )
+            if expected is True:
+                return lambda _: True
+            names_of = frozenset(schema.get("properties", ()))
+            return lambda value: type(value) is dict and value.keys() <= names_of
         case _:
             return None
 
 
-def _keeps_all(tests: list[Test], value: object) -> bool:
-    for test in tests:  # noqa: SIM110  # a generator costs more than the tests themselves
-        if not test(value):
+def _test_of_items(test: Test | None) -> Test | None:
+    if test is None:
+        return None
+
+    def keeps_everywhere(value: Any) -> bool:
+        if type(value) is not list:
             return False
-    return True
-
-
-def _keeps_everywhere(test: Test, value: Any) -> bool:
-    if type(value) is not list:
-        return False
-    items = cast("list[Any]", value)
-    if len(items) <= _ITEMS_PER_STEP:
-        return all(map(test, items))
-    for start in range(0, len(items), _ITEMS_PER_STEP):
-        take_step_of_test()
-        if not all(map(test, items[start : start + _ITEMS_PER_STEP])):
-            return False
-    return True
-
-
-def _keeps_each(tests: dict[str, Test | None], value: Any) -> bool:
-    if type(value) is not dict:
-        return False
-    for name, inner in cast("dict[str, Any]", value).items():
-        if name in tests:
-            test = tests[name]
-            if test is None or not test(inner):
+        items = cast("list[Any]", value)
+        for start in range(0, len(items), ITEMS_PER_STEP):
+            if start:
+                take_step()
+            if not all(map(test, items[start : start + ITEMS_PER_STEP])):
                 return False
-    return True
+        return True
+
+    return keeps_everywhere
+
+
+def _test_of_properties(tests: dict[str, Test | None]) -> Test:
+    def keeps_each(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for name, inner in cast("dict[str, Any]", value).items():
+            if name in tests and ((test := tests[name]) is None or not test(inner)):
+                return False
+        return True
+
+    return keeps_each

@@ -24,14 +24,15 @@ _SLASHES = re.compile(r"[\\/]+")
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 _FILE = re.compile(r"^file:(?://[^/]*)?", re.IGNORECASE)
 _NUMERIC = re.compile(r"[+-]?\.?\d")
-_MOST_LEVELS = 16
-"""How deep values are read."""
-_MOST_SCHEMAS = 200
-"""How many parts of a schema are searched for defaults."""
-_MOST_DECODINGS = 3
-_LONGEST_NUMBER = 64
-_QUICK_VALUES = 1_000
-_QUICK_CHARACTERS = 100_000
+_MAX_LEVELS = 16
+"""How deep values are read: no tool nests its arguments so deep, but an attack may."""
+_MAX_SCHEMA_PARTS = 200
+"""How many parts of a schema are searched for defaults: references may go in circles."""
+_MAX_DECODINGS = 3
+_MAX_NUMBER_CHARACTERS = 64
+_MAX_QUICK_VALUES = 1_000
+_MAX_QUICK_CHARACTERS = 100_000
+"""What an event loop may read itself, in about a millisecond."""
 _TOO_DEEP: object = object()
 """A value that is not read: it fits every rule that denies or asks."""
 _TRUE = frozenset({"true", "1", "yes", "on", "y", "t"})
@@ -41,7 +42,7 @@ _FALSE = frozenset({"false", "0", "no", "off", "n", "f"})
 def is_large(arguments: Mapping[str, Any]) -> bool:
     """Return whether reading arguments takes so long that an event loop should not do it."""
     waiting: list[object] = [arguments]
-    values, characters = _QUICK_VALUES, _QUICK_CHARACTERS
+    values, characters = _MAX_QUICK_VALUES, _MAX_QUICK_CHARACTERS
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
@@ -126,7 +127,7 @@ def _levels(
             frozenset(name for each in properties for name in each),
             named=[each for value in readings for each in _entry(value, step)],
             # A server may make a list of a single value.
-            similar=[each for one in objects for each in _similar(one, step)]
+            similar=[each for one in objects for each in _similar_entries(one, step)]
             + (readings if step == "0" else []),
             defaults=defaults if is_missing and not step.isdecimal() else [],
         )
@@ -149,7 +150,7 @@ def matches_globs(value: object, globs: Sequence[str], *, strict: bool, level: i
     does. Otherwise one item, entry or reading is enough, so that another spelling cannot bypass a
     rule that denies.
     """
-    if value is _TOO_DEEP or level > _MOST_LEVELS:
+    if value is _TOO_DEEP or level > _MAX_LEVELS:
         return not strict
     if value is UNSET:
         return False
@@ -164,17 +165,13 @@ def matches_globs(value: object, globs: Sequence[str], *, strict: bool, level: i
         inner = (matches_globs(one, globs, strict=strict, level=level + 1) for one in items)
         return bool(items) and combine(inner)
     texts = _text_forms(value, strict) if isinstance(value, str) else _scalar_forms(value, strict)
-    if not combine(any(fnmatchcase(text, glob) for glob in globs) for text in texts):
-        return not strict and _parsed_matches(value, globs, level)
-    return (
-        not strict
-        or "*" in globs
-        or all(matches_globs(one, globs, strict=True, level=level + 1) for one in _parsed(value))
+    fits = combine(any(fnmatchcase(text, glob) for glob in globs) for text in texts)
+    # A text that holds JSON must fit as what it holds, too, unless anything may be allowed.
+    if fits != strict or (strict and "*" in globs):
+        return fits
+    return combine(
+        matches_globs(one, globs, strict=strict, level=level + 1) for one in _json_values(value)
     )
-
-
-def _parsed_matches(value: object, globs: Sequence[str], level: int) -> bool:
-    return any(matches_globs(one, globs, strict=False, level=level + 1) for one in _parsed(value))
 
 
 def _steps(path: str) -> list[str]:
@@ -185,15 +182,15 @@ def _steps(path: str) -> list[str]:
 
 def _readings(value: object, level: int = 0) -> Iterator[object]:
     """Yield a value, and the JSON that it holds if it is a text."""
-    yield value if level <= _MOST_LEVELS else _TOO_DEEP
-    if level <= _MOST_LEVELS:
-        for one in _parsed(value):
+    yield value if level <= _MAX_LEVELS else _TOO_DEEP
+    if level <= _MAX_LEVELS:
+        for one in _json_values(value):
             yield from _readings(one, level + 1)
 
 
 def _objects(value: object, level: int = 0) -> Iterator[Mapping[object, object] | None]:
     """Yield the objects that a value is or holds, as JSON or in lists; `None` for deeper ones."""
-    if level > _MOST_LEVELS or value is _TOO_DEEP:
+    if level > _MAX_LEVELS or value is _TOO_DEEP:
         yield None
     elif (entries := as_mapping(value)) is not None:
         yield entries
@@ -202,7 +199,7 @@ def _objects(value: object, level: int = 0) -> Iterator[Mapping[object, object] 
             if not isinstance(item, str) or _may_be_json(item):
                 yield from _objects(item, level + 1)
     else:
-        for one in _parsed(value):
+        for one in _json_values(value):
             yield from _objects(one, level + 1)
 
 
@@ -210,7 +207,7 @@ def _may_be_json(text: str) -> bool:
     return text.lstrip()[:1] in _JSON_STARTS
 
 
-def _parsed(value: object) -> Iterator[object]:
+def _json_values(value: object) -> Iterator[object]:
     """Yield the JSON that a text holds; of keys that are repeated, the first or the last counts."""
     if not isinstance(value, str) or not _may_be_json(value):
         return
@@ -242,7 +239,7 @@ def _entry(value: object, name: str) -> Iterator[object]:
         yield items[int(name)]
 
 
-def _similar(entries: Mapping[object, object] | None, name: str) -> Iterator[object]:
+def _similar_entries(entries: Mapping[object, object] | None, name: str) -> Iterator[object]:
     """Yield what a server may take for an entry, the entry itself included."""
     if entries is None:
         yield _TOO_DEEP
@@ -260,7 +257,7 @@ def _variants(schemas: Sequence[object], root: Mapping[str, Any]) -> list[Mappin
     """Return what values may be described by: references, alternatives, and items of arrays."""
     found: list[Mapping[object, Any]] = []
     waiting = [one for one in map(as_mapping, schemas) if one is not None]
-    while waiting and len(found) < _MOST_SCHEMAS:
+    while waiting and len(found) < _MAX_SCHEMA_PARTS:
         schema = waiting.pop(0)
         found.append(schema)
         inner: list[object] = [schema.get("items")]
@@ -276,8 +273,8 @@ def _variants(schemas: Sequence[object], root: Mapping[str, Any]) -> list[Mappin
 def _text_forms(text: str, strict: bool) -> set[str]:
     """Return the spellings of a text; those of a path also normalized."""
     forms = found = {text}
-    for _ in range(_MOST_DECODINGS):
-        found = {each for form in found for each in _decoded(form)} - forms
+    for _ in range(_MAX_DECODINGS):
+        found = {each for form in found for each in _decodings(form)} - forms
         if not found:
             break
         forms |= found
@@ -293,7 +290,7 @@ def _text_forms(text: str, strict: bool) -> set[str]:
     }
 
 
-def _decoded(text: str) -> Iterator[str]:
+def _decodings(text: str) -> Iterator[str]:
     yield text.strip()
     if "%" in text:
         yield unquote(text)
@@ -303,7 +300,7 @@ def _decoded(text: str) -> Iterator[str]:
 
 def _numbers(text: str) -> Iterator[float]:
     """Yield the numbers that languages read in a text: `+1`, `01`, `1_000`, `0x1`, `1.`."""
-    if len(text) <= _LONGEST_NUMBER and _NUMERIC.match(text):
+    if len(text) <= _MAX_NUMBER_CHARACTERS and _NUMERIC.match(text):
         for read in (int, partial(int, base=0), float):
             with suppress(ValueError):
                 yield read(text)
@@ -322,5 +319,5 @@ def _scalar_forms(value: object, strict: bool) -> set[str]:
 
 
 def _truth(text: str) -> set[str]:
-    folded = text.strip().lower() if len(text) <= _LONGEST_NUMBER else ""
+    folded = text.strip().lower() if len(text) <= _MAX_NUMBER_CHARACTERS else ""
     return {"true"} if folded in _TRUE else {"false"} if folded in _FALSE else set()

@@ -1,4 +1,4 @@
-"""Limits on what servers send, on the size of results, and on the number of calls, as data."""
+"""How much servers may send, and agents get: limits, budgets and deferred tools, as data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from plait._support.durations import checked_seconds
-from plait.client.config.key_table import Key, KeyTable, read_table
-from plait.client.config.raw_value import RawValue, as_mapping
-from plait.client.config.value_types import read_seconds, read_whole_number
+from plait.client.config.raw_value import Key, KeyTable, RawValue, as_mapping, keys_with, read_table
+from plait.client.config.value_types import (
+    read_count,
+    read_patterns,
+    read_seconds,
+    read_whole_number,
+)
 
 T = TypeVar("T")
 _BYTES_PER_TOKEN = 4
@@ -94,6 +98,31 @@ class IncomingLimits:
 DEFAULT_LIMITS = IncomingLimits()
 
 
+AUTO_TOKENS: Final = 10_000
+"""`auto` defers tools above this size: a twentieth of a usual context window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferral:
+    """Which tools are deferred, and when."""
+
+    tools: tuple[object, ...] | None = None
+    """Patterns as in `include`; `None` is all tools, an empty tuple none."""
+    over_tokens: int | None = None
+    """Defer only if the tools take more tokens than this; `None` is always."""
+    native: bool = False
+    """Whether to use the tool search of the model's provider, if it has one."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether no tool is ever deferred."""
+        return self.tools == ()
+
+
+NO_DEFERRAL: Final = Deferral(tools=())
+_WORDS: Final = {"auto": Deferral(over_tokens=AUTO_TOKENS), "native": Deferral(native=True)}
+
+
 def is_named_by(pattern: str, server: str, tool: str) -> bool:
     """Return whether a tool matches a name or glob, which may start with a server and `/`."""
     return fnmatchcase(f"{server}/{tool}" if "/" in pattern else tool, pattern)
@@ -103,13 +132,11 @@ def limit_for(
     server: str, tool: str, own: ResultBudget | None, common: ResultBudget | None
 ) -> Limit | None:
     """Find the limit of a tool: by its name, then the server's default, then the client's."""
-    if own is None and common is None:
-        return None
     budgets = [budget for budget in (own, common) if budget is not None]
     by_tool = (value_by_tool(budget.tools, server, tool) for budget in budgets)
     defaults = (budget.default for budget in budgets)
-    limit = next((limit for limit in (*by_tool, *defaults) if limit is not None), NO_LIMIT)
-    return None if limit.is_none else limit
+    limit = next((limit for limit in (*by_tool, *defaults) if limit is not None), None)
+    return None if limit == NO_LIMIT else limit
 
 
 def value_by_tool(values: Mapping[str, T], server: str, tool: str) -> T | None:
@@ -117,8 +144,7 @@ def value_by_tool(values: Mapping[str, T], server: str, tool: str) -> T | None:
     for name in (f"{server}/{tool}", tool):
         if name in values:
             return values[name]
-    matching = (value for glob, value in values.items() if is_named_by(glob, server, tool))
-    return next(matching, None)
+    return next((value for glob, value in values.items() if is_named_by(glob, server, tool)), None)
 
 
 def read_result_budget(raw: RawValue) -> ResultBudget:
@@ -149,6 +175,31 @@ def read_incoming_limits(raw: RawValue) -> IncomingLimits:
     return IncomingLimits(**read_table(raw, _INCOMING_KEYS))
 
 
+def read_deferral(raw: RawValue) -> Deferral:
+    """Read true, false, `auto`, `native`, a number of tokens, or a list of tools."""
+    value = raw.scalar()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Deferral(over_tokens=read_count(raw))
+    if isinstance(value, str):
+        if value in _WORDS:
+            return _WORDS[value]
+        hint = 'write true, "auto", "native", a number of tokens, or a list of tools'
+        raw.reject("unknown_value", "is not a way to defer tools", hint)
+    return read_server_deferral(raw)
+
+
+def read_server_deferral(raw: RawValue) -> Deferral:
+    """Read true, false, or a list of tools; the other ways apply to all servers together."""
+    if isinstance(raw.value, Deferral):
+        return raw.value
+    value = raw.scalar()
+    if isinstance(value, bool):
+        return Deferral() if value else NO_DEFERRAL
+    if isinstance(value, str | int | float):
+        raw.reject_type("true, false or a list of tools")
+    return Deferral(tools=read_patterns(raw))
+
+
 def _read_limit(raw: RawValue) -> Limit:
     """Read the limit of one result; false is no limit."""
     if raw.value is False:
@@ -173,14 +224,6 @@ def _read_size(raw: RawValue) -> int:
     return read_whole_number(raw, minimum=_MIN_TOKENS * _BYTES_PER_TOKEN)
 
 
-def _read_limits(raw: RawValue) -> dict[str, Limit]:
-    return raw.read_entries(_read_limit, "an object of tool names and limits")
-
-
-def _read_calls_by_tool(raw: RawValue) -> dict[str, int]:
-    return raw.read_entries(_read_calls, "an object of tool names and numbers of calls")
-
-
 _SIZE_KEYS = (Key("tokens", _read_tokens), Key("bytes", _read_size))
 _LIMIT_KEYS = KeyTable(_SIZE_KEYS, noun="limit")
 
@@ -188,7 +231,9 @@ _RESULT_KEYS = KeyTable(
     (
         *_SIZE_KEYS,
         Key("default", _read_limit),
-        Key("tools", _read_limits),
+        Key(
+            "tools", lambda raw: raw.read_entries(_read_limit, "an object of tool names and limits")
+        ),
         Key("keep_seconds", read_seconds, unit="seconds"),
         Key("keep_bytes", _read_size),
     ),
@@ -196,15 +241,19 @@ _RESULT_KEYS = KeyTable(
 )
 
 _INCOMING_KEYS = KeyTable(
-    (
-        Key("message_bytes", _read_size),
-        Key("values", partial(read_whole_number, minimum=1)),
-        Key("tools", partial(read_whole_number, minimum=1)),
-        Key("schema_entries", partial(read_whole_number, minimum=1)),
-    ),
+    (Key("message_bytes", _read_size), *keys_with(read_count, "values", "tools", "schema_entries")),
     noun="limits",
 )
 
 _CALL_KEYS = KeyTable(
-    (Key("calls", _read_calls), Key("tools", _read_calls_by_tool)), noun="call budget"
+    (
+        Key("calls", _read_calls),
+        Key(
+            "tools",
+            lambda raw: raw.read_entries(
+                _read_calls, "an object of tool names and numbers of calls"
+            ),
+        ),
+    ),
+    noun="call budget",
 )

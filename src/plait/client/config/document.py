@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from plait._support.threads import off_loop
-from plait.client.config.raw_value import Location, Problems, as_mapping, describe
-from plait.client.config.urls import public_url, scheme_of
-from plait.client.config.variables import home_of
+from plait.client.config.raw_value import Location, Problems, as_mapping, describe, home_of
+from plait.client.config.urls import public_url, url_fault
 from plait.errors import ConfigError, Problem
 
 ENVIRONMENT_VARIABLE = "PLAIT_CONFIG"
@@ -29,7 +28,7 @@ _STRING_OR_LAST_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"?|,(?=\s*[}\]])')
 _WHOLE_COMMENT = re.compile(r"/\*.*\*/", re.DOTALL)
 _PIECE = re.compile(r'"(?:\\.|[^"\\])*"?|[{}\[\],:]|\s+|[^\s{}\[\],:"]+')
 _VALUE_FOLLOWS = re.compile(r'\s*:\s*["{\[\w-]')
-_LONGEST_LINE = 80
+_MAX_LINE_CHARACTERS = 80
 """The part of an invalid line that is shown."""
 
 _REASONS = {
@@ -56,12 +55,21 @@ class Document:
 
 def load_document(source: object, problems: Problems, base: Path | None = None) -> Document | None:
     """Load a file by its path, or wrap a Python value; problems are recorded."""
+    location = Location(problems)
     if not isinstance(source, (str, os.PathLike)):
-        return Document(source, Location(problems), base or Path())
+        return Document(source, location, base or Path())
     text = os.fspath(cast("str | os.PathLike[str]", source))
-    if _reject_other_text(text, Location(problems)):
-        return None
-    return _load_path(text, problems, base)
+    if text.lstrip().startswith("{"):
+        hint = "a string is the path of a file; pass the object itself"
+        location.error("wrong_type", "expected a path, found JSON text", hint)
+    elif url_fault(text) is None:
+        hint = f'write {{"name": {{"url": "{public_url(text)}"}}}}'
+        location.error("wrong_type", "expected a path, found a URL", hint)
+    elif not text.strip() or "\0" in text:
+        location.error("wrong_type", "expected a path, found a string that cannot be one")
+    else:
+        return _load_path(text, problems, base)
+    return None
 
 
 @off_loop
@@ -93,21 +101,6 @@ def read_json_file(path: Path, location: Location) -> dict[str, object] | None:
     return None if entries is None else {str(key): entry for key, entry in entries.items()}
 
 
-def _reject_other_text(text: str, location: Location) -> bool:
-    """Record an error if a string cannot be a path; return whether it did."""
-    if text.lstrip().startswith("{"):
-        hint = "a string is the path of a file; pass the object itself"
-        location.error("wrong_type", "expected a path, found JSON text", hint)
-    elif scheme_of(text) in ("http", "https", "ws", "wss"):
-        hint = f'write {{"name": {{"url": "{public_url(text)}"}}}}'
-        location.error("wrong_type", "expected a path, found a URL", hint)
-    elif not text.strip() or "\0" in text:
-        location.error("wrong_type", "expected a path, found a string that cannot be one")
-    else:
-        return False
-    return True
-
-
 def _load_file(path: Path, location: Location) -> object:
     text = load_text(path, location)
     if text is None:
@@ -120,13 +113,21 @@ def load_text(path: Path, location: Location) -> str | None:
     try:
         return decode_text(path.read_bytes())
     except FileNotFoundError:
-        location.error("file_missing", "there is no such file", _nearest_file(path))
+        folder = path.parent
+        hint = None if folder.is_dir() else f"there is no folder {folder} either"
+        if hint is None:
+            names = [one.name for one in folder.iterdir() if one.suffix in (".json", ".jsonc")]
+            close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5)
+            near = close or sorted(names)[:3]
+            hint = f"there is {', '.join(near)}" if near else None
+        location.error("file_missing", "there is no such file", hint)
     except IsADirectoryError:
-        location.error("file_unreadable", "is a folder, not a file", _file_within(path))
+        inside = [path / name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
+        hint = f"did you mean {inside[0]}?" if inside else None
+        location.error("file_unreadable", "is a folder, not a file", hint)
     except OSError as error:
-        location.error(
-            "file_unreadable", f"cannot be read: {error.strerror or type(error).__name__}"
-        )
+        reason = error.strerror or type(error).__name__
+        location.error("file_unreadable", f"cannot be read: {reason}")
     except UnicodeDecodeError:
         location.error("file_unreadable", "is not text in UTF-8", "save it as UTF-8")
     return None
@@ -158,20 +159,6 @@ def parse_json(text: str, location: Location, *, start: str, strict: bool = Fals
     return document.value
 
 
-def _nearest_file(path: Path) -> str | None:
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder} either"
-    names = [entry.name for entry in folder.iterdir() if entry.suffix in (".json", ".jsonc")]
-    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.5) or sorted(names)[:3]
-    return f"there is {', '.join(close)}" if close else None
-
-
-def _file_within(path: Path) -> str | None:
-    names = [name for name in ("mcp.json", ".mcp.json") if (path / name).is_file()]
-    return f"did you mean {path / names[0]}?" if names else None
-
-
 Origin = Literal["named", "user", "folder"]
 """How a configuration was found: by its name, in the home folder, or in the working folder."""
 
@@ -192,21 +179,30 @@ def find_config(
 ) -> FoundConfig:
     """Return the configuration file: the named one, else the first of the default paths."""
     known = os.environ if environ is None else environ
-    if explicit is not None:
-        return FoundConfig(_existing(explicit, "named by --config"), "named")
-    if named := known.get(ENVIRONMENT_VARIABLE):
-        return FoundConfig(_existing(named, f"named by ${ENVIRONMENT_VARIABLE}"), "named")
-    places = config_places(cwd=cwd, environ=known)
-    for path in places:
+    named, by = explicit, "--config"
+    if named is None:
+        named, by = known.get(ENVIRONMENT_VARIABLE), f"${ENVIRONMENT_VARIABLE}"
+    if explicit is not None or named:
+        path = user_path(named or "")
         if path.is_file():
-            own = {home_of(known).resolve(), places[-1].parent.resolve()}
-            return FoundConfig(path, "user" if path.parent.resolve() in own else "folder")
-    looked = ", ".join(_short(path, known) for path in places)
-    raise _error(
-        None,
-        f"no configuration found; looked for --config, ${ENVIRONMENT_VARIABLE}, {looked}",
-        "`plait init` creates one",
-    )
+            return FoundConfig(path, "named")
+        reason = "is a folder" if path.is_dir() else "does not exist"
+        file, message = str(path), f"the configuration named by {by} {reason}"
+    else:
+        places, home = config_places(cwd=cwd, environ=known), home_of(known)
+        for path in places:
+            if path.is_file():
+                own = {home.resolve(), places[-1].parent.resolve()}
+                return FoundConfig(path, "user" if path.parent.resolve() in own else "folder")
+        looked = ", ".join(
+            f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
+            for path in places
+        )
+        file, message = None, "no configuration found; looked for --config, "
+        message += f"${ENVIRONMENT_VARIABLE}, {looked}"
+    hint = "`plait init` creates one"
+    problem = Problem(file=file, path="", code="file_missing", message=message, suggestion=hint)
+    raise ConfigError.from_problems([problem])
 
 
 def config_places(
@@ -217,26 +213,6 @@ def config_places(
     known = os.environ if environ is None else environ
     user = Path(known.get("XDG_CONFIG_HOME") or home_of(known) / ".config")
     return folder / "mcp.json", folder / ".mcp.json", user / "plait" / "mcp.json"
-
-
-def _existing(name: str, how: str) -> Path:
-    path = user_path(name)
-    if path.is_file():
-        return path
-    reason = "is a folder" if path.is_dir() else "does not exist"
-    raise _error(str(path), f"the configuration {how} {reason}", "`plait init` creates one")
-
-
-def _error(file: str | None, message: str, suggestion: str) -> ConfigError:
-    problem = Problem(
-        file=file, path="", code="file_missing", message=message, suggestion=suggestion
-    )
-    return ConfigError.from_problems([problem])
-
-
-def _short(path: Path, environ: Mapping[str, str]) -> str:
-    home = home_of(environ)
-    return f"~/{path.relative_to(home).as_posix()}" if path.is_relative_to(home) else str(path)
 
 
 class JsonSyntaxError(ValueError):
@@ -271,13 +247,24 @@ def parse_jsonc(text: str) -> JsonDocument:
             repeated.extend(name for name in entries if times[name] > 1)
         return entries
 
+    def blank_unless_string(match: re.Match[str]) -> str:
+        found = match[0]
+        is_open = found.startswith("/*") and not _WHOLE_COMMENT.fullmatch(found)
+        return found if found.startswith('"') or is_open else re.sub(r"[^\n]", " ", found)
+
     # Blanks keep the positions of errors.
-    plain = _STRING_OR_COMMENT.sub(_blank_unless_string, text)
-    plain = _STRING_OR_LAST_COMMA.sub(_blank_unless_string, plain)
+    plain = _STRING_OR_COMMENT.sub(blank_unless_string, text)
+    plain = _STRING_OR_LAST_COMMA.sub(blank_unless_string, plain)
     try:
         value = json.loads(plain, object_pairs_hook=object_from)
     except json.JSONDecodeError as error:
-        raise _syntax_error(text, error) from None
+        lines = text.split("\n")
+        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
+        known = (reason for start, reason in _REASONS.items() if error.msg.startswith(start))
+        reason = next(known, error.msg)
+        if error.pos >= len(text.rstrip()):
+            reason = "the text ends before its brackets are closed"
+        raise JsonSyntaxError(error.lineno, error.colno, reason, _hide_values(line)) from None
     except (RecursionError, ValueError):
         reason = "the objects are nested too deeply, or a number is too long"
         raise JsonSyntaxError(1, 1, reason) from None
@@ -287,23 +274,6 @@ def parse_jsonc(text: str) -> JsonDocument:
 def decode_text(data: bytes) -> str:
     """Decode a file in any encoding that JSON allows, without its byte order mark."""
     return data.decode(json.detect_encoding(data)).removeprefix("\ufeff")
-
-
-def _blank_unless_string(match: re.Match[str]) -> str:
-    text = match[0]
-    is_open = text.startswith("/*") and not _WHOLE_COMMENT.fullmatch(text)
-    return text if text.startswith('"') or is_open else re.sub(r"[^\n]", " ", text)
-
-
-def _syntax_error(text: str, error: json.JSONDecodeError) -> JsonSyntaxError:
-    lines = text.split("\n")
-    line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
-    if error.pos >= len(text.rstrip()):
-        reason = "the text ends before its brackets are closed"
-    else:
-        known = (reason for start, reason in _REASONS.items() if error.msg.startswith(start))
-        reason = next(known, error.msg)
-    return JsonSyntaxError(error.lineno, error.colno, reason, _hide_values(line))
 
 
 def _hide_values(line: str) -> str:
@@ -322,4 +292,4 @@ def _hide_values(line: str) -> str:
             shown.append("…")
         before = before if text.isspace() else text
     whole = re.sub(r'(?:"…"|…){2,}', "…", "".join(shown))
-    return whole if len(whole) <= _LONGEST_LINE else f"{whole[:_LONGEST_LINE]}…"
+    return whole if len(whole) <= _MAX_LINE_CHARACTERS else f"{whole[:_MAX_LINE_CHARACTERS]}…"

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from plait._support.durations import checked_seconds
-from plait.client.config.key_table import Key, KeyTable, keys_with, read_valid_table
-from plait.client.config.raw_value import RawValue, as_mapping
+from plait.client.config.raw_value import Key, KeyTable, RawValue, as_mapping, keys_with, read_table
 from plait.client.config.urls import LOOPBACK
 from plait.client.config.value_types import one_of, read_count, read_object, read_text, read_texts
 from plait.errors import ConfigError
@@ -19,7 +18,7 @@ Grant = Literal["authorization_code", "client_credentials"]
 
 CLIENT_AUTH_METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
 STORE_NAMES: Final = ("file", "keyring", "memory")
-_LAST_PORT: Final = 65535
+_MAX_PORT: Final = 65535
 _REDIRECT_METHODS: Final = ("redirect_to_authorization", "redirectToAuthorization")
 """Names of the method of a provider object that redirects a person."""
 
@@ -118,6 +117,13 @@ def _contradiction(settings: OAuth) -> str | None:
     keys = [key for key in (settings.private_key, settings.private_key_file) if key]
     secret, own = settings.client_secret, settings.grant == "client_credentials"
     unseen = settings.on_callback is not None and settings.on_redirect is None
+    port, issuer = settings.redirect_port, urlsplit(settings.issuer or "https://")
+    document = urlsplit(settings.client_metadata_url or "https://host/path")
+    redirect = urlsplit(settings.redirect_uri or "http://127.0.0.1:1")
+    reachable = settings.on_callback is not None or (
+        redirect.scheme == "http" and redirect.hostname in LOOPBACK and bool(redirect.port)
+    )
+    local = "http://127.0.0.1:PORT/…"
     contradictions = {
         "client_credentials needs a client_id": own and not settings.client_id,
         "client_credentials needs a client_secret or a private_key": own and not (secret or keys),
@@ -126,25 +132,16 @@ def _contradiction(settings: OAuth) -> str | None:
         "set a private_key or a private_key_file, not both": len(keys) > 1,
         "a client_secret needs its client_id": secret and not settings.client_id,
         "on_callback needs on_redirect, which shows the authorization URL": unseen,
+        f"redirect_port must be from 0 to {_MAX_PORT}": port and not 0 <= port <= _MAX_PORT,
+        "issuer must be the http(s) address of the authorization server": (
+            issuer.scheme not in {"http", "https"}
+        ),
+        "client_metadata_url must be an https address with a path": (
+            document.scheme != "https" or document.path in {"", "/"}
+        ),
+        f"redirect_uri must be {local}, unless on_callback takes the answer": not reachable,
     }
-    first = next((text for text, is_true in contradictions.items() if is_true), None)
-    return first or _invalid_address(settings)
-
-
-def _invalid_address(settings: OAuth) -> str | None:
-    if settings.redirect_port is not None and not 0 <= settings.redirect_port <= _LAST_PORT:
-        return f"redirect_port must be from 0 to {_LAST_PORT}"
-    if settings.issuer and urlsplit(settings.issuer).scheme not in {"http", "https"}:
-        return "issuer must be the http(s) address of the authorization server"
-    document = urlsplit(settings.client_metadata_url or "https://host/path")
-    if document.scheme != "https" or document.path in {"", "/"}:
-        return "client_metadata_url must be an https address with a path"
-    if settings.redirect_uri and settings.on_callback is None:
-        address = urlsplit(settings.redirect_uri)
-        if address.scheme != "http" or address.hostname not in LOOPBACK or not address.port:
-            uri = "http://127.0.0.1:PORT/…"
-            return f"redirect_uri must be {uri}, unless on_callback takes the answer"
-    return None
+    return next((text for text, is_true in contradictions.items() if is_true), None)
 
 
 def _read_scopes(raw: RawValue) -> tuple[str, ...]:
@@ -188,7 +185,7 @@ def read_auth(raw: RawValue) -> object:
         raw.child("type", entries["type"]).reject(
             "unknown_value", "is not a way to sign in", 'write "oauth"'
         )
-    values = read_valid_table(raw, OAUTH_KEYS)
+    values = read_table(raw, OAUTH_KEYS, whole=True)
     if file := values.get("private_key_file"):
         values["private_key_file"] = str(raw.path(file))
     try:

@@ -14,22 +14,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Final, Literal, Protocol, get_args
 
 from plait._support.suggestions import did_you_mean
 from plait._support.threads import off_loop
 from plait.client.config.argument_readings import matches_globs, unlisted_names, values_at
 from plait.client.config.document import load_text, parse_json, workspace_of
-from plait.client.config.key_table import Key, KeyTable, read_valid_table
 from plait.client.config.raw_value import (
+    Key,
+    KeyTable,
     Location,
     Problems,
     RawValue,
     RejectedError,
+    Variables,
+    read_table,
 )
 from plait.client.config.value_types import one_of, read_bool, read_text, read_texts
-from plait.client.config.variables import Variables
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.config")
@@ -44,10 +46,11 @@ Trait = Literal["read_only", "destructive", "idempotent", "open_world"]
 
 TRAITS: Final[tuple[Trait, ...]] = get_args(Trait)
 _NOT = re.compile(r"^(!\s*|not[\s_-]+)", re.IGNORECASE)
-_EXAMPLE = '{"default": "ask", "rules": [{"tool": "…", "do": "allow"}]}'
-_LONGEST_NAME = 40
-_MOST_NAMES = 5
-_CONDITIONS = ("tool", "server", "annotation", "when")
+_RULE_EXAMPLE = '[{"tool": "…", "do": "allow"}]'
+_EXAMPLE = f'{{"default": "ask", "rules": {_RULE_EXAMPLE}}}'
+_MAX_NAMED_ARGUMENTS = 5
+_MAX_NAME_CHARACTERS = 40
+"""How much a reason quotes of what a model made up."""
 
 
 class PolicyTool(Protocol):
@@ -111,15 +114,14 @@ class PolicyRule:
 
     def matches_tool(self, tool: PolicyTool) -> bool:
         """Return whether the rule applies to a tool, regardless of arguments."""
-        servers, tools = _as_sequence(self.server), _as_sequence(self.tool)
-        return (
-            (not servers or any(_matches_glob(tool.server, pattern) for pattern in servers))
-            and (not tools or any(_matches_name(tool, pattern) for pattern in tools))
-            and all(
-                signed is not None and tool.has_trait(signed[0]) is signed[1]
-                for signed in map(signed_trait, _as_sequence(self.annotation))
-            )
-        )
+        servers = _as_sequence(self.server)
+        if servers and not any(_matches_glob(tool.server, pattern) for pattern in servers):
+            return False
+        tools = _as_sequence(self.tool)
+        if tools and not any(_matches_name(tool, pattern) for pattern in tools):
+            return False
+        annotations = map(signed_trait, _as_sequence(self.annotation))
+        return all(one is not None and tool.has_trait(one[0]) is one[1] for one in annotations)
 
     def matches_arguments(
         self, arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None
@@ -140,11 +142,10 @@ class PolicyRule:
             for label, names in (("server", self.server), ("tool", self.tool))
             if names
         ]
-        texts += [" and ".join(_as_sequence(self.annotation))] if self.annotation else []
-        texts += [
-            f"{path} is {' or '.join(_as_sequence(globs))}"
-            for path, globs in (self.when or {}).items()
-        ]
+        if self.annotation:
+            texts.append(" and ".join(_as_sequence(self.annotation)))
+        for path, globs in (self.when or {}).items():
+            texts.append(f"{path} is {' or '.join(_as_sequence(globs))}")
         return ", ".join(texts)
 
 
@@ -186,34 +187,24 @@ class Policy:
         list, and that may be another name of one which an earlier rule is about.
         """
         values, passed = arguments or {}, list[PolicyRule]()
+        decision = PolicyDecision(self.default, f"the default of {self.title}, as no rule fits")
         for number, rule in enumerate(self.rules, start=1):
             if not rule.matches_tool(tool):
                 continue
             if not rule.when or rule.matches_arguments(values, tool.wire_schema):
                 reason = f": {rule.reason}" if rule.reason else ""
                 text = f"rule {number} of {self.title} ({rule}){reason}"
-                return self._if_certain(
-                    PolicyDecision(rule.do, text, rule, number), passed, values, tool
-                )
+                decision = PolicyDecision(rule.do, text, rule, number)
+                break
             if rule.do != "allow":
                 passed.append(rule)
-        default = PolicyDecision(self.default, f"the default of {self.title}, as no rule fits")
-        return self._if_certain(default, passed, values, tool)
-
-    def _if_certain(
-        self,
-        decision: PolicyDecision,
-        passed: Sequence[PolicyRule],
-        arguments: Mapping[str, Any],
-        tool: PolicyTool,
-    ) -> PolicyDecision:
         if decision.verdict != "allow" or not passed:
             return decision
-        named = (path for rule in passed for path in rule.when or ())
-        unlisted = unlisted_names(arguments, tool.wire_schema, named)
+        ruled = (path for rule in passed for path in rule.when or ())
+        unlisted = unlisted_names(values, tool.wire_schema, ruled)
         if not unlisted:
             return decision
-        names = ", ".join(name[:_LONGEST_NAME] for name in unlisted[:_MOST_NAMES])
+        names = ", ".join(one[:_MAX_NAME_CHARACTERS] for one in unlisted[:_MAX_NAMED_ARGUMENTS])
         text = f"{decision.reason}, and the tool does not list: {names}"
         return replace(decision, verdict="ask", reason=text)
 
@@ -330,50 +321,41 @@ def policy_from_raw(raw: RawValue) -> Policy:
     if isinstance(raw.value, Policy):
         return raw.value
     if isinstance(raw.value, (str, os.PathLike)):
-        return _from_file(raw)
-    return _from_value(raw)
+        return _policy_from_file(raw)
+    return _policy_from_value(raw)
 
 
 @off_loop
-def _from_file(raw: RawValue) -> Policy:
+def _policy_from_file(raw: RawValue) -> Policy:
     path = raw.path(read_text(raw))
     location = Location(raw.location.problems, file=str(path))
-    value = _load(path, location)
+    value: object = None
+    text = load_text(path, location)
+    if text is not None and path.suffix.lower() != ".toml":
+        value = parse_json(text, location, start=_EXAMPLE, strict=True)
+    elif text is not None:
+        try:
+            value = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            location.error("toml_syntax", f"not valid TOML: {error}")
     if value is None:
         raise RejectedError
     variables = replace(raw.variables, folder=workspace_of(path))
-    return replace(_from_value(RawValue(value, location, variables)), source=str(path))
+    return replace(_policy_from_value(RawValue(value, location, variables)), source=str(path))
 
 
-def _load(path: Path, location: Location) -> object:
-    text = load_text(path, location)
-    if text is None:
-        return None
-    if path.suffix.lower() != ".toml":
-        return parse_json(text, location, start=_EXAMPLE, strict=True)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        location.error("toml_syntax", f"not valid TOML: {error}")
-        return None
-
-
-def _from_value(raw: RawValue) -> Policy:
-    return Policy(**read_valid_table(raw, _POLICY_KEYS, "a policy", f"start with {_EXAMPLE}"))
-
-
-def _read_rules(raw: RawValue) -> tuple[PolicyRule, ...]:
-    return raw.read_items(_read_rule, "a list of rules", 'write [{"tool": "…", "do": "allow"}]')
+def _policy_from_value(raw: RawValue) -> Policy:
+    return Policy(**read_table(raw, _POLICY_KEYS, "a policy", f"start with {_EXAMPLE}", whole=True))
 
 
 def _read_rule(raw: RawValue) -> PolicyRule:
     if isinstance(raw.value, PolicyRule):
         return raw.value
     hint = 'such as {"tool": "…", "do": "allow"}'
-    values = read_valid_table(raw, _RULE_KEYS, "a rule", hint)
+    values = read_table(raw, _RULE_KEYS, "a rule", hint, whole=True)
     if "do" not in values:
         raw.location.error("missing_key", 'has no "do"', 'add "do": "allow", "ask" or "deny"')
-    if values.keys().isdisjoint(_CONDITIONS):
+    if values.keys().isdisjoint(("tool", "server", "annotation", "when")):
         hint = 'add "tool", "server", "annotation" or "when"; for every tool: "tool": "*"'
         raw.reject("missing_key", "names no tools", hint)
     if "do" not in values:
@@ -394,8 +376,7 @@ def _read_names(raw: RawValue) -> tuple[str, ...]:
 def _read_servers(raw: RawValue) -> tuple[str, ...]:
     names = _read_names(raw)
     if any("/" in name for name in names):
-        hint = 'write "tool": "server/tool"'
-        raw.reject("bad_name", 'the name of a server has no "/"', hint)
+        raw.reject("bad_name", 'the name of a server has no "/"', 'write "tool": "server/tool"')
     return names
 
 
@@ -409,26 +390,29 @@ def _read_annotations(raw: RawValue) -> tuple[str, ...]:
 
 
 def _read_when(raw: RawValue) -> dict[str, tuple[str, ...]]:
+    def read_globs(raw: RawValue) -> tuple[str, ...]:
+        # Numbers, true and false are compared as JSON writes them.
+        if isinstance(raw.value, bool | int | float):
+            return (str(raw.value).lower(),)
+        if isinstance(raw.value, str):
+            return (raw.text(),)
+        if raw.value in ([], ()):
+            raw.reject("empty_value", "must not be empty", "leave it out")
+        return read_texts(raw)
+
     if not raw.entries("globs by argument", 'write {"path": "/etc/*"}'):
         raw.reject("empty_value", "must not be empty", "leave it out")
-    return raw.read_entries(_read_globs, "globs by argument")
-
-
-def _read_globs(raw: RawValue) -> tuple[str, ...]:
-    """Read globs; numbers, true and false are compared as JSON writes them."""
-    if isinstance(raw.value, bool | int | float):
-        return (str(raw.value).lower(),)
-    if isinstance(raw.value, str):
-        return (raw.text(),)
-    if raw.value in ([], ()):
-        raw.reject("empty_value", "must not be empty", "leave it out")
-    return read_texts(raw)
+    return raw.read_entries(read_globs, "globs by argument")
 
 
 _POLICY_KEYS = KeyTable(
     (
         Key("default", one_of(*VERDICTS), takes_null=True),
-        Key("rules", _read_rules, takes_null=True),
+        Key(
+            "rules",
+            lambda raw: raw.read_items(_read_rule, "a list of rules", f"write {_RULE_EXAMPLE}"),
+            takes_null=True,
+        ),
         Key("hide_denied", read_bool),
     ),
     noun="policy",

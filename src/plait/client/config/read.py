@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeGuard, cast, get_args
+from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 from plait._support.dotenv import DotenvError, parse_dotenv
@@ -17,28 +17,25 @@ from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, nearest
 from plait._support.threads import off_loop
 from plait.client.config.document import load_document
-from plait.client.config.key_table import KeyTable, read_table
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
 from plait.client.config.raw_value import (
+    Ask,
+    InputRequest,
+    KeyTable,
     Location,
     Problems,
     RawValue,
     RejectedError,
+    Variables,
     as_list,
     as_mapping,
     describe,
+    read_table,
 )
-from plait.client.config.servers import InProcessServer, ServerConfig, TransportName
-from plait.client.config.timing import Timeouts
+from plait.client.config.servers import InProcessServer, ServerConfig, Timeouts, TransportName
 from plait.client.config.urls import url_fault
 from plait.client.config.value_types import quote, read_bool
-from plait.client.config.variables import Ask, InputRequest, Variables
-from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.errors import Problem
-
-__all__ = ["Ask", "ClientConfig", "ConfigSource", "InputRequest", "read_config"]
+from plait.errors import ConfigError, Problem
 
 logger = logging.getLogger("plait.client.config")
 
@@ -144,39 +141,39 @@ def read_options(options: Mapping[str, object], table: KeyTable = CLIENT_KEYS) -
     return read
 
 
-def _of_server(variables: Variables) -> Variables:
-    """Return the variables with notes of their own on what they were used for."""
-    return replace(variables, secrets=set[str](), templates=dict[str, str]())
-
-
 def _read_servers(
     layout: Layout, variables: Variables
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
     servers: dict[str, ServerConfig] = {}
     disabled: list[str] = []
+    location = layout.location
     for name, value in layout.servers.items():
-        if not _is_server_name(name, layout.location):
+        if not isinstance(name, str):
+            location.error("bad_name", f"the name of a server is a string, found {describe(name)}")
             continue
-        raw = RawValue(value, layout.location.at(name), _of_server(variables))
-        if _is_disabled(raw):
+        if not name.strip():
+            location.error("bad_name", "the name of a server must not be empty")
+            continue
+        if "/" in name:
+            hint = f'such as "{name.replace("/", "-")}"; a tool is named server/tool'
+            location.at(name).error("bad_name", 'the name of a server has no "/"', hint)
+            continue
+        # Each server has its own notes on what variables were used for.
+        own = replace(variables, secrets=set[str](), templates=dict[str, str]())
+        raw = RawValue(value, location.at(name), own)
+        # The rest of a server that is switched off is not read.
+        switches = {"disabled": False, "enabled": True}
+        entry = as_mapping(value) or {}
+        for key in switches:
+            if entry.get(key) is not None:
+                with suppress(RejectedError):
+                    switches[key] = read_bool(raw.child(key, entry[key]))
+        if switches["disabled"] or not switches["enabled"]:
             disabled.append(name)
         else:
             with suppress(RejectedError):
                 servers[name] = _read_server(raw)
     return servers, tuple(disabled)
-
-
-def _is_server_name(name: object, location: Location) -> TypeGuard[str]:
-    if not isinstance(name, str):
-        location.error("bad_name", f"the name of a server is a string, found {describe(name)}")
-    elif not name.strip():
-        location.error("bad_name", "the name of a server must not be empty")
-    elif "/" in name:
-        hint = f'such as "{name.replace("/", "-")}"; a tool is named server/tool'
-        location.at(name).error("bad_name", 'the name of a server has no "/"', hint)
-    else:
-        return True
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +196,27 @@ def find_layout(value: object, location: Location) -> Layout | None:
         return None
     settings = as_mapping(entries.get("mcp"))
     if settings is not None and "servers" in settings and not is_server_entry(settings):
-        return _whole(settings, location.at("mcp"), options={})
-    if any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
+        entries, location, options = settings, location.at("mcp"), {}
+    elif not any(name in entries and not is_server_entry(entries[name]) for name in SERVER_LISTS):
+        return _servers_only(entries, location)
+    elif location.file is not None and location.file.endswith(_APPLICATION_FILES):
+        options = {key: entries[key] for key in entries if key in CLIENT_KEYS.spellings}
+    else:
         options = entries
-        if location.file is not None and location.file.endswith(_APPLICATION_FILES):
-            options = {key: entries[key] for key in entries if key in CLIENT_KEYS.spellings}
-        return _whole(entries, location, options)
-    return _servers_only(entries, location)
+    lists = [name for name in SERVER_LISTS if name in entries]
+    if len(lists) > 1:
+        message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
+        location.error("duplicate_key", message, "keep one of them")
+    servers, place = as_mapping(entries[lists[0]]), location.at(lists[0])
+    inputs = _inputs_from(entries.get("inputs"), location.at("inputs"))
+    if servers is None:
+        found = describe(entries[lists[0]])
+        hint = 'write {"name": {"command": …}}'
+        place.error("wrong_type", f"expected an object of servers, found {found}", hint)
+        return None
+    if not servers:
+        place.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
+    return Layout(servers, place, options, inputs)
 
 
 def is_server_entry(value: object) -> bool:
@@ -213,29 +224,6 @@ def is_server_entry(value: object) -> bool:
     entries = as_mapping(value)
     words = ("command", "url", "transport", "type")
     return entries is not None and any(isinstance(entries.get(name), str) for name in words)
-
-
-def _whole(
-    entries: Mapping[object, object], location: Location, options: Mapping[object, object]
-) -> Layout | None:
-    lists = [name for name in SERVER_LISTS if name in entries]
-    if len(lists) > 1:
-        message = f'there are servers under both "{lists[0]}" and "{lists[1]}"'
-        location.error("duplicate_key", message, "keep one of them")
-    servers = as_mapping(entries[lists[0]])
-    servers_location = location.at(lists[0])
-    inputs = _inputs_from(entries.get("inputs"), location.at("inputs"))
-    if servers is None:
-        hint = 'write {"name": {"command": …}}'
-        servers_location.error(
-            "wrong_type",
-            f"expected an object of servers, found {describe(entries[lists[0]])}",
-            hint,
-        )
-        return None
-    if not servers:
-        servers_location.error("no_servers", "there are no servers", 'add {"name": {"command": …}}')
-    return Layout(servers, servers_location, options, inputs)
 
 
 def _servers_only(entries: Mapping[object, object], location: Location) -> Layout | None:
@@ -263,34 +251,27 @@ def _servers_only(entries: Mapping[object, object], location: Location) -> Layou
 
 def _inputs_from(value: object, location: Location) -> dict[str, InputRequest]:
     """Read VS Code's list of values to prompt for."""
-    if value is None:
-        return {}
-    items = as_list(value)
+    items = as_list(() if value is None else value)
     if items is None:
         location.error("wrong_type", f"expected a list of inputs, found {describe(value)}")
         return {}
-    requests = [_input_from(item, location.at(index)) for index, item in enumerate(items)]
-    return {request.id: request for request in requests if request is not None}
-
-
-def _input_from(value: object, location: Location) -> InputRequest | None:
-    entries = as_mapping(value)
-    name = entries.get("id") if entries is not None else None
-    if entries is None or not isinstance(name, str) or not name:
-        location.error("missing_key", 'an input needs an "id"')
-        return None
-    options = as_list(entries.get("options")) or ()
-    return InputRequest(
-        id=name,
-        description=_text_or_none(entries.get("description")),
-        password=entries.get("password") is True or looks_secret(name),
-        default=_text_or_none(entries.get("default")),
-        options=tuple(option for option in options if isinstance(option, str)),
-    )
-
-
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    requests: dict[str, InputRequest] = {}
+    for index, item in enumerate(items):
+        entries = as_mapping(item) or {}
+        name = entries.get("id")
+        if not isinstance(name, str) or not name:
+            location.at(index).error("missing_key", 'an input needs an "id"')
+            continue
+        description, default = entries.get("description"), entries.get("default")
+        options = as_list(entries.get("options")) or ()
+        requests[name] = InputRequest(
+            id=name,
+            description=description if isinstance(description, str) else None,
+            password=entries.get("password") is True or looks_secret(name),
+            default=default if isinstance(default, str) else None,
+            options=tuple(option for option in options if isinstance(option, str)),
+        )
+    return requests
 
 
 def _read_server(raw: RawValue) -> ServerConfig:
@@ -298,7 +279,12 @@ def _read_server(raw: RawValue) -> ServerConfig:
     value = raw.value
     if isinstance(value, ServerConfig):
         return value
-    if _is_mcp_server(value):
+    # Recognized by names, since neither MCP SDK 1.x nor 2.x may be imported for it.
+    if any(
+        cls.__name__ in ("MCPServer", "FastMCP", "Server")
+        and cls.__module__.startswith("mcp.server")
+        for cls in type(value).__mro__
+    ):
         return InProcessServer(server=cast("Any", value))
     if as_mapping(value) is None:
         raw.reject_type("a server", 'write {"command": …} or {"url": …}')
@@ -331,26 +317,6 @@ def _read_server(raw: RawValue) -> ServerConfig:
         templates=raw.variables.templates,
         source=raw.location.file,
         problem=problem,
-    )
-
-
-def _is_disabled(raw: RawValue) -> bool:
-    """Return whether a server is switched off; the rest of it is not read then."""
-    entry = as_mapping(raw.value) or {}
-    flags = {"disabled": False, "enabled": True}
-    for key in flags:
-        if entry.get(key) is not None:
-            with suppress(RejectedError):
-                flags[key] = read_bool(raw.child(key, entry[key]))
-    return flags["disabled"] or not flags["enabled"]
-
-
-def _is_mcp_server(value: object) -> bool:
-    """Return whether a value is a server of MCP SDK 1.x or 2.x, without importing the SDK."""
-    return any(
-        cls.__name__ in ("MCPServer", "FastMCP", "Server")
-        and cls.__module__.startswith("mcp.server")
-        for cls in type(value).__mro__
     )
 
 
@@ -400,25 +366,35 @@ def _choose_transport(raw: RawValue) -> TransportName | None:
         hint = 'a program has "command", a server elsewhere has "url"; keep one'
         message = f'has both "{targets[0]}" and "{targets[1]}"'
         raw.location.error("transport_conflict", message, hint)
-    declared = _declared_transport(raw, entry)
+    keys = [name for name in ("transport", "type") if entry.get(name) is not None]
+    names: set[TransportName] = {_read_transport(raw.child(name, entry[name])) for name in keys}
+    if len(names) > 1:
+        raw.reject("transport_conflict", '"transport" and "type" disagree', "keep one of them")
+    declared = names.pop() if names else None
     if len(targets) > 1:
         raise RejectedError
     if not targets:
-        _report_missing(raw, entry, declared)
+        needed = [_NEEDED[declared]] if declared else ["command", "url"]
+        written = [key for key in entry if isinstance(key, str)]
+        # A misspelt key is likelier than a server without one.
+        misspelt = [(key, name) for name in needed if (key := nearest(name, written))]
+        hint = f'is "{misspelt[0][0]}" meant to be "{misspelt[0][1]}"?' if misspelt else None
+        subject = f"a {declared} server" if declared else "a server"
+        needs = " or ".join(f'"{name}"' for name in needed)
+        raw.location.error("missing_key", f"{subject} needs {needs}", hint)
         return declared
     (key,) = targets
     inferred = _infer_transport(raw.child(key, entry[key]), key)
     if declared in (None, inferred) or (declared, inferred) == ("sse", "http"):
         return declared or inferred
-    return _reject_conflict(raw, declared, inferred, key)
-
-
-def _declared_transport(raw: RawValue, entry: Mapping[object, object]) -> TransportName | None:
-    keys = [name for name in ("transport", "type") if entry.get(name) is not None]
-    names: set[TransportName] = {_read_transport(raw.child(name, entry[name])) for name in keys}
-    if len(names) > 1:
-        raw.reject("transport_conflict", '"transport" and "type" disagree', "keep one of them")
-    return names.pop() if names else None
+    if _NEEDED[declared] == key:
+        schemes = "ws:// or wss://" if declared == "websocket" else "http:// or https://"
+        message = f'the URL of this {declared} server is one for "{inferred}"'
+        hint = f'write "{inferred}", or a URL that starts with {schemes}'
+    else:
+        message = f'is declared as "{declared}" but has "{key}"'
+        hint = f'write "{inferred}", or add "{_NEEDED[declared]}"'
+    return raw.reject("transport_conflict", message, hint)
 
 
 def _read_transport(raw: RawValue) -> TransportName:
@@ -441,32 +417,3 @@ def _infer_transport(raw: RawValue, key: str) -> TransportName:
     if fault := url_fault(url):
         raw.reject("bad_url", fault, "write all of it, such as https://example.com/mcp")
     return "websocket" if urlsplit(url).scheme in ("ws", "wss") else "http"
-
-
-def _report_missing(
-    raw: RawValue, entry: Mapping[object, object], declared: TransportName | None
-) -> None:
-    """Record that the command or the URL is missing, with a key that may be a misspelling."""
-    needed = [_NEEDED[declared]] if declared else ["command", "url"]
-    keys = [key for key in entry if isinstance(key, str)]
-    hints = [
-        f'is "{written}" meant to be "{name}"?'
-        for name in needed
-        if (written := nearest(name, keys))
-    ]
-    subject = f"a {declared} server" if declared else "a server"
-    needs = " or ".join(f'"{name}"' for name in needed)
-    raw.location.error("missing_key", f"{subject} needs {needs}", hints[0] if hints else None)
-
-
-def _reject_conflict(
-    raw: RawValue, declared: TransportName, inferred: TransportName, key: str
-) -> NoReturn:
-    if _NEEDED[declared] == key:
-        schemes = "ws:// or wss://" if declared == "websocket" else "http:// or https://"
-        message = f'the URL of this {declared} server is one for "{inferred}"'
-        hint = f'write "{inferred}", or a URL that starts with {schemes}'
-    else:
-        message = f'is declared as "{declared}" but has "{key}"'
-        hint = f'write "{inferred}", or add "{_NEEDED[declared]}"'
-    raw.reject("transport_conflict", message, hint)

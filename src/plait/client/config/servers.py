@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal
 
-from plait._support.durations import check_counts, check_durations
+from plait._support.durations import check_counts, check_durations, is_finite_number
 from plait._support.redact import Redactor
-from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits, ResultBudget
+from plait.client.config.budgets import DEFAULT_LIMITS, Deferral, IncomingLimits, ResultBudget
 from plait.client.config.oauth import person_seconds
-from plait.client.config.timing import ReconnectPolicy, Timeouts
+from plait.client.config.raw_value import Key, KeyTable, RawValue, read_table
 from plait.client.config.urls import public_url
+from plait.client.config.value_types import read_bool, read_count, read_delay, read_seconds
 from plait.errors import ConfigError
-
-if TYPE_CHECKING:
-    from plait.client.config.deferral import Deferral
 
 Protocol = Literal["auto", "legacy", "2026-07-28"]
 """The protocol era: detect it, use the `initialize` handshake, or the modern protocol."""
 
 TransportName = Literal["stdio", "http", "sse", "websocket", "in-process"]
 
-Seconds = float | int | timedelta
+Headers = Mapping[str, str] | Callable[..., Any]
+"""Fixed headers, or a function that returns them for a run."""
 
 _CONNECT_SECONDS = 20.0
 """The timeout for opening a session, unless set."""
+_ATTEMPTS = 3
+"""Attempts of one request, where a policy has no number."""
+_chance = random.Random()  # independent of the seed that a program sets
 
-Headers = Mapping[str, str] | Callable[..., Any]
-"""Fixed headers, or a function that returns them for a run."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconnectPolicy:
+    """How often, and after which delays, a lost connection is opened again."""
+
+    enabled: bool = True
+    """If false, a failed connection stays failed."""
+    max_attempts: int | None = None
+    """Attempts per outage while callers wait, after which calls fail at once; `None` lets each
+    caller wait as long as it has time."""
+    first_delay_seconds: float = 0.5
+    longest_delay_seconds: float = 60.0
+    """The longest pause between two attempts."""
+    jitter: float = 0.3
+    """The random share of each delay, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        """Validate the numbers."""
+        check_durations(self, "first_delay_seconds", "longest_delay_seconds", may_be_zero=True)
+        check_counts(self, "max_attempts")
+        if not is_finite_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise ConfigError("jitter: expected a number from 0 to 1")
+
+    def delay_seconds(self, doublings: int, draw: Callable[[], float] = _chance.random) -> float:
+        """Return the delay after this many doublings; `draw` returns a number in [0, 1)."""
+        delay = self.first_delay_seconds * 2 ** min(max(doublings, 0), 32)
+        return min(self.longest_delay_seconds, delay) * (1 - self.jitter * draw())
+
+    def delays(self, draw: Callable[[], float] = _chance.random) -> Iterator[float]:
+        """Yield the pause before each further attempt of one outage."""
+        for retry in range((self.max_attempts or _ATTEMPTS) - 1):
+            yield self.delay_seconds(retry, draw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Timeouts in seconds."""
+
+    connect_seconds: float | None = None
+    """Until a session is usable, including retries; `None` is 20 s, and for a call that waits 30 s
+    or its own time, if that is longer."""
+    list_seconds: float = 30.0
+    read_seconds: float = 30.0
+    close_seconds: float = 10.0
+    call_seconds: float | None = None
+    """One tool call; `None` uses the client's default, then 60 s."""
+    tool_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Per tool, by wire name or glob; the most specific wins over `call_seconds`."""
+    longest_call_seconds: float | None = None
+    """The cap on a call that progress extends; `None` is ten times its timeout."""
+
+    def __post_init__(self) -> None:
+        """Validate the durations, and store them in seconds."""
+        check_durations(self, *(item.name for item in fields(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -90,17 +144,15 @@ class ServerOptions:
         shown = [
             f"{item.name}={value!r}"
             for item in fields(self)
-            if item.repr and (value := getattr(self, item.name)) != _default_of(item)
+            if item.repr
+            and (value := getattr(self, item.name))
+            != (item.default if item.default_factory is MISSING else item.default_factory())
         ]
         return f"{type(self).__name__}({', '.join([*self._address(), *shown])})"
 
     def _address(self) -> tuple[str, ...]:
         """Show the server's address without secrets."""
         return ()
-
-
-def _default_of(item: Field[Any]) -> object:
-    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -225,3 +277,49 @@ def server_with_defaults(server: ServerConfig, options: Mapping[str, Any]) -> Se
     if server.limits is None and (limits := options.get("limits")) is not None:
         changes["limits"] = limits
     return replace(server, **changes) if changes else server
+
+
+def _read_attempts(raw: RawValue) -> int:
+    if raw.value == 0 and raw.value is not False:
+        raw.reject("bad_number", "must be at least 1", 'to switch it off: "enabled": false')
+    return read_count(raw)
+
+
+def _read_fraction(raw: RawValue) -> float:
+    value = raw.scalar()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raw.reject_type("a number from 0 to 1")
+    if not 0 <= value <= 1:
+        raw.reject("bad_number", "must be from 0 to 1")
+    return float(value)
+
+
+RECONNECT_KEYS = KeyTable(
+    keys=(
+        Key("enabled", read_bool),
+        Key("max_attempts", _read_attempts),
+        Key("delay", read_delay, "first_delay_seconds"),
+        Key("delay_ms", read_delay, "first_delay_seconds", unit="milliseconds"),
+        Key("max_delay", read_seconds, "longest_delay_seconds"),
+        Key("max_delay_ms", read_seconds, "longest_delay_seconds", unit="milliseconds"),
+        Key("jitter", _read_fraction),
+    ),
+    noun="reconnect",
+)
+
+
+def read_reconnect(raw: RawValue) -> ReconnectPolicy:
+    """Read how a lost connection is restored: an object, or just true or false."""
+    if isinstance(raw.value, ReconnectPolicy):
+        return raw.value
+    if isinstance(raw.value, bool):
+        return ReconnectPolicy(enabled=raw.value)
+    expected = 'an object with "enabled", "max_attempts", "delay"'
+    values: dict[str, Any] = read_table(raw, RECONNECT_KEYS, expected)
+    fixed = {"delayMs", "delay_ms"} & {spelling for spelling, _ in raw.entries()}
+    if fixed and "longest_delay_seconds" not in values:
+        # As in the JavaScript adapter, the delay is always the same, unless it has a maximum.
+        values = {"jitter": 0.0, "longest_delay_seconds": 0.0, **values}
+    policy = ReconnectPolicy(**values)
+    longest = max(policy.first_delay_seconds, policy.longest_delay_seconds)
+    return replace(policy, longest_delay_seconds=longest)

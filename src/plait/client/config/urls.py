@@ -19,9 +19,9 @@ _KEY_IN_PATH = re.compile(
 _KEY_PARTS = re.compile(r"[.:~@!$*+,;]")
 _LETTERS = re.compile(r"[A-Za-z]{20,}")
 _CASE_CHANGE = re.compile(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
-_SHORTEST_PARAMETER = 6
+_MIN_PARAMETER_CHARACTERS = 6
 """Hiding shorter query values would hide ordinary words of a message."""
-_SHORTEST_USER = 8
+_MIN_USER_CHARACTERS = 8
 """Some services use a key as the user name; names of people are often shorter."""
 
 
@@ -37,25 +37,22 @@ def public_url(url: str) -> str:
 
 def _is_key(step: str) -> bool:
     # A key may have parts, such as `bot123456:ABC…`, or the three of a JSON Web Token.
-    return any(map(_is_one_key, _KEY_PARTS.split(unquote(step))))
-
-
-def _is_one_key(text: str) -> bool:
-    if _KEY_IN_PATH.fullmatch(text):
-        return True
-    # The words of a name that is written in camel case have more letters.
-    return bool(_LETTERS.fullmatch(text)) and 5 * len(_CASE_CHANGE.findall(text)) >= 2 * len(text)
+    for text in _KEY_PARTS.split(unquote(step)):
+        # The words of a name that is written in camel case have more letters.
+        changes_case = 5 * len(_CASE_CHANGE.findall(text)) >= 2 * len(text)
+        if _KEY_IN_PATH.fullmatch(text) or (_LETTERS.fullmatch(text) and changes_case):
+            return True
+    return False
 
 
 def is_private(url: str) -> bool:
     """Return whether traffic to the URL is private: encrypted, or to this machine."""
     parts = urlsplit(url)
-    return parts.scheme in {"https", "wss"} or _is_loopback(parts.hostname or "")
-
-
-def _is_loopback(host: str) -> bool:
+    host = parts.hostname or ""
+    if parts.scheme in {"https", "wss"} or host in LOOPBACK:
+        return True
     try:
-        return host in LOOPBACK or ip_address(host).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:  # a name, such as 127.example.com
         return False
 
@@ -69,20 +66,15 @@ def secrets_in_url(url: str) -> frozenset[str]:
     userinfo = parts.netloc.rpartition("@")[0]
     user, _, password = userinfo.partition(":")
     secrets = {userinfo, password}
-    if len(user) >= _SHORTEST_USER:
+    if len(user) >= _MIN_USER_CHARACTERS:
         secrets.add(user)
     secrets.update(step for step in parts.path.split("/") if _is_key(step))
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")
-        is_secret = looks_secret(unquote_plus(name)) and len(value) >= _SHORTEST_PARAMETER
+        is_secret = looks_secret(unquote_plus(name)) and len(value) >= _MIN_PARAMETER_CHARACTERS
         if is_secret or _is_key(value):
             secrets |= {value, unquote_plus(value)}
     return frozenset(text for part in secrets for text in (part, unquote(part)) if text)
-
-
-def scheme_of(url: str) -> str | None:
-    """Return the scheme of a valid URL, else `None`."""
-    return None if url_fault(url) else urlsplit(url).scheme
 
 
 def url_fault(url: str) -> str | None:

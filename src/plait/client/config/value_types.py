@@ -13,15 +13,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from re import Pattern
-from typing import Any, cast
+from typing import cast
 
 from plait._support.durations import is_finite_number
 from plait._support.suggestions import did_you_mean
-from plait.client.config.key_table import Key, KeyTable, read_table
 from plait.client.config.raw_value import UNSET, RawValue, Reader, RejectedError, Unset
-from plait.client.config.timing import ReconnectPolicy
 
-_MAX_QUOTED_LENGTH = 40
+_MAX_QUOTED_CHARACTERS = 40
 """Longer values are not quoted in a message."""
 _MAX_USUAL_SECONDS = 3600
 """A longer wait is more often a number of milliseconds under a key that takes seconds."""
@@ -33,9 +31,9 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """https://www.rfc-editor.org/rfc/rfc9110#name-tokens"""
 
 
-def read_text(raw: RawValue) -> str:
+def read_text(raw: RawValue, expected: str = "a string") -> str:
     """Read a string that is not blank."""
-    text = raw.text()
+    text = raw.text(expected)
     if not text.strip():
         raw.reject("empty_value", "must not be empty")
     return text
@@ -73,21 +71,6 @@ def read_whole_number(raw: RawValue, *, minimum: int) -> int:
     return value
 
 
-def _read_attempts(raw: RawValue) -> int:
-    if raw.value == 0 and raw.value is not False:
-        raw.reject("bad_number", "must be at least 1", 'to switch it off: "enabled": false')
-    return read_count(raw)
-
-
-def _read_fraction(raw: RawValue) -> float:
-    value = raw.scalar()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raw.reject_type("a number from 0 to 1")
-    if not 0 <= value <= 1:
-        raw.reject("bad_number", "must be from 0 to 1")
-    return float(value)
-
-
 def read_texts(raw: RawValue) -> tuple[str, ...]:
     """Read a list of strings."""
     hint = 'write ["…", "…"], one string for each word' if isinstance(raw.value, str) else None
@@ -98,23 +81,20 @@ def read_lockfile_path(raw: RawValue) -> str | bool:
     """Read the path of a lockfile, relative to the configuration; true is the default path."""
     if isinstance(raw.value, bool):
         return raw.value
-    text = raw.text("a path, or true for the default path")
-    if not text.strip():
-        raw.reject("empty_value", "must not be empty")
-    return str(raw.path(text))
+    return str(raw.path(read_text(raw, "a path, or true for the default path")))
 
 
 def read_patterns(raw: RawValue) -> tuple[object, ...]:
     """Read a tool selection: names, globs and, from Python, regular expressions or functions."""
+
+    def read_pattern(raw: RawValue) -> object:
+        if isinstance(raw.value, Pattern | Mapping) or callable(raw.value):
+            return cast("object", raw.value)
+        return _read_quoted_text(raw)
+
     if isinstance(raw.value, str | Pattern | Mapping) or callable(raw.value):
-        return (_read_pattern(raw),)
-    return raw.read_items(_read_pattern, "a list of names")
-
-
-def _read_pattern(raw: RawValue) -> object:
-    if isinstance(raw.value, Pattern | Mapping) or callable(raw.value):
-        return cast("object", raw.value)
-    return _read_quoted_text(raw)
+        return (read_pattern(raw),)
+    return raw.read_items(read_pattern, "a list of names")
 
 
 def read_text_map(raw: RawValue) -> dict[str, str]:
@@ -182,7 +162,7 @@ def one_of(
     spellings = {**{word: word for word in words}, **(aliases or {})}
 
     def read_word(raw: RawValue) -> str:
-        expected = f"one of {_listed(words)}"
+        expected = f"one of {_word_list(words)}"
         text = raw.text(expected)
         if text not in spellings:
             hint = (hints or {}).get(text) or did_you_mean(text, spellings)
@@ -192,21 +172,19 @@ def one_of(
     return read_word
 
 
-_read_content_target = one_of("content", "artifact")
-_CONTENT_TARGETS = {"structured_content": one_of("auto", "content", "artifact")}
-
-
 def read_output_handling(raw: RawValue) -> str | dict[str, str]:
     """Read where content goes: one word for all of it, or one word per content type."""
+    words = ("content", "artifact")
     if not isinstance(raw.value, Mapping):
-        return _read_content_target(raw)
+        return one_of(*words)(raw)
     handling: dict[str, str] = {}
     for name, entry in raw.entries():
         if name in _CONTENT_TYPES:
+            more = ("auto",) if name == "structured_content" else ()
             with suppress(RejectedError):
-                handling[name] = _CONTENT_TARGETS.get(name, _read_content_target)(entry)
+                handling[name] = one_of(*more, *words)(entry)
         else:
-            hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_listed(_CONTENT_TYPES)}"
+            hint = did_you_mean(name, _CONTENT_TYPES) or f"known are {_word_list(_CONTENT_TYPES)}"
             entry.location.flag("unknown_key", f'there is no content type "{name}"', hint)
     return handling
 
@@ -233,12 +211,13 @@ def read_seconds(raw: RawValue) -> float:
 
 def read_optional_seconds(raw: RawValue) -> float | Unset:
     """Read a duration of which 0 means the default."""
-    return UNSET if _is_zero(raw) else read_seconds(raw)
+    is_zero = isinstance(raw.value, (int, float, timedelta)) and not raw.value
+    return UNSET if is_zero and raw.value is not False else read_seconds(raw)
 
 
 def read_idle_seconds(raw: RawValue) -> float | None:
     """Read a duration of which 0, false and null mean no limit."""
-    if raw.value is None or raw.value is False or _is_zero(raw):
+    if raw.value is None or (isinstance(raw.value, (int, float, timedelta)) and not raw.value):
         return None
     return read_seconds(raw)
 
@@ -267,16 +246,10 @@ def read_delay(raw: RawValue) -> float:
 
 def read_seconds_by_tool(raw: RawValue) -> dict[str, float]:
     """Read durations by tool name or glob; 0 and null leave a tool to the other settings."""
-    seconds = raw.read_entries(
+    return raw.read_entries(
         lambda entry: UNSET if entry.value is None else read_optional_seconds(entry),
         f"an object of tool names and {raw.unit}",
     )
-    return {tool: value for tool, value in seconds.items() if value is not UNSET}
-
-
-def _is_zero(raw: RawValue) -> bool:
-    value = raw.value
-    return isinstance(value, (int, float, timedelta)) and value is not False and not value
 
 
 def read_env(raw: RawValue) -> object:
@@ -284,30 +257,41 @@ def read_env(raw: RawValue) -> object:
 
     A number is converted to text, and null leaves a variable out.
     """
-    return _read_named(raw, _read_env_value, _VARIABLE_NAME, "an environment variable")
+
+    def read_value(raw: RawValue) -> str | Unset:
+        if raw.value is None:
+            return UNSET
+        if isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
+            return str(raw.value)
+        hint = 'write "true" or "false" in quotes' if isinstance(raw.value, bool) else None
+        return raw.text(suggestion=hint)
+
+    return _read_texts_by_name(raw, read_value, _VARIABLE_NAME, "an environment variable")
 
 
-def _read_named(
+def read_headers(raw: RawValue) -> object:
+    """Read HTTP headers, or a function that returns them."""
+
+    def read_value(raw: RawValue) -> str:
+        text = raw.text(suggestion="put it in quotes")
+        if re.search(r"[\r\n]", text):
+            hint = "often a variable that was set from a file, with its last newline"
+            raw.reject("bad_value", "the value contains a line break", hint)
+        return text
+
+    return _read_texts_by_name(raw, read_value, _HEADER_NAME, "an HTTP header")
+
+
+def _read_texts_by_name(
     raw: RawValue, read: Callable[[RawValue], str | Unset], valid: Pattern[str], noun: str
 ) -> object:
-    """Read strings by name, or a function that returns them."""
     if callable(raw.value):
         return raw.value
     expected = "an object of strings"
     for name, entry in raw.entries(expected):
         if not valid.fullmatch(name):
             entry.location.error("bad_name", f"is not a valid name for {noun}")
-    values = raw.read_entries(read, expected)
-    return {name: value for name, value in values.items() if value is not UNSET}
-
-
-def _read_env_value(raw: RawValue) -> str | Unset:
-    if raw.value is None:
-        return UNSET
-    if isinstance(raw.value, (int, float)) and not isinstance(raw.value, bool):
-        return str(raw.value)
-    hint = 'write "true" or "false" in quotes' if isinstance(raw.value, bool) else None
-    return raw.text(suggestion=hint)
+    return raw.read_entries(read, expected)
 
 
 def read_inherit_env(raw: RawValue) -> bool | tuple[str, ...]:
@@ -315,57 +299,13 @@ def read_inherit_env(raw: RawValue) -> bool | tuple[str, ...]:
     return read_bool(raw) if isinstance(raw.value, bool) else read_texts(raw)
 
 
-def read_headers(raw: RawValue) -> object:
-    """Read HTTP headers, or a function that returns them."""
-    return _read_named(raw, _read_header, _HEADER_NAME, "an HTTP header")
-
-
-def _read_header(raw: RawValue) -> str:
-    text = raw.text(suggestion="put it in quotes")
-    if re.search(r"[\r\n]", text):
-        hint = "often a variable that was set from a file, with its last newline"
-        raw.reject("bad_value", "the value contains a line break", hint)
-    return text
-
-
-RECONNECT_KEYS = KeyTable(
-    keys=(
-        Key("enabled", read_bool),
-        Key("max_attempts", _read_attempts),
-        Key("delay", read_delay, "first_delay_seconds"),
-        Key("delay_ms", read_delay, "first_delay_seconds", unit="milliseconds"),
-        Key("max_delay", read_seconds, "longest_delay_seconds"),
-        Key("max_delay_ms", read_seconds, "longest_delay_seconds", unit="milliseconds"),
-        Key("jitter", _read_fraction),
-    ),
-    noun="reconnect",
-)
-
-
-def read_reconnect(raw: RawValue) -> ReconnectPolicy:
-    """Read how a lost connection is restored: an object, or just true or false."""
-    if isinstance(raw.value, ReconnectPolicy):
-        return raw.value
-    if isinstance(raw.value, bool):
-        return ReconnectPolicy(enabled=raw.value)
-    expected = 'an object with "enabled", "max_attempts", "delay"'
-    values: dict[str, Any] = read_table(raw, RECONNECT_KEYS, expected)
-    fixed = {"delayMs", "delay_ms"} & {spelling for spelling, _ in raw.entries()}
-    if fixed and "longest_delay_seconds" not in values:
-        # As in the JavaScript adapter, the delay is always the same, unless it has a maximum.
-        values = {"jitter": 0.0, "longest_delay_seconds": 0.0, **values}
-    policy = ReconnectPolicy(**values)
-    longest = max(policy.first_delay_seconds, policy.longest_delay_seconds)
-    return replace(policy, longest_delay_seconds=longest)
-
-
 def quote(raw: RawValue) -> str:
     """Quote a short word as written; anything else could be a secret."""
     written = raw.value
-    if isinstance(written, str) and len(written) <= _MAX_QUOTED_LENGTH:
+    if isinstance(written, str) and len(written) <= _MAX_QUOTED_CHARACTERS:
         return json.dumps(written, ensure_ascii=False)
     return "another value"
 
 
-def _listed(words: Sequence[str]) -> str:
+def _word_list(words: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in words)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -33,7 +28,7 @@ from plait.client.protocol.exchange import (
     RequestExpiredError,
     watched_exchanges,
 )
-from plait.client.protocol.requests import error_of
+from plait.client.protocol.peer import error_of
 from plait.errors import ClientClosedError, ConnectError, PlaitError
 from plait.traces.observer import Observer, ReadRequest, observe
 from plait.traces.spans import SPANS, add_event, describe_request, is_traced
@@ -187,11 +182,7 @@ class ServerConnection:
         return with_cause(failure, cause, session.wire)
 
     async def read(
-        self,
-        operation: Callable[[McpSession], Awaitable[T]],
-        deadline: Deadline,
-        *,
-        method: str,
+        self, operation: Callable[[McpSession], Awaitable[T]], deadline: Deadline, *, method: str
     ) -> Answer[T]:
         """Run an operation that changes nothing, again if the session is lost under it."""
         observers = (*self._observers, SPANS) if is_traced() else self._observers
@@ -275,13 +266,13 @@ class ConcurrencyLimit:
         """Whether there is a limit."""
         return self._free is not None
 
-    def slot(self) -> AbstractAsyncContextManager[None]:
-        """Hold a slot for the current task."""
-        return nullcontext() if self._free is None else self._slot(self._free)
-
     @asynccontextmanager
-    async def _slot(self, free: asyncio.Semaphore) -> AsyncGenerator[None]:
-        await free.acquire()
+    async def slot(self) -> AsyncGenerator[None]:
+        """Hold a slot for the current task."""
+        if self._free is None:
+            yield
+            return
+        await self._free.acquire()
         task = asyncio.current_task()
         self._holders.add(task)
         try:
@@ -289,7 +280,7 @@ class ConcurrencyLimit:
         finally:
             if task in self._holders:
                 self._holders.remove(task)
-                free.release()
+                self._free.release()
 
     @asynccontextmanager
     async def released(self, task: asyncio.Task[object] | None) -> AsyncGenerator[None]:

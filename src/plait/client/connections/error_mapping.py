@@ -13,38 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from plait import errors
 from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
 from plait._support.http import seconds_from_retry_after
 from plait.client.protocol.handshake import supported_versions
-from plait.client.protocol.peer import RequestError
-from plait.client.protocol.requests import is_request_error
+from plait.client.protocol.peer import RequestError, is_request_error
 from plait.client.transports.tape import NOT_RECORDED
-from plait.errors import (
-    AuthRequiredError,
-    ConnectError,
-    ConnectionLostError,
-    ConnectTimeoutError,
-    EndpointNotFoundError,
-    ForbiddenError,
-    HttpError,
-    InputRefusedError,
-    ListTimeoutError,
-    McpVersionError,
-    NotRecordedError,
-    OutcomeUnknownError,
-    PlaitError,
-    ProtocolError,
-    RateLimitedError,
-    ResourceNotFoundError,
-    SendError,
-    ServerError,
-)
+from plait.errors import PlaitError
 
 if TYPE_CHECKING:
-    from plait.client.protocol.exchange import Exchange, Exchanges
-    from plait.client.protocol.http_reply import HttpReply
+    from plait.client.protocol.exchange import Exchange, Exchanges, HttpReply
     from plait.client.transports.wire import Wire
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
@@ -110,44 +90,41 @@ def connect_failure(cause: BaseException, exchanges: Exchanges, wire: Wire) -> P
     if reply is not None and (not answered or _kind_of(reply.status) is not None):
         return http_error(reply, wire, connecting=True)
     if last is not None and last.failure is not None:
-        return _error(ConnectError, wire, f"cannot connect: {_described(last.failure, wire)}")
+        reason = f"cannot connect: {_description_of(last.failure, wire)}"
+        return _error(errors.ConnectError, wire, reason)
     if wire.exit_code is not None:
-        if (other_version := _mcp_version_error(wire)) is not None:
-            return other_version
-        return _error(ConnectError, wire, f"{wire.ending()} before it was ready{_last_words(wire)}")
+        # A Python server may have been written for another version of the SDK.
+        missing = next(filter(None, map(_IMPORT_OF_MCP.match, reversed(wire.stderr_tail()))), None)
+        if missing is None:
+            reason = f"{wire.ending()} before it was ready{_last_words(wire)}"
+            return _error(errors.ConnectError, wire, reason)
+        requirement = "mcp>=2" if "mcpserver" in missing[0].casefold() else "mcp<2"
+        text = (
+            f"{wire.ending()}: it was written for {requirement}, which its environment does not "
+            f"have ({wire.redact.excerpt(missing[0])}); that of plait has mcp 2. Give it an "
+            "environment of its own: start it with uvx, or with uv run --no-project "
+            f"--with '{requirement}'"
+        )
+        other_version = _error(errors.McpVersionError, wire, text)
+        other_version.requirement = requirement
+        return other_version
     if not is_request_error(error):
-        return _error(ConnectError, wire, f"cannot connect: {_described(error, wire)}")
+        return _error(errors.ConnectError, wire, f"cannot connect: {_description_of(error, wire)}")
     if wire.tape is not None and error.code == NOT_RECORDED:
-        return NotRecordedError(error.message, server=wire.server)
+        return errors.NotRecordedError(error.message, server=wire.server)
     if wire.ended:
-        return _error(ConnectError, wire, f"{wire.end_reason} during the handshake")
+        return _error(errors.ConnectError, wire, f"{wire.end_reason} during the handshake")
     text = f"the handshake failed: error {error.code}: {wire.redact.excerpt(error.message)}"
     versions = supported_versions(error.data)
     if versions is not None:
         text += f" (the server speaks {wire.redact.excerpt(', '.join(versions))})"
-    return _error(ConnectError, wire, text, code=error.code, status=reply and reply.status)
+    return _error(errors.ConnectError, wire, text, code=error.code, status=reply and reply.status)
 
 
-def _mcp_version_error(wire: Wire) -> McpVersionError | None:
-    """Explain the end of a Python server that was written for another version of the SDK."""
-    found = next(filter(None, map(_IMPORT_OF_MCP.match, reversed(wire.stderr_tail()))), None)
-    if found is None:
-        return None
-    requirement = "mcp>=2" if "mcpserver" in found[0].casefold() else "mcp<2"
-    text = (
-        f"{wire.ending()}: it was written for {requirement}, which its environment does not have "
-        f"({wire.redact.excerpt(found[0])}); that of plait has mcp 2. Give it an environment of "
-        f"its own: start it with uvx, or with uv run --no-project --with '{requirement}'"
-    )
-    error = _error(McpVersionError, wire, text)
-    error.requirement = requirement
-    return error
-
-
-def connect_timeout(seconds: float, wire: Wire | None, server: str) -> ConnectTimeoutError:
+def connect_timeout(seconds: float, wire: Wire | None, server: str) -> errors.ConnectTimeoutError:
     """Explain that the handshake took too long."""
     stderr = _last_words(wire) if wire is not None else ""
-    return ConnectTimeoutError(
+    return errors.ConnectTimeoutError(
         f"{server}: not ready within {seconds:g} s (connect_timeout){stderr}", server=server
     )
 
@@ -157,9 +134,9 @@ def request_failure(
 ) -> Failure:
     """Explain why a request on an open session failed."""
     error = first_cause(cause)
-    if isinstance(error, InputRefusedError):
+    if isinstance(error, errors.InputRefusedError):
         text = f"the call has ended: {error.message}"
-        return Failure(_error(InputRefusedError, wire, text, tool, code=error.code))
+        return Failure(_error(errors.InputRefusedError, wire, text, tool, code=error.code))
     if isinstance(error, PlaitError):
         return Failure(error)
     exchange = exchanges.last
@@ -169,8 +146,8 @@ def request_failure(
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         text = f"the answer to {method} does not follow MCP: {place}: {first['msg']}"
-        return Failure(_error(ProtocolError, wire, wire.redact.excerpt(text, 300), tool))
-    return _lost(exchange, wire, _described(error, wire), tool=tool)
+        return Failure(_error(errors.ProtocolError, wire, wire.redact.excerpt(text, 300), tool))
+    return _lost_answer(exchange, wire, _description_of(error, wire), tool=tool)
 
 
 def _answered_with_error(
@@ -179,55 +156,51 @@ def _answered_with_error(
     reply = exchange.reply if exchange is not None else None
     if exchange is not None and (fault := exchange.failure) is not None:
         is_network = isinstance(fault, _library_error("RequestError") | PlaitError)
-        reason = _described(fault, wire)
-        return _lost(exchange, wire, reason, tool=tool, only_here=not is_network)
+        reason = _description_of(fault, wire)
+        return _lost_answer(exchange, wire, reason, tool=tool, only_here=not is_network)
     if reply is not None:
-        if _session_is_gone(reply):
+        code = reply.error_code
+        is_of_session = reply.had_session and reply.status in _SESSION_GONE_STATUS
+        if is_of_session and (code is None or code in _SESSION_GONE_CODES):
             reason = "the server has forgotten the session"
             details = {"code": error.code, "status": reply.status}
-            return Failure(_error(ConnectionLostError, wire, reason, tool, **details), reason)
-        if reply.error_code is None or _kind_of(reply.status) is not None:
+            lost = _error(errors.ConnectionLostError, wire, reason, tool, **details)
+            return Failure(lost, reason)
+        if code is None or _kind_of(reply.status) is not None:
             # Where signing in failed, every caller of the next session must get this error.
             signed_out = reply.advice is not None and reply.status == HTTPStatus.UNAUTHORIZED
             return Failure(
                 http_error(reply, wire, tool=tool, code=error.code),
                 session_lost="the login has ended" if signed_out else None,
             )
-    if error.code == types.CONNECTION_CLOSED and _was_never_answered(exchange, wire):
-        known = wire.ended or wire.exit_code is not None
-        reason = wire.ending() if known else wire.redact.excerpt(error.message)
-        cut = exchange is not None and exchange.stream_ended and not wire.ended
-        return _lost(exchange, wire, reason, tool=tool, only_here=cut)
+    if error.code == types.CONNECTION_CLOSED:
+        # A server may use this code, too, in an answer.
+        is_ours = wire.tapped or wire.ended if exchange is None else not exchange.answered
+        if is_ours:
+            known = wire.ended or wire.exit_code is not None
+            reason = wire.ending() if known else wire.redact.excerpt(error.message)
+            cut = exchange is not None and exchange.stream_ended and not wire.ended
+            return _lost_answer(exchange, wire, reason, tool=tool, only_here=cut)
     if error.code == types.REQUEST_TIMEOUT and exchange is not None and not exchange.answered:
-        return Failure(_error(ListTimeoutError, wire, f"no answer to {method} in time", tool))
-    version = None if exchange is None else exchange.version
-    failure = _protocol_error(error, reply, wire, method=method, tool=tool, version=version)
-    return Failure(failure, cannot_ask=lacks_back_channel(error.message))
-
-
-def _protocol_error(
-    error: RequestError,
-    reply: HttpReply | None,
-    wire: Wire,
-    *,
-    method: str,
-    tool: str | None,
-    version: str | None,
-) -> PlaitError:
+        text = f"no answer to {method} in time"
+        return Failure(_error(errors.ListTimeoutError, wire, text, tool))
+    cannot_ask = lacks_back_channel(error.message)
     if wire.tape is not None and error.code == NOT_RECORDED:
-        return NotRecordedError(error.message, server=wire.server)
+        not_recorded = errors.NotRecordedError(error.message, server=wire.server)
+        return Failure(not_recorded, cannot_ask=cannot_ask)
     message = wire.redact.excerpt(error.message) or "an error without a text"
     if error.code == _RESOURCE_NOT_FOUND or (
         method == "resources/read" and error.code == types.INVALID_PARAMS
     ):
-        return _error(ResourceNotFoundError, wire, message, tool, code=error.code)
-    cannot_ask = lacks_back_channel(error.message)
+        not_found = _error(errors.ResourceNotFoundError, wire, message, tool, code=error.code)
+        return Failure(not_found, cannot_ask=cannot_ask)
+    version = None if exchange is None else exchange.version
     if cannot_ask and version in types.version.MODERN_PROTOCOL_VERSIONS:
         message += f' (not in protocol {version}: set "protocol": "legacy")'
     # The SDK reports an unreadable answer with this code; the request has been handled.
     unreadable = error.code == types.PARSE_ERROR and reply is None
-    return _error(
-        ProtocolError,
+    failure = _error(
+        errors.ProtocolError,
         wire,
         f"the server answered {method} with error {error.code}: {message}",
         tool,
@@ -235,6 +208,7 @@ def _protocol_error(
         status=reply and reply.status,
         retryable=error.code in _RETRYABLE_CODES and not unreadable and not cannot_ask,
     )
+    return Failure(failure, cannot_ask=cannot_ask)
 
 
 def lacks_back_channel(text: str) -> bool:
@@ -245,20 +219,7 @@ def lacks_back_channel(text: str) -> bool:
     return "server-initiated requests" in text
 
 
-def _was_never_answered(exchange: Exchange | None, wire: Wire) -> bool:
-    """Distinguish the SDK's own "connection closed" from a server that uses the same code."""
-    if exchange is None:
-        return wire.tapped or wire.ended
-    return not exchange.answered
-
-
-def _session_is_gone(reply: HttpReply) -> bool:
-    if reply.status not in _SESSION_GONE_STATUS or not reply.had_session:
-        return False
-    return reply.error_code is None or reply.error_code in _SESSION_GONE_CODES
-
-
-def _lost(
+def _lost_answer(
     exchange: Exchange | None, wire: Wire, reason: str, *, tool: str | None, only_here: bool = False
 ) -> Failure:
     """Decide by the exchange: the request was not sent, or its outcome is unknown.
@@ -270,14 +231,15 @@ def _lost(
     stderr = f" (stderr: {line})" if line else ""
     never_sent = wire.tapped if exchange is None else not exchange.written
     if never_sent:
-        kind = SendError if exchange is not None and exchange.failure else ConnectionLostError
+        failed = exchange is not None and exchange.failure
+        kind = errors.SendError if failed else errors.ConnectionLostError
         text = f"the request was not sent: {reason}{stderr}"
         return Failure(_error(kind, wire, text, tool), session_lost)
     text = (
         f"the answer was lost: {reason}{stderr}. It is not known whether the call took effect; "
         "check before doing it again"
     )
-    return Failure(_error(OutcomeUnknownError, wire, text, tool), session_lost)
+    return Failure(_error(errors.OutcomeUnknownError, wire, text, tool), session_lost)
 
 
 def http_error(
@@ -289,14 +251,19 @@ def http_error(
     connecting: bool = False,
 ) -> PlaitError:
     """Build the error for an HTTP status."""
-    kind = _kind_of(reply.status) or HttpError
+    kind = _kind_of(reply.status) or errors.HttpError
     if reply.status == HTTPStatus.NOT_FOUND and (connecting or reply.error_code is None):
-        kind = EndpointNotFoundError
+        kind = errors.EndpointNotFoundError
     retry_after = seconds_from_retry_after(reply.retry_after)
+    if reply.advice is not None:
+        text = f": {wire.redact.excerpt(reply.advice.text, 400)}"
+    else:
+        body = wire.redact.excerpt(reply.body)
+        text = _BY_STATUS.get(reply.status, (None, ""))[1] + (f": {body}" if body else "")
     error = _error(
         kind,
         wire,
-        f"HTTP {reply.status}{_advice(reply, wire)}",
+        f"HTTP {reply.status}{text}",
         tool,
         code=code,
         status=reply.status,
@@ -305,44 +272,30 @@ def http_error(
     )
     if reply.status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after is not None:
         error.retry = "always"
-    if isinstance(error, HttpError):
-        _add_sign_in_hints(error, reply, wire)
+    if isinstance(error, errors.HttpError):
+        from plait.client.transports.auth.challenge import challenge_in  # noqa: PLC0415
+
+        challenge = challenge_in(reply.status, reply.challenge)
+        scopes = challenge.scopes if challenge is not None else ()
+        if reply.advice is not None:
+            scopes = reply.advice.scopes or scopes
+            error.login, error.authorization_url = reply.advice.login, reply.advice.address
+        error.scopes = tuple(wire.redact.excerpt(scope) for scope in scopes)
     return error
 
 
-def _add_sign_in_hints(error: HttpError, reply: HttpReply, wire: Wire) -> None:
-    """Add the requested scopes, and how to sign in, to an error about credentials."""
-    from plait.client.transports.auth.challenge import challenge_in  # noqa: PLC0415
-
-    challenge = challenge_in(reply.status, reply.challenge)
-    scopes = challenge.scopes if challenge is not None else ()
-    if reply.advice is not None:
-        scopes = reply.advice.scopes or scopes
-        error.login, error.authorization_url = reply.advice.login, reply.advice.address
-    error.scopes = tuple(wire.redact.excerpt(scope) for scope in scopes)
-
-
-def _advice(reply: HttpReply, wire: Wire) -> str:
-    """Explain a status with the advice of the sign-in, else with its meaning and the body."""
-    if reply.advice is not None:
-        return f": {wire.redact.excerpt(reply.advice.text, 400)}"
-    body = wire.redact.excerpt(reply.body)
-    _, meaning = _BY_STATUS.get(reply.status, (None, ""))
-    return f"{meaning}{f': {body}' if body else ''}"
-
-
-_BY_STATUS: dict[int, tuple[type[HttpError] | None, str]] = {
-    401: (AuthRequiredError, " (credentials are missing or not accepted)"),
-    403: (ForbiddenError, " (the credentials do not allow this)"),
+_BY_STATUS: dict[int, tuple[type[errors.HttpError] | None, str]] = {
+    401: (errors.AuthRequiredError, " (credentials are missing or not accepted)"),
+    403: (errors.ForbiddenError, " (the credentials do not allow this)"),
     404: (None, " (there is no MCP endpoint at this URL)"),
-    429: (RateLimitedError, " (too many requests)"),
+    429: (errors.RateLimitedError, " (too many requests)"),
 }
 """The error class of a status, and what the status means."""
 
 
-def _kind_of(status: int) -> type[HttpError] | None:
+def _kind_of(status: int) -> type[errors.HttpError] | None:
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return ServerError if is_fault else _BY_STATUS.get(status, (None, ""))[0]
+    return errors.ServerError if is_fault else _BY_STATUS.get(status, (None, ""))[0]
 
 
 def _last_words(wire: Wire) -> str:
@@ -351,7 +304,7 @@ def _last_words(wire: Wire) -> str:
     return f"; its last words: {line}{noise}" if line else noise
 
 
-def _described(error: BaseException, wire: Wire) -> str:
+def _description_of(error: BaseException, wire: Wire) -> str:
     """Describe an exception of a library in a few words."""
     text = wire.redact.excerpt(str(error))
     name = type(error).__name__

@@ -29,8 +29,9 @@ T = TypeVar("T")
 _JOIN_SECONDS = 15.0
 _CLOSING_SECONDS = 10.0
 """How long work that was cancelled may take to end."""
-_MOST_RUNNING = 10_000
-"""How often one callback may run at the same time."""
+_MAX_RUNNING_CALLBACKS = 10_000
+"""How often one callback may run at the same time: a server could fill the memory otherwise."""
+_CLOSED_DURING_CALL = "the client was closed during the call"
 
 
 def run_blocking(
@@ -131,7 +132,7 @@ class LoopBridge:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise _closed_during_call() from None
+            raise ClientClosedError(_CLOSED_DURING_CALL) from None
 
     def run_blocking(
         self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
@@ -148,7 +149,7 @@ class LoopBridge:
         try:
             return asyncio.run_coroutine_threadsafe(cancellable.run(), loop).result()
         except concurrent.futures.CancelledError:
-            raise _closed_during_call() from None
+            raise ClientClosedError(_CLOSED_DURING_CALL) from None
         except BaseException:
             # Also for Ctrl-C, which may come before there is a future to cancel.
             with contextlib.suppress(RuntimeError):
@@ -201,28 +202,25 @@ class LoopBridge:
 
         return call
 
-    def stop(self, join_seconds: float = _JOIN_SECONDS) -> None:
-        """End the thread, if there is one, and wait for it; the next use starts another."""
-        thread = self._stop_thread()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(join_seconds)
-
-    def forget(self) -> None:
+    def forget(self) -> _LoopThread | None:
         """Have the thread end, and do not wait for it; the interpreter does, before it exits."""
-        self._stop_thread()
-
-    async def astop(self) -> None:
-        """Do what `stop` does, without blocking the current loop."""
-        thread = self._stop_thread()
-        if thread is not None:
-            await asyncio.wrap_future(thread.ended)
-
-    def _stop_thread(self) -> _LoopThread | None:
         with self._lock:
             thread, self._thread, self._loop = self._thread, None, None
         if thread is not None:
             thread.end()
         return thread
+
+    def stop(self, join_seconds: float = _JOIN_SECONDS) -> None:
+        """End the thread, if there is one, and wait for it; the next use starts another."""
+        thread = self.forget()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(join_seconds)
+
+    async def astop(self) -> None:
+        """Do what `stop` does, without blocking the current loop."""
+        thread = self.forget()
+        if thread is not None:
+            await asyncio.wrap_future(thread.ended)
 
     def running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the owning loop, starting its thread if there is no loop yet."""
@@ -264,7 +262,7 @@ class _CancellableWork(Generic[T]):
 def _warn_flooded() -> None:
     """Warn once in this process: a server that floods one callback would flood the log too."""
     text = "%d callbacks are running; until some end, further notifications are dropped"
-    logger.warning(text, _MOST_RUNNING)
+    logger.warning(text, _MAX_RUNNING_CALLBACKS)
 
 
 def _run_callback(
@@ -277,7 +275,7 @@ def _run_callback(
         if not future.cancelled() and (error := future.exception()) is not None:
             logger.error("a callback failed", exc_info=error)
 
-    if len(running) >= _MOST_RUNNING:
+    if len(running) >= _MAX_RUNNING_CALLBACKS:
         _warn_flooded()
         return
     try:
@@ -311,20 +309,17 @@ class _LoopThread(threading.Thread):
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-            self._cancel_all()
+            leftover = asyncio.all_tasks(self.loop)
+            for task in leftover:
+                task.cancel()
+            if leftover:
+                self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.run_until_complete(asyncio.sleep(0))  # closed transports close their sockets
         finally:
             self.loop.close()
             self.ended.set_result(None)
-
-    def _cancel_all(self) -> None:
-        leftover = asyncio.all_tasks(self.loop)
-        for task in leftover:
-            task.cancel()
-        if leftover:
-            self.loop.run_until_complete(asyncio.gather(*leftover, return_exceptions=True))
 
 
 @atexit.register
@@ -335,7 +330,3 @@ def _end_threads() -> None:
         thread.end()
     for thread in threads:
         thread.join(_JOIN_SECONDS)
-
-
-def _closed_during_call() -> ClientClosedError:
-    return ClientClosedError("the client was closed during the call")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
 
+from plait._support import mcp_types as types
 from plait._support.front_door import needing_extras
 from plait._support.threads import import_in_thread
 from plait.client.config.servers import (
@@ -19,13 +20,9 @@ from plait.client.config.servers import (
     StdioServer,
     WebSocketServer,
 )
-from plait.client.connections.error_mapping import (
-    connect_failure,
-    leaf_of,
-    with_cause,
-)
+from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.session_options import ServerMemory, SessionOptions
+from plait.client.connections.session import PLAIT, ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.session import McpSession
@@ -37,14 +34,9 @@ if TYPE_CHECKING:
 
 SessionT = TypeVar("SessionT", bound="McpSession | ClientSession")
 
-Enter: TypeAlias = Callable[
-    [AsyncExitStack, ServerConfig, Wire, str, SessionOptions], Awaitable[SessionT]
-]
-"""Connects and makes the handshake of a mode, on a stack."""
-
 logger = logging.getLogger("plait.client.connections")
 
-STOCK = "plait.client.connections.stock_session"
+_STOCK = "plait.client.connections.stock_session"
 """The module that imports the MCP SDK, which is slow."""
 _FALLBACK_STATUS = frozenset({400, 404, 405, 406})
 """Statuses after which the server may know only the older SSE transport."""
@@ -58,7 +50,16 @@ async def enter_stock_session(
     options: SessionOptions,
 ) -> ClientSession:
     """Open a stock session of the SDK on the stack, in the caller's task, or raise why not."""
-    return await _open(stack, server, wire, memory, options, _enter_stock)
+
+    async def enter(attempt: AsyncExitStack, used: ServerConfig, mode: str) -> ClientSession:
+        transport = await stock_transport(used, wire)
+        from plait.client.connections.stock_session import enter_stock  # noqa: PLC0415  # slow
+
+        arguments = options.client_arguments(used.client_options)
+        arguments["client_info"] = arguments["client_info"] or types.Implementation(**PLAIT)
+        return await enter_stock(attempt, transport, mode, arguments)
+
+    return await _Opening(stack, wire, memory, options, enter).open(server)
 
 
 async def enter_session(
@@ -69,110 +70,90 @@ async def enter_session(
     options: SessionOptions,
 ) -> McpSession:
     """Open a session on the stack, in the caller's task, or raise why not."""
-    client = await _open(stack, server, wire, memory, options, _enter_own)
+
+    async def enter(attempt: AsyncExitStack, used: ServerConfig, mode: str) -> McpSession:
+        session = McpSession(wire, options.callbacks(used.client_options))
+        await attempt.enter_async_context(link_to(used, wire))
+        await negotiate(session, mode)
+        return session
+
+    client = await _Opening(stack, wire, memory, options, enter).open(server)
     if options.log_level is not None and not is_modern(client):
         await set_log_level(client, options.log_level)
     return client
 
 
-async def _open(
-    stack: AsyncExitStack,
-    server: ServerConfig,
-    wire: Wire,
-    memory: ServerMemory,
-    options: SessionOptions,
-    enter: Enter[SessionT],
-) -> SessionT:
-    if isinstance(server, HttpServer) and memory.over_sse:
-        return await _enter(stack, _sse_twin(server), wire, memory, options, enter)
-    try:
-        return await _enter(stack, server, wire, memory, options, enter)
-    except PlaitError as refused:
-        if not isinstance(server, HttpServer) or not _may_be_sse(server, wire):
-            raise
-        wire.reply = None
+@dataclass(frozen=True, slots=True)
+class _Opening(Generic[SessionT]):
+    """Finds the transport and the era that a server speaks, and remembers them."""
+
+    stack: AsyncExitStack
+    wire: Wire
+    memory: ServerMemory
+    options: SessionOptions
+    enter: Callable[[AsyncExitStack, ServerConfig, str], Awaitable[SessionT]]
+    """Connects and makes the handshake of a mode, on a stack."""
+
+    async def open(self, server: ServerConfig) -> SessionT:
+        """Open a session, over the older SSE transport if the server has no other."""
+        if not isinstance(server, HttpServer):
+            return await self._open_in_some_era(server)
+        shared = {one.name for one in fields(SseServer)} & {one.name for one in fields(server)}
+        twin = SseServer(**{name: getattr(server, name) for name in shared})
+        if self.memory.over_sse:
+            return await self._open_in_some_era(twin)
         try:
-            client = await _enter(stack, _sse_twin(server), wire, memory, options, enter)
-        except PlaitError as second:
-            text = f"{refused}; nor does it speak SSE: {second}"
-            raise type(refused)(text, server=wire.server, status=refused.status) from second
-        memory.over_sse = True
-        logger.info("%s speaks the older SSE transport", wire.server)
+            return await self._open_in_some_era(server)
+        except PlaitError as refused:
+            reply = self.wire.reply
+            if not server.automatic_sse_fallback or reply is None:
+                raise
+            if reply.status not in _FALLBACK_STATUS or reply.error_code is not None:
+                raise
+            self.wire.reply = None
+            try:
+                client = await self._open_in_some_era(twin)
+            except PlaitError as second:
+                text = f"{refused}; nor does it speak SSE: {second}"
+                name, status = self.wire.server, refused.status
+                raise type(refused)(text, server=name, status=status) from second
+            self.memory.over_sse = True
+            logger.info("%s speaks the older SSE transport", self.wire.server)
+            return client
+
+    async def _open_in_some_era(self, server: ServerConfig) -> SessionT:
+        memory = self.memory
+        # Some older servers ignore unknown requests, whose answer is waited for then.
+        prefers = self.options.prefers_handshake(server.client_options)
+        unknown = "legacy" if memory.ignored_probe or prefers else "auto"
+        era = server.protocol if server.protocol != "auto" else memory.era or unknown
+        mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
+        memory.ignored_probe = mode == "auto"
+        try:
+            client = await self._open_as(server, mode)
+        except ConnectError as refused:
+            answered = refused.code is not None or refused.status in _FALLBACK_STATUS
+            if server.protocol != "auto" or era != "legacy" or not answered:
+                raise
+            # It answered, but refused the handshake: probe its era again.
+            memory.era, memory.changed_era = None, True
+            client = await self._open_as(server, "auto")
+        memory.ignored_probe = False
+        memory.era = "modern" if is_modern(client) else "legacy"
         return client
 
-
-def _sse_twin(server: HttpServer) -> SseServer:
-    """Return the same server with the older HTTP+SSE transport."""
-    shared = {field.name for field in fields(SseServer)} & {field.name for field in fields(server)}
-    return SseServer(**{name: getattr(server, name) for name in shared})
-
-
-def _may_be_sse(server: HttpServer, wire: Wire) -> bool:
-    reply = wire.reply
-    return (
-        server.automatic_sse_fallback
-        and reply is not None
-        and reply.status in _FALLBACK_STATUS
-        and reply.error_code is None
-    )
-
-
-async def _enter(
-    stack: AsyncExitStack,
-    server: ServerConfig,
-    wire: Wire,
-    memory: ServerMemory,
-    options: SessionOptions,
-    enter: Enter[SessionT],
-) -> SessionT:
-    # Some older servers ignore unknown requests, whose answer is waited for then.
-    prefers = options.prefers_handshake(server.client_options)
-    unknown = "legacy" if memory.ignored_probe or prefers else "auto"
-    era = server.protocol if server.protocol != "auto" else memory.era or unknown
-    mode = {"legacy": "legacy", "modern": "auto"}.get(era, era)
-    memory.ignored_probe = mode == "auto"
-    try:
-        client = await _enter_as(stack, server, wire, mode, options, enter)
-    except ConnectError as refused:
-        answered = refused.code is not None or refused.status in _FALLBACK_STATUS
-        if server.protocol != "auto" or era != "legacy" or not answered:
-            raise
-        # It answered, but refused the handshake: probe its era again.
-        memory.era, memory.changed_era = None, True
-        client = await _enter_as(stack, server, wire, "auto", options, enter)
-    memory.ignored_probe = False
-    memory.era = "modern" if is_modern(client) else "legacy"
-    return client
-
-
-async def _enter_as(
-    stack: AsyncExitStack,
-    server: ServerConfig,
-    wire: Wire,
-    mode: str,
-    options: SessionOptions,
-    enter: Enter[SessionT],
-) -> SessionT:
-    with watched_exchanges() as exchanges:
-        try:
-            async with AsyncExitStack() as attempt:
-                client = await enter(attempt, server, wire, mode, options)
-                stack.push_async_exit(attempt.pop_all())
-        except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
-            leaf = leaf_of(error, exchanges)
-            failure = connect_failure(error, exchanges, wire)
-        else:
-            return client
-    raise with_cause(failure, leaf, wire)
-
-
-async def _enter_own(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
-) -> McpSession:
-    session = McpSession(wire, options.callbacks(server.client_options))
-    await stack.enter_async_context(link_to(server, wire))
-    await negotiate(session, mode)
-    return session
+    async def _open_as(self, server: ServerConfig, mode: str) -> SessionT:
+        with watched_exchanges() as exchanges:
+            try:
+                async with AsyncExitStack() as attempt:
+                    client = await self.enter(attempt, server, mode)
+                    self.stack.push_async_exit(attempt.pop_all())
+            except Exception as error:  # noqa: BLE001  # boundary: transports and the SDK may raise anything
+                leaf = leaf_of(error, exchanges)
+                failure = connect_failure(error, exchanges, self.wire)
+            else:
+                return client
+        raise with_cause(failure, leaf, self.wire)
 
 
 def link_to(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
@@ -213,24 +194,10 @@ def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[No
             assert_never(server)
 
 
-async def _enter_stock(
-    stack: AsyncExitStack, server: ServerConfig, wire: Wire, mode: str, options: SessionOptions
-) -> ClientSession:
-    await _import_stock()
-    from plait.client.connections.stock_session import enter_stock  # noqa: PLC0415  # slow
-
-    arguments = options.client_arguments(server.client_options)
-    return await enter_stock(stack, await stock_transport(server, wire), mode, arguments)
-
-
-async def _import_stock() -> None:
-    with needing_extras("a session of one's own"):
-        await import_in_thread(STOCK)
-
-
 async def stock_transport(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
     """Return what opens the streams of a stock session of the SDK."""
-    await _import_stock()
+    with needing_extras("a session of one's own"):
+        await import_in_thread(_STOCK)
     from plait.client.connections.stock_session import stock_streams  # noqa: PLC0415  # slow
 
     return stock_streams(link_to(server, wire), wire)

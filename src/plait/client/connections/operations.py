@@ -17,39 +17,35 @@ from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.protocol.exchange import OnProgress, PendingRequest, collect, received_bytes
 from plait.client.protocol.inbound import RequestContext
-from plait.client.protocol.peer import RequestError
-from plait.client.protocol.requests import (
-    is_request_error,
-    read_aside,
-    result_of,
-)
-from plait.client.protocol.session import MODERN_FIELDS, McpSession
+from plait.client.protocol.peer import RequestError, is_request_error
+from plait.client.protocol.results import read_aside, result_in_era
+from plait.client.protocol.session import McpSession
 from plait.client.protocol.tool_rows import RawRow, Row, collected_rows
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 logger = logging.getLogger("plait.client.connections")
 
-PageT = TypeVar("PageT", bound="types.PaginatedResult")
+PageT = TypeVar("PageT", bound="types.PaginatedResult | _ToolPage")
 T = TypeVar("T")
 
 _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
 
+_MAX_PAGES = 1000
+_MAX_ITEMS = 100_000
+_MAX_CURSOR_CHARACTERS = 16_384
+"""All cursors of a list are kept while it is fetched."""
+_MAX_LIST_BYTES = 32_000_000
+"""As much as one message."""
+_MAX_ROUNDS = 10
+"""How often a server may request input during one call: a person answers each time."""
+_FIRST_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 0.25
+
+
 @cache
 def _call_result() -> TypeAdapter[_CallResult]:
     return TypeAdapter(_CallResult)
-
-
-_MOST_PAGES = 1000
-_MOST_ITEMS = 100_000
-_LONGEST_CURSOR = 16_384
-"""Characters of a cursor: all of a list are kept while it is fetched."""
-_MOST_LIST_BYTES = 32_000_000
-"""As much as one message."""
-_MOST_ROUNDS = 10
-"""How often a server may request input during one call."""
-_FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 0.25
 
 
 def is_modern(client: Any) -> bool:
@@ -99,12 +95,19 @@ async def call_tool(
     relisted, rounds, pause = False, 0, _FIRST_PAUSE_SECONDS
     while True:
         try:
-            made, first = first, None
-            result = await _result_of(made) if made else await _send(client, params, on_progress)
+            if first is not None:
+                made, first = first, None
+                collect(made)
+                result = await read_aside(made, _call_result_of)
+            else:
+                request = types.CallToolRequest(params=params)
+                result = await client.session.send_request(
+                    request, _call_result(), progress_callback=on_progress
+                )
         except Exception as error:
             if not is_request_error(error):
                 raise
-            if rounds < _MOST_ROUNDS and await _visited_urls(client, error):
+            if rounds < _MAX_ROUNDS and await _visited_urls(client, error):
                 rounds += 1
             elif error.code == types.HEADER_MISMATCH and not relisted:
                 # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
@@ -118,15 +121,20 @@ async def call_tool(
             if result.is_error and lacks_back_channel(text := error_text(result)):
                 raise RequestError(types.INVALID_REQUEST, text)
             return result
-        if (rounds := rounds + 1) > _MOST_ROUNDS:
-            raise ProtocolError(f"the tool {name!r} requested input more than {_MOST_ROUNDS} times")
-        changes: dict[str, Any] = {"request_state": result.request_state, "input_responses": None}
-        if result.input_requests:
-            changes["input_responses"] = await _answers(client, result, hand_back=hand_back)
-        else:
+        if (rounds := rounds + 1) > _MAX_ROUNDS:
+            raise ProtocolError(f"the tool {name!r} requested input more than {_MAX_ROUNDS} times")
+        requests = result.input_requests or {}
+        if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
+            raise InputNeededError(requests=requests, request_state=result.request_state)
+        responses: types.InputResponses = {}
+        for key, one in requests.items():
+            responses[key] = await answer_request(client, key, one)
+        if not requests:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        params = params.model_copy(update=changes)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        params = params.model_copy(
+            update={"request_state": result.request_state, "input_responses": responses or None}
+        )
 
 
 def error_text(result: types.CallToolResult) -> str:
@@ -146,23 +154,8 @@ def is_refused(request: PendingRequest) -> bool:
     }
 
 
-async def _send(
-    client: McpSession, params: types.CallToolRequestParams, on_progress: OnProgress | None
-) -> _CallResult:
-    request = types.CallToolRequest(params=params)
-    return await client.session.send_request(request, _call_result(), progress_callback=on_progress)
-
-
-async def _result_of(request: PendingRequest) -> _CallResult:
-    collect(request)
-    return await read_aside(request, _read)
-
-
-def _read(request: PendingRequest) -> _CallResult:
-    result = result_of(request)
-    if request.version not in types.version.MODERN_PROTOCOL_VERSIONS:
-        result = {key: value for key, value in result.items() if key not in MODERN_FIELDS}
-    return _call_result().validate_python(result, by_name=False)
+def _call_result_of(request: PendingRequest) -> _CallResult:
+    return _call_result().validate_python(result_in_era(request), by_name=False)
 
 
 async def _visited_urls(client: McpSession, refused: RequestError) -> bool:
@@ -180,19 +173,6 @@ async def _visited_urls(client: McpSession, refused: RequestError) -> bool:
         if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
             return False
     return bool(required.elicitations)
-
-
-async def _answers(
-    client: McpSession, result: types.InputRequiredResult, *, hand_back: bool
-) -> types.InputResponses:
-    """Answer a modern server's input requests with the callbacks for legacy servers."""
-    requests = result.input_requests or {}
-    if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
-        raise InputNeededError(requests=requests, request_state=result.request_state)
-    answers: types.InputResponses = {}
-    for key, request in requests.items():
-        answers[key] = await answer_request(client, key, request)
-    return answers
 
 
 async def answer_request(
@@ -219,18 +199,17 @@ async def all_pages(
     seen: set[str] = set()
     while (cursor := pages[-1].next_cursor) and cursor not in seen and not is_full():
         seen.add(cursor)  # a repeated cursor would never end
-        if len(pages) >= _MOST_PAGES:
-            logger.warning("a list ends after %d pages: the server has more", len(pages))
-            break
-        if len(cursor) > _LONGEST_CURSOR:
-            text = "a list ends after %d pages: its next cursor has more than %d characters"
-            logger.warning(text, len(pages), _LONGEST_CURSOR)
-            break
-        if received_bytes() > _MOST_LIST_BYTES:
-            text = "a list ends after %d pages, which have more than %d bytes"
-            logger.warning(text, len(pages), _MOST_LIST_BYTES)
-            break
-        pages.append(await fetch(cursor=cursor))
+        if len(pages) >= _MAX_PAGES:
+            why = ": the server has more"
+        elif len(cursor) > _MAX_CURSOR_CHARACTERS:
+            why = f": its next cursor has more than {_MAX_CURSOR_CHARACTERS} characters"
+        elif received_bytes() > _MAX_LIST_BYTES:
+            why = f", which have more than {_MAX_LIST_BYTES} bytes"
+        else:
+            pages.append(await fetch(cursor=cursor))
+            continue
+        logger.warning("a list ends after %d pages%s", len(pages), why)
+        break
     return pages
 
 
@@ -252,14 +231,23 @@ class ToolList:
     """Whether the server has more tools."""
 
 
+class _ToolPage:
+    """What a page of tools says beside the tools."""
+
+    def __init__(self, page: Mapping[str, Any]) -> None:
+        self.next_cursor: str | None = page.get("nextCursor")
+        self.ttl_ms: float = page.get("ttlMs", 0)
+        self.cache_scope: str = page.get("cacheScope", "private")
+
+
 async def list_tools(client: McpSession, most: int = DEFAULT_LIMITS.tools) -> ToolList:
     """List the tools of every page, up to a number."""
     with collected_rows(most) as collected:
 
-        async def fetch(cursor: str | None) -> types.ListToolsResult:
-            page = await client.list_tools(cursor=cursor)
-            collected.add(page.tools)
-            return page
+        async def fetch(cursor: str | None) -> _ToolPage:
+            page = await client.tool_page(cursor)
+            collected.add(page["tools"])
+            return _ToolPage(page)
 
         pages = await all_pages(fetch, lambda: collected.is_full)
     listed = ToolList(
@@ -304,10 +292,10 @@ async def _all_items(fetch: Callable[..., Awaitable[PageT]], field: str) -> list
         items.extend(getattr(page, field))
         return page
 
-    await all_pages(collect_page, lambda: len(items) >= _MOST_ITEMS)
-    if len(items) > _MOST_ITEMS:
-        logger.warning("a list is cut after %d entries: the server has more", _MOST_ITEMS)
-    return items[:_MOST_ITEMS]
+    await all_pages(collect_page, lambda: len(items) >= _MAX_ITEMS)
+    if len(items) > _MAX_ITEMS:
+        logger.warning("a list is cut after %d entries: the server has more", _MAX_ITEMS)
+    return items[:_MAX_ITEMS]
 
 
 async def ping(client: McpSession) -> float:

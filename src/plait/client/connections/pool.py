@@ -16,12 +16,10 @@ import anyio
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_all
-from plait._support.redact import Redactor
 from plait._support.suggestions import suggest_names
 from plait.client.config.secrets import secret_values
 from plait.client.connections.connection import ServerConnection
-from plait.client.connections.session_keeper import SessionKeeper
-from plait.client.connections.session_turns import MAX_USER_SESSIONS, SessionTurns
+from plait.client.connections.session_keeper import MAX_USER_SESSIONS, SessionKeeper, SessionTurns
 from plait.client.connections.status import Event, Status, UserStatus, with_users
 from plait.errors import ClientClosedError, UnknownServerError
 
@@ -30,15 +28,14 @@ if TYPE_CHECKING:
 
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.credentials import CallerCredentials
-    from plait.client.connections.session import Session
-    from plait.client.connections.session_options import SessionOptions
+    from plait.client.connections.session import Session, SessionOptions
     from plait.client.protocol.session import McpSession
     from plait.traces.observer import Observer
 
 logger = logging.getLogger("plait.client.connections")
 
-_EVENTS = 500
-"""How many events are remembered."""
+_MAX_EVENTS = 500
+"""How many events are remembered: some hours of an outage of a few servers."""
 
 
 class ConnectionPool:
@@ -63,7 +60,7 @@ class ConnectionPool:
         self._on_opened = on_opened
         self._observers = observers
         self._clock = clock or SystemClock()
-        self._events: deque[Event] = deque(maxlen=_EVENTS)
+        self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and thread; the least recently used first."""
         self._most_user_sessions = most_user_sessions
@@ -91,11 +88,18 @@ class ConnectionPool:
         if (private := self._private.get(key)) is None:
             server = credentials.applied_to(shared.server)
             if server is None:
-                self._warn_unused(name)
+                if name not in self._warned:
+                    self._warned.add(name)
+                    logger.warning("%s takes no headers: it is not reached over HTTP", name)
                 return shared
+            # A server may repeat the secrets of its own configuration to any user.
+            server = replace(server, secrets=server.secrets | secret_values(shared.server))
             of_server = sum(server_name == name for server_name, _, _ in self._private)
             self._close_unused(name, of_server + 1 - self._most_user_sessions)
-            private = self._private[key] = self._connection(name, server, self._turns_of(name))
+            if name not in self._turns:
+                make_room = partial(self._close_unused, name, with_session=True)
+                self._turns[name] = SessionTurns(self._most_user_sessions, make_room)
+            private = self._private[key] = self._connection(name, server, self._turns[name])
             private.has_own_credentials = bool(credentials.headers) or credentials.auth is not None
         self._private.move_to_end(key)
         return private
@@ -121,11 +125,6 @@ class ConnectionPool:
         """Close the sessions of a conversation."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
         await gather_all(connection.close() for connection in leaving)
-
-    def _warn_unused(self, name: str) -> None:
-        if name not in self._warned:
-            self._warned.add(name)
-            logger.warning("%s takes no headers: it is not reached over HTTP", name)
 
     def add(self, name: str, server: ServerConfig) -> None:
         """Add a server."""
@@ -177,6 +176,11 @@ class ConnectionPool:
     def _connection(
         self, name: str, server: ServerConfig, turns: SessionTurns | None = None
     ) -> ServerConnection:
+        def opened(session: Session) -> None:
+            self._opened[name] += 1
+            if self._on_opened is not None:
+                self._on_opened(session)
+
         options = self._options_for(name)
         if name in self._log_levels:
             options = replace(options, log_level=self._log_levels[name])
@@ -185,24 +189,12 @@ class ConnectionPool:
             server,
             tasks=self._tasks,
             options=options,
-            redact=Redactor(secret_values(server)),
             on_event=self._events.append,
-            on_opened=self._session_opened,
+            on_opened=opened,
             clock=self._clock,
             turns=turns,
         )
         return ServerConnection(keeper, self._tasks, self._clock, self._observers)
-
-    def _session_opened(self, session: Session) -> None:
-        self._opened[session.wire.server] += 1
-        if self._on_opened is not None:
-            self._on_opened(session)
-
-    def _turns_of(self, name: str) -> SessionTurns:
-        if name not in self._turns:
-            make_room = partial(self._close_unused, name, with_session=True)
-            self._turns[name] = SessionTurns(self._most_user_sessions, make_room)
-        return self._turns[name]
 
     def _close_unused(self, name: str, most: int, *, with_session: bool = False) -> None:
         """Begin to close connections of users that nobody uses, least recently used first.
@@ -247,8 +239,16 @@ class TaskSet:
         if not self.opened:
             raise ClientClosedError("the client is closed")
         scope = anyio.CancelScope()
+
+        async def run() -> None:
+            try:
+                with scope:
+                    await work()
+            except Exception:  # boundary: one connection must not end the others
+                logger.exception("a task of a connection failed")
+
         # A fresh context: a connection outlives the call that happened to open it.
-        task = asyncio.create_task(_contained(work, scope), name=name, context=Context())
+        task = asyncio.create_task(run(), name=name, context=Context())
         self._scopes[task] = scope
         task.add_done_callback(self._scopes.pop)
 
@@ -265,13 +265,3 @@ class TaskSet:
                 cancelled = error
         if cancelled is not None:
             raise cancelled
-
-
-async def _contained(
-    work: Callable[[], Coroutine[Any, Any, None]], scope: anyio.CancelScope
-) -> None:
-    try:
-        with scope:
-            await work()
-    except Exception:  # boundary: one connection must not end the others
-        logger.exception("a task of a connection failed")

@@ -1,4 +1,8 @@
-"""Keeps one server's session open: when to open one, when to wait, when to back off."""
+"""Keeps one server's session open: when to open one, when to wait, when to back off.
+
+Users with credentials of their own have sessions of their own; callers beyond a bound on these
+wait for their turn.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,17 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Callable
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from plait._support.redact import Redactor
 from plait._support.threads import is_imported
 from plait.client.config.oauth import may_ask_person, sign_in_listeners
+from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, connect_seconds_of
 from plait.client.connections.deadline import HASTY, PATIENT, Patience
 from plait.client.connections.error_mapping import connect_timeout
-from plait.client.connections.session import OPENING, Session
-from plait.client.connections.session_options import ServerMemory, SessionOptions
-from plait.client.connections.session_turns import MAX_TURN_SECONDS
+from plait.client.connections.session import OPENING, ServerMemory, Session, SessionOptions
 from plait.client.connections.states import (
     Condition,
     Signal,
@@ -39,9 +41,7 @@ from plait.errors import (
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock
-    from plait._support.redact import Redactor
     from plait.client.connections.pool import TaskSet
-    from plait.client.connections.session_turns import SessionTurns
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")
@@ -50,15 +50,22 @@ _GRACE_SECONDS = 0.5
 """How much longer than an attempt its caller waits, so that it gets the real reason."""
 _IMPORT_SECONDS = 60.0
 """How much longer a caller waits for the first session, which imports the MCP SDK."""
-_LONGEST_RETRY_AFTER_SECONDS = 600.0
+_MAX_RETRY_AFTER_SECONDS = 600.0
 """The longest `Retry-After` that is respected."""
-_LARGEST_SHARE = 0.5
+_MAX_PAUSE_SHARE = 0.5
 """How much of a pause an attempt may use up."""
 _PROOF_SECONDS = 5.0
 """A session that was in use for this long counts as proven."""
 _MAX_EARLY_EXITS = 3
 """Exits of a program that was never ready, with the same code, after which callers stop waiting.
 One or two may be a dependency that starts at the same time."""
+MAX_USER_SESSIONS = 128
+"""Sessions of users that are open with one server: each holds sockets, or a process."""
+MAX_TURN_SECONDS = 100.0
+"""How long a caller waits for a turn, where `connect_timeout` is not set. The sessions of a
+thousand users are opened and closed in less."""
+_LOOK_AGAIN_SECONDS = 0.05
+"""How often the first in the queue looks for sessions that nobody uses any more."""
 
 
 class SessionKeeper:
@@ -75,9 +82,8 @@ class SessionKeeper:
         *,
         tasks: TaskSet,
         options: SessionOptions,
-        redact: Redactor,
         on_event: Callable[[Event], None],
-        on_opened: Callable[[Session], None] | None,
+        on_opened: Callable[[Session], None],
         clock: Clock,
         turns: SessionTurns | None = None,
     ) -> None:
@@ -86,7 +92,7 @@ class SessionKeeper:
         self.server = server
         self._tasks = tasks
         self.options = options
-        self._redact = redact
+        self._redact = Redactor(secret_values(server))
         self._on_event = on_event
         self._on_opened = on_opened
         self._clock = clock
@@ -96,7 +102,7 @@ class SessionKeeper:
         self._past_queued_seconds = 0.0
         self._memory = ServerMemory()
         self._condition = Condition("failed", final=True) if server.problem else Condition()
-        self._since: datetime = self._clock.now()
+        self._since = self._clock.now()
         self._changed = asyncio.Event()
         self._keeping = False
         self._waiting = 0
@@ -109,6 +115,8 @@ class SessionKeeper:
         self._quiet.set()
         self.info = ServerInfo()
         """How the server described itself when the last session was opened."""
+        self._safe_identity: tuple[ServerInfo, Mapping[str, str] | None] = (self.info, None)
+        """The last `info` that a status was made of, and its name and version without secrets."""
         self.generation = 0
         """How many sessions were opened so far."""
         self._early_exits: list[int] = []
@@ -152,10 +160,6 @@ class SessionKeeper:
         now = self._clock.monotonic()
         return self._past_queued_seconds + (now - self._queued_at if self._queued_at else 0.0)
 
-    def _is_wanted(self) -> bool:
-        """Return whether a caller waits for the session that is to be opened."""
-        return self._waiting > 0 and self._condition.state == "connecting"
-
     @property
     def ready_session(self) -> Session | None:
         """The open session, or `None` if a caller has to wait for one."""
@@ -198,7 +202,7 @@ class SessionKeeper:
             elif fresh and self._lacks_login() and not self._prompts_user:
                 # The user may have signed in elsewhere; finding out costs one request.
                 self._signal("cured")
-            elif fresh and self._may_look_again():
+            elif fresh and self._may_be_cured():
                 self._signal("rested")
             elif self._is_hopeless(patience, limit - waited):
                 raise self._no_session_error(limit, fresh=fresh)
@@ -221,7 +225,7 @@ class SessionKeeper:
                     raise self.not_ready_error(limit)
                 raise self._no_session_error(limit + queued)
 
-    def _may_look_again(self) -> bool:
+    def _may_be_cured(self) -> bool:
         """Return whether to try at once what waiting does not cure, but somebody else may have."""
         condition, rested = self._condition, self._clock.monotonic() - self._tried_at
         if condition.exhausted or self._prompts_user or condition.state != "waiting":
@@ -292,7 +296,7 @@ class SessionKeeper:
     @property
     def transport(self) -> str:
         """The name of the transport that is in use."""
-        return self._memory.transport(self.server)
+        return "sse" if self._memory.over_sse else self.server.transport
 
     def reserve(self, client: McpSession, holder: object) -> None:
         """Reserve the session for a call that waits for the user: the next call opens another."""
@@ -337,7 +341,13 @@ class SessionKeeper:
                 case "lost":
                     self._signal("rested")
                 case "waiting":
-                    await self._rest()
+                    # Closing or a waiting caller cuts the pause short.
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(self.next_try_seconds):
+                            await changed.wait()
+                    if not changed.is_set():  # nobody has signed in, say, who wants an attempt now
+                        needs_person = self._lacks_login() and self._prompts_user
+                        self._signal("idled" if needs_person else "rested")
                 case "closed":
                     return
 
@@ -345,7 +355,9 @@ class SessionKeeper:
         if self._turns is not None:
             self._queued_at = self._clock.monotonic()
             try:
-                has_turn = await self._turns.wait(self._is_wanted)
+                has_turn = await self._turns.wait(
+                    lambda: self._waiting > 0 and self._condition.state == "connecting"
+                )
             finally:
                 self._past_queued_seconds, self._queued_at = self._queued_seconds, None
             if not has_turn:
@@ -358,7 +370,18 @@ class SessionKeeper:
         if self._turns is not None:
             self._turns.add(session)
         self._quiet.clear()
-        self._tasks.start(partial(self._live, session), name=f"plait session {self.name}")
+
+        async def live() -> None:
+            try:
+                await session.live()
+            finally:
+                self.sessions.discard(session)
+                if self._turns is not None:
+                    self._turns.remove(session)
+                if not self.sessions:
+                    self._quiet.set()
+
+        self._tasks.start(live, name=f"plait session {self.name}")
         self.session = session
         try:
             await session.opened()
@@ -373,8 +396,7 @@ class SessionKeeper:
         self.info = ServerInfo.of(session.client)
         self._note("opened", f"session {self.generation}")
         self._signal("opened")
-        if self._on_opened is not None:
-            self._on_opened(session)
+        self._on_opened(session)
 
     def _exits_early(self, session: Session, error: PlaitError) -> bool:
         """Return whether the program was never ready, and ended again as it did before."""
@@ -384,16 +406,6 @@ class SessionKeeper:
             return False
         self._early_exits = [*self._early_exits[1 - _MAX_EARLY_EXITS :], code]
         return self._early_exits == [code] * _MAX_EARLY_EXITS
-
-    async def _live(self, session: Session) -> None:
-        try:
-            await session.live()
-        finally:
-            self.sessions.discard(session)
-            if self._turns is not None:
-                self._turns.remove(session)
-            if not self.sessions:
-                self._quiet.set()
 
     async def _hold(self) -> None:
         """Wait until the session ends, or has been idle for too long."""
@@ -432,15 +444,6 @@ class SessionKeeper:
             return limit
         return max(0.0, session.last_used + limit - self._clock.monotonic())
 
-    async def _rest(self) -> None:
-        """Pause before the next attempt; closing or a waiting caller cuts the pause short."""
-        changed = self._changed
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.next_try_seconds):
-                await changed.wait()
-        if not changed.is_set():  # nobody has signed in, say, who wants an attempt now
-            self._signal("idled" if self._lacks_login() and self._prompts_user else "rested")
-
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""
         self._signal("closed")
@@ -459,18 +462,16 @@ class SessionKeeper:
         if self._condition.state != before.state:
             self._next_try = None
             if self._condition.state == "waiting":
-                self._next_try = now + self._pause_seconds(now - self._tried_at)
+                doublings = doublings_of(self._condition)
+                pause = policy.delay_seconds(doublings)
+                if doublings == 0:
+                    # Attempts begin at regular times, however long each takes to fail.
+                    pause -= min(now - self._tried_at, _MAX_PAUSE_SHARE * pause)
+                retry_after = (self._error.retry_after if self._error else None) or 0.0
+                self._next_try = now + max(pause, min(retry_after, _MAX_RETRY_AFTER_SECONDS))
             self._since = self._clock.now()
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
-
-    def _pause_seconds(self, attempt_seconds: float) -> float:
-        pause = self.server.reconnect.delay_seconds(doublings_of(self._condition))
-        if doublings_of(self._condition) == 0:
-            # Attempts begin at regular times, however long each takes to fail.
-            pause -= min(attempt_seconds, _LARGEST_SHARE * pause)
-        retry_after = self._error.retry_after if self._error is not None else None
-        return max(pause, min(retry_after or 0.0, _LONGEST_RETRY_AFTER_SECONDS))
 
     def _note(self, kind: str, detail: str) -> None:
         logger.info("%s: %s: %s", self.name, kind, detail)
@@ -487,6 +488,10 @@ class SessionKeeper:
         """Describe the connection as it is now."""
         session, info = self.session, self.info
         wire = session.wire if session is not None else None
+        if self._safe_identity[0] is not info:
+            # Servers may repeat a secret that they were started with.
+            identity = (info.identity or {}).items()
+            self._safe_identity = info, {key: self._redact(text) for key, text in identity} or None
         return ServerStatus(
             name=self.name,
             transport=self.transport,
@@ -495,7 +500,7 @@ class SessionKeeper:
             required=self.server.required,
             breaker=breaker_of(self._condition),
             protocol_version=info.protocol_version,
-            server_info=info.identity,
+            server_info=self._safe_identity[1],
             error=self._error,
             next_try_seconds=self.next_try_seconds,
             pid=wire.pid if wire is not None and not wire.ended else None,
@@ -506,3 +511,50 @@ class SessionKeeper:
             noise_lines=wire.noise_lines if wire is not None else 0,
             stderr_tail=tuple(wire.stderr_tail()) if wire is not None else (),
         )
+
+
+class SessionTurns:
+    """Gives turns to open a session, first come first served, while not too many are open.
+
+    Whoever has a turn adds the session before anything else, and removes it once it is closed.
+    """
+
+    def __init__(self, most: int, make_room: Callable[[int], None]) -> None:
+        """Take the bound; `make_room` begins to close up to so many unused sessions."""
+        self.most = most
+        self._make_room = make_room
+        self._open: set[Session] = set()
+        self._queue: list[Callable[[], bool]] = []
+        self._first_in_queue = asyncio.Lock()
+        self._closed = asyncio.Event()
+
+    async def wait(self, is_wanted: Callable[[], bool]) -> bool:
+        """Wait for a turn; return false if there is none, and nobody wants the session any more."""
+        self._queue.append(is_wanted)
+        try:
+            async with self._first_in_queue:
+                while len(self._open) >= self.most:
+                    if not is_wanted():
+                        return False
+                    # For all at once: closing takes a round trip to the server, or as long as a
+                    # program needs.
+                    staying = sum(not session.ended.is_set() for session in self._open)
+                    wanted = sum(is_wanted() for is_wanted in self._queue)
+                    if (excess := staying + wanted - self.most) > 0:
+                        self._make_room(excess)
+                    self._closed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+                            await self._closed.wait()
+                return True
+        finally:
+            self._queue.remove(is_wanted)
+
+    def add(self, session: Session) -> None:
+        """Count a session as open."""
+        self._open.add(session)
+
+    def remove(self, session: Session) -> None:
+        """Give the place of a closed session to the next in the queue."""
+        self._open.discard(session)
+        self._closed.set()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from plait.client.config.timing import ReconnectPolicy
+    from plait.client.config.servers import ReconnectPolicy
 
 State = Literal["idle", "connecting", "ready", "lost", "waiting", "failed", "closed"]
 
@@ -100,15 +100,15 @@ def step(
         case "lost" if state == "ready":
             # It was in use, so the next caller waits for the pause: a server that dies at once
             # would be started in a tight loop.
-            refused = _refused(condition, policy, final=False, attended=False, now=now)
+            refused = _after_refusal(condition, policy, final=False, attended=False, now=now)
             return replace(refused, wanted_since=condition.wanted_since or now)
         case "refused" if state == "connecting":
-            return _refused(condition, policy, final=final, attended=attended, now=now)
+            return _after_refusal(condition, policy, final=final, attended=attended, now=now)
         case _:
             return condition
 
 
-def _refused(
+def _after_refusal(
     condition: Condition, policy: ReconnectPolicy, *, final: bool, attended: bool, now: float
 ) -> Condition:
     failures = condition.failures + 1

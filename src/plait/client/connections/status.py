@@ -8,60 +8,87 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from plait._support import mcp_types as types
+
 if TYPE_CHECKING:
-    from mcp_types import Implementation, InitializeResult, ServerCapabilities
+    from mcp_types import Implementation, ServerCapabilities
+    from pydantic import BaseModel
 
     from plait.client.connections.states import Breaker, State
+    from plait.client.protocol.session import McpSession
     from plait.errors import PlaitError
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """The server's name, capabilities and instructions; empty before the first session."""
+    """The server's name, capabilities and instructions; empty before the first session.
 
-    server_info: Implementation | None = None
+    They are kept as the server sent them, because the types are slow to import.
+    """
+
+    self_description: Mapping[str, Any] | None = None
     """Name and version; optional for modern servers."""
     protocol_version: str | None = None
-    capabilities: ServerCapabilities | None = None
+    declared: Mapping[str, Any] | None = None
+    """The capabilities."""
     instructions: str | None = None
 
     @classmethod
-    def of(cls, client: Any) -> Self:
-        """Read them from an open client or session."""
+    def of(cls, session: McpSession) -> Self:
+        """Read them from an open session."""
         return cls(
-            client.server_info,
-            client.protocol_version,
-            client.server_capabilities,
-            client.instructions,
+            session.identity, session.protocol_version, session.capabilities, session.instructions
         )
 
     @classmethod
-    def from_handshake(cls, result: InitializeResult) -> Self:
-        """Read them from the answer to `initialize`."""
-        return cls(
-            result.server_info, result.protocol_version, result.capabilities, result.instructions
-        )
+    def of_types(
+        cls,
+        capabilities: ServerCapabilities,
+        info: Implementation | None = None,
+        version: str | None = None,
+        instructions: str | None = None,
+    ) -> Self:
+        """Take them as types, as a session of the SDK has them."""
+        return cls(_as_sent(info), version, _as_sent(capabilities), instructions)
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """Name and version; optional for modern servers."""
+        if self.self_description is None:
+            return None
+        return types.Implementation.model_validate(self.self_description, by_name=False)
+
+    @property
+    def capabilities(self) -> ServerCapabilities | None:
+        """What the server declared itself capable of."""
+        if self.declared is None:
+            return None
+        return types.ServerCapabilities.model_validate(self.declared, by_name=False)
 
     @property
     def name(self) -> str | None:
         """The server's own name."""
-        return None if self.server_info is None else self.server_info.name
+        return (self.self_description or {}).get("name")
 
     @property
     def title(self) -> str | None:
         """The server's display name."""
-        return None if self.server_info is None else self.server_info.title
+        return (self.self_description or {}).get("title")
 
     @property
     def version(self) -> str | None:
         """The version of the server."""
-        return None if self.server_info is None else self.server_info.version
+        return (self.self_description or {}).get("version")
 
     @property
     def identity(self) -> Mapping[str, str] | None:
         """Name and version as plain data."""
-        info = self.server_info
-        return None if info is None else {"name": info.name, "version": info.version}
+        sent = self.self_description
+        return None if sent is None else {"name": sent["name"], "version": sent["version"]}
+
+
+def _as_sent(value: BaseModel | None) -> Mapping[str, Any] | None:
+    return value and value.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)

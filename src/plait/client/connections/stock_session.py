@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -28,7 +23,7 @@ from plait.client.protocol.exchange import PendingRequest, RequestTemplate, coll
 from plait.client.protocol.handshake import supported_versions
 from plait.client.protocol.peer import Peer, RequestError, closed
 from plait.client.protocol.reading import RequestId, coerced_id
-from plait.client.protocol.requests import HANDSHAKE_VERSION, read_aside, result_of
+from plait.client.protocol.results import HANDSHAKE_VERSION, read_aside, result_of
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
 from plait.errors import ConfigError
 
@@ -144,9 +139,14 @@ class StockWrite(AsyncResource):
 
     def _send_request(self, message: dict[str, Any], headers: dict[str, str] | None) -> None:
         peer, request_id = self._peer, message["id"]
-        request = PendingRequest(message["method"], request_id, _version_of(message))
+        match message:
+            case {"params": {"_meta": {types.PROTOCOL_VERSION_META_KEY: str() as version}}}:
+                pass
+            case _:
+                version = HANDSHAKE_VERSION
+        request = PendingRequest(message["method"], request_id, version)
         request.headers = headers
-        request.wake = partial(self._ended, request)
+        request.wake = partial(self._pass_outcome, request)
         collect(request)
         if peer.sender is None:
             request.fail(closed())
@@ -158,7 +158,7 @@ class StockWrite(AsyncResource):
             peer.requests.pop(request_id, None)
             request.fail(closed())
 
-    def _ended(self, request: PendingRequest) -> None:
+    def _pass_outcome(self, request: PendingRequest) -> None:
         if request.fault is None:
             self._peer.start(self._pass_result(request))
         else:
@@ -207,12 +207,3 @@ class StockWrite(AsyncResource):
         if (error := message.get("error")) is not None:
             raise RequestError(error["code"], error["message"], error.get("data"))
         return message["result"]
-
-
-def _version_of(message: dict[str, Any]) -> str:
-    """Return the protocol version that a request is sent under."""
-    match message:
-        case {"params": {"_meta": {types.PROTOCOL_VERSION_META_KEY: str() as version}}}:
-            return version
-        case _:
-            return HANDSHAKE_VERSION

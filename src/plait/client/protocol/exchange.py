@@ -11,15 +11,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
-from pydantic_core import from_json
-
-from plait._support.garbage import collection_paused
-from plait.client.protocol.reading import RequestId, cut_nesting
-
-if TYPE_CHECKING:
-    from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.reading import RequestId
 
 OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Gets the progress of a request: how much is done, of how much, and a text."""
@@ -27,41 +21,34 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 Hold = Callable[[], AbstractContextManager[object]]
 """Creates a context during which a deadline does not run."""
 
-_LARGE_BYTES = 64 * 1024
-"""Parsing a larger message may start the garbage collector several times."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Why this client refused an exchange, and how to fix it."""
+
+    text: str
+    scopes: tuple[str, ...] = ()
+    """The scopes the server requests."""
+    login: str | None = None
+    """The command that signs in."""
+    address: str | None = None
+    """The authorization URL the user was sent to."""
 
 
-def parse_json(body: bytes) -> Any:
-    """Parse JSON; garbage collection waits, because many objects would start it for nothing."""
-    if len(body) < _LARGE_BYTES:
-        return from_json(body)
-    with collection_paused():
-        return from_json(body)
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """An HTTP response with an error status."""
 
-
-def parse_nested(body: bytes) -> dict[str, Any] | None:
-    """Parse an object that is nested too deeply, without its deepest parts; `None` if it is not."""
-    cut = cut_nesting(body)
-    if cut is body:
-        return None
-    try:
-        message = from_json(cut)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", message) if isinstance(message, dict) else None
-
-
-def is_response(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is a response that follows JSON-RPC to the letter."""
-    if message.get("jsonrpc") != "2.0" or "method" in message:
-        return False
-    if type(message.get("result")) is dict:
-        return True
-    match message.get("error"):
-        case {"code": int(), "message": str()}:
-            return True
-        case _:
-            return False
+    status: int
+    retry_after: str | None
+    challenge: str | None
+    body: str
+    error_code: int | None
+    """The JSON-RPC error code in the body; `None` if no MCP server answered."""
+    had_session: bool
+    """Whether the request carried a session id."""
+    advice: Advice | None = None
+    """How to fix it, where signing in was tried."""
 
 
 @dataclass(slots=True)
@@ -104,8 +91,8 @@ class PendingRequest(Exchange):
     on_progress: OnProgress | None = None
     headers: Mapping[str, str] | None = None
     """Headers that HTTP transports add."""
-    parse: Callable[[bytes], Any] = parse_json
-    """Parses the response."""
+    parse: Callable[[bytes], dict[str, Any]] | None = None
+    """Parses a long response in a way of its own, such as a list of tools row by row."""
     wants_body: bool = False
     """Whether the sender needs the response as it arrived, beside the parsed one."""
     body: bytes | None = field(default=None, repr=False)
@@ -244,17 +231,6 @@ def wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-def clock_held() -> AbstractContextManager[object]:
-    """Stop the deadline of the exchange in this context, while the user has to act."""
-    exchange = _current.get()
-    return nullcontext() if exchange is None else exchange.held()
-
-
-def current_exchange() -> Exchange | None:
-    """Return the exchange whose message is being sent in this context."""
-    return _current.get()
-
-
 def collect(exchange: Exchange) -> None:
     """Add a request to those that the operation in this context has caused."""
     watching = _watching.get()
@@ -270,6 +246,11 @@ def received_bytes() -> int:
     return sum(one.body_bytes for one in requests if isinstance(one, PendingRequest))
 
 
+def current_exchange() -> Exchange | None:
+    """Return the exchange whose message is being sent in this context."""
+    return _current.get()
+
+
 def set_current(exchange: Exchange) -> None:
     """Make an exchange that of the message being sent in this context."""
     _current.set(exchange)
@@ -283,3 +264,9 @@ def as_current(exchange: Exchange) -> Generator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def clock_held() -> AbstractContextManager[object]:
+    """Stop the deadline of the exchange in this context, while the user has to act."""
+    exchange = _current.get()
+    return nullcontext() if exchange is None else exchange.held()

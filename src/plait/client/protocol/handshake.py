@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from plait._support import mcp_types as types
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.requests import HANDSHAKE_VERSION, result_of
+from plait.client.protocol.repair import is_plain_handshake
+from plait.client.protocol.results import HANDSHAKE_VERSION, result_of
 from plait.client.protocol.session import McpSession
 
 DISCOVER_SECONDS = 10.0
@@ -57,7 +58,14 @@ async def _negotiate_era(session: McpSession) -> None:
                 version = mutual[-1]
                 continue
             return
-        if not _adopt_discovered(session, raw):
+        ttl = raw.get("ttlMs")
+        if isinstance(ttl, int | float) and ttl < 0:
+            raw = {**raw, "ttlMs": 0}
+        try:
+            is_modern = _adopt(session, types.DiscoverResult.model_validate(raw))
+        except ValidationError:
+            is_modern = False
+        if not is_modern:
             await _initialize(session)
         return
 
@@ -84,27 +92,18 @@ async def _discovered(session: McpSession, version: str) -> dict[str, Any]:
     return result_of(ended)
 
 
-def _adopt_discovered(session: McpSession, raw: dict[str, Any]) -> bool:
-    """Adopt what a server declares; return whether it is modern."""
-    ttl = raw.get("ttlMs")
-    if isinstance(ttl, int | float) and ttl < 0:
-        raw = {**raw, "ttlMs": 0}
-    try:
-        result = types.DiscoverResult.model_validate(raw)
-    except ValidationError:
-        return False
-    return _adopt(session, result)
-
-
 def _adopt(session: McpSession, result: types.DiscoverResult) -> bool:
+    """Adopt what a server declares, and return whether it and this client know a modern version."""
     known = types.version.MODERN_PROTOCOL_VERSIONS
     mutual = [version for version in known if version in result.supported_versions]
     if not mutual:
         return False
-    session.begin(result, mutual[-1])
+    session.begin(result.model_dump(by_alias=True, mode="json", exclude_none=True), mutual[-1])
     with suppress(ValidationError):  # it is only for display
         identity = (result.meta or {}).get(types.SERVER_INFO_META_KEY)
-        session.server_info = identity and types.Implementation.model_validate(identity)
+        if identity:
+            types.Implementation.model_validate(identity)
+            session.identity = identity
     return True
 
 
@@ -117,12 +116,13 @@ async def _initialize(session: McpSession) -> None:
     ended = await session.request("initialize", params, version=HANDSHAKE_VERSION)
     raw = result_of(ended)
     session.peer.note_repairs(ended)
-    result = types.InitializeResult.model_validate(raw, by_name=False)
-    if result.protocol_version not in types.version.HANDSHAKE_PROTOCOL_VERSIONS:
-        version = result.protocol_version
+    if not is_plain_handshake(raw):
+        types.InitializeResult.model_validate(raw, by_name=False)
+    version: str = raw["protocolVersion"]
+    if version not in types.version.HANDSHAKE_PROTOCOL_VERSIONS:
         raise RuntimeError(f"Unsupported protocol version from the server: {version}")
-    session.begin(result, result.protocol_version)
-    session.server_info = result.server_info
+    session.begin(raw, version)
+    session.identity = raw["serverInfo"]
     await session.notify("notifications/initialized")
 
 
@@ -144,7 +144,9 @@ def _mutual_versions(error: RequestError) -> list[str]:
 
 def _is_modern_only(error: RequestError) -> bool:
     """Return whether a server names its versions, and none is of the era before."""
-    named = supported_versions(error.data)
-    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or named is None:
+    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
         return False
-    return not any(version in types.version.HANDSHAKE_PROTOCOL_VERSIONS for version in named)
+    named = supported_versions(error.data)
+    return named is not None and not any(
+        version in types.version.HANDSHAKE_PROTOCOL_VERSIONS for version in named
+    )

@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
+VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 _ARGUMENT_PREFIX = "Mcp-Param-"
@@ -83,7 +85,16 @@ def argument_headers(mirrored: Mapping[Path, str], arguments: Mapping[str, Any])
     """Return the headers for the arguments of a call; those that are not given have none."""
     headers: dict[str, str] = {}
     for path, name in mirrored.items():
-        text = _header_text(_value_at(arguments, path))
+        value: Any = arguments
+        for key in path:
+            known = isinstance(value, Mapping)
+            value = cast("Mapping[str, Any]", value).get(key) if known else None
+        text: str | None = None
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            with suppress(ValueError):  # an integer of more digits than Python writes
+                text = str(value)
         if text is not None:
             headers[_ARGUMENT_PREFIX + name] = encode_header_value(text)
     return headers
@@ -134,24 +145,3 @@ def _schemas_in(root: object) -> Iterator[tuple[Path | None, dict[str, Any]]]:
                 unread += [(None, below) for below in cast("list[Any]", value)]
             elif key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
                 unread += [(None, below) for below in cast("dict[str, Any]", value).values()]
-
-
-def _value_at(arguments: Mapping[str, Any], path: Path) -> object:
-    value: Any = arguments
-    for name in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = cast("Mapping[str, Any]", value).get(name)
-    return value
-
-
-def _header_text(value: object) -> str | None:
-    """Write a value for a header; `None` if there is no value, or none that a header can hold."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        return None
-    try:
-        return str(value)
-    except ValueError:  # an integer of more digits than Python writes
-        return None

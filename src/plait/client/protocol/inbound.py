@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -14,7 +14,7 @@ from plait._support import mcp_types as types
 from plait._support.threads import import_in_thread
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.reading import RequestId, coerced_id
-from plait.client.protocol.requests import HANDSHAKE_VERSION
+from plait.client.protocol.results import HANDSHAKE_VERSION
 
 if TYPE_CHECKING:
     from plait.client.protocol.session import McpSession
@@ -53,47 +53,32 @@ class RequestContext:
 if TYPE_CHECKING:
     # The context is a `RequestContext`, or what a session of the MCP SDK has in its place.
 
-    class OnElicitation(Protocol):
-        """A callback for requests for input from the user."""
+    OnElicitation = Callable[
+        [Any, types.ElicitRequestParams], Coroutine[Any, Any, types.ElicitResult | types.ErrorData]
+    ]
+    """A callback for requests for input from the user; returns the answer of the user."""
 
-        async def __call__(
-            self, context: Any, params: types.ElicitRequestParams
-        ) -> types.ElicitResult | types.ErrorData:
-            """Return the answer of the user."""
-            ...
+    OnSampling = Callable[
+        [Any, types.CreateMessageRequestParams],
+        Coroutine[
+            Any,
+            Any,
+            types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData,
+        ],
+    ]
+    """A callback for requests to a model; returns the answer of the model."""
 
-    class OnSampling(Protocol):
-        """A callback for requests to a model."""
+    OnRoots = Callable[[Any], Coroutine[Any, Any, types.ListRootsResult | types.ErrorData]]
+    """A callback for requests for the roots."""
 
-        async def __call__(
-            self, context: Any, params: types.CreateMessageRequestParams
-        ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
-            """Return the answer of the model."""
-            ...
-
-    class OnRoots(Protocol):
-        """A callback for requests for the roots."""
-
-        async def __call__(self, context: Any) -> types.ListRootsResult | types.ErrorData:
-            """Return the roots."""
-            ...
-
-    class OnLog(Protocol):
-        """A callback for log messages."""
-
-        async def __call__(self, params: types.LoggingMessageNotificationParams) -> None:
-            """Take a log message."""
-            ...
+    OnLog = Callable[[types.LoggingMessageNotificationParams], Coroutine[Any, Any, None]]
+    """A callback for log messages."""
 
     IncomingMessage = types.ServerNotification | Exception
     """A notification, or what a session of the MCP SDK could not read."""
 
-    class OnMessage(Protocol):
-        """A callback for all notifications."""
-
-        async def __call__(self, message: IncomingMessage) -> None:
-            """Take a notification."""
-            ...
+    OnMessage = Callable[[IncomingMessage], Coroutine[Any, Any, None]]
+    """A callback for all notifications."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,44 +129,30 @@ class Inbound:
         self.routes: dict[RequestId, ListenRoute] = {}
         """The open subscriptions, by the ids of their requests."""
 
-    @property
-    def _version(self) -> str:
-        return self._session.protocol_version or HANDSHAKE_VERSION
-
     def notified(self, method: str, params: dict[str, Any] | None) -> None:
         """Pass a notification on, in the order of arrival."""
+        callbacks, fields = self._callbacks, params or {}
         if method == "notifications/cancelled":
-            self._cancelled(params)
+            cancelled = coerced_id(fields.get("requestId"))
+            route = None if cancelled is None else self.routes.get(cancelled)
+            if route is not None:
+                route.lose()  # a server ends a stream of changes that way
+            elif callbacks.on_raw is not None:
+                callbacks.on_raw(method, params)
             return
-        if self._routed(method, params):
-            return
-        callbacks = self._callbacks
+        meta: object = fields.get("_meta")
+        if self.routes and isinstance(meta, dict):
+            named = coerced_id(cast("dict[str, Any]", meta).get(SUBSCRIPTION_ID))
+            if (route := self.routes.get(named or "")) is not None:
+                if method != _ACKNOWLEDGED:
+                    route.deliver(method, fields)
+                elif route.acknowledge(fields.get("notifications")):
+                    return
         if callbacks.on_raw is not None and method in _RAW:
             callbacks.on_raw(method, params)
         wants_log = callbacks.on_log is not None and method == "notifications/message"
         if method != "notifications/progress" and (wants_log or callbacks.on_message is not None):
             self._session.peer.start(self._tell(method, params))
-
-    def _cancelled(self, params: dict[str, Any] | None) -> None:
-        cancelled = coerced_id((params or {}).get("requestId"))
-        route = None if cancelled is None else self.routes.get(cancelled)
-        if route is not None:
-            route.lose()  # a server ends a stream of changes that way
-        elif self._callbacks.on_raw is not None:
-            self._callbacks.on_raw("notifications/cancelled", params)
-
-    def _routed(self, method: str, params: dict[str, Any] | None) -> bool:
-        """Tell a subscription of its notification; return whether nobody else gets it."""
-        meta: object = (params or {}).get("_meta")
-        if not self.routes or not isinstance(meta, dict):
-            return False
-        route = self.routes.get(coerced_id(cast("dict[str, Any]", meta).get(SUBSCRIPTION_ID)) or "")
-        if route is None:
-            return False
-        if method == _ACKNOWLEDGED:
-            return route.acknowledge((params or {}).get("notifications"))
-        route.deliver(method, params or {})
-        return False
 
     async def _tell(self, method: str, params: dict[str, Any] | None) -> None:
         kind = _NOTIFICATIONS.get(method)
@@ -215,10 +186,10 @@ class Inbound:
         await import_in_thread(METHODS)
         from mcp_types import methods  # noqa: PLC0415  # all types of both eras
 
+        version = self._session.protocol_version or HANDSHAKE_VERSION
         try:
-            request = cast(
-                "types.InputRequest", methods.parse_server_request(method, self._version, params)
-            )
+            parsed = methods.parse_server_request(method, version, params)
+            request = cast("types.InputRequest", parsed)
         except KeyError:
             raise RequestError(types.METHOD_NOT_FOUND, "Method not found", method) from None
         except ValidationError:
@@ -230,7 +201,7 @@ class Inbound:
             raise RequestError(answer.code, answer.message, answer.data)
         dumped = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
-            methods.validate_client_result(method, self._version, dumped)
+            methods.validate_client_result(method, version, dumped)
         except ValidationError:
             text = "Client callback returned an invalid result"
             logger.exception("%s: %s: %s", self._session.peer.server, method, text)
@@ -256,11 +227,8 @@ class Inbound:
             kind = "List roots"
         if answer is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{kind} not supported")
-        return _of_our_types(answer)
-
-
-def _of_our_types(answer: Any) -> Any:
-    """Return an answer as a type of this package: callbacks may return those of SDK 1.x."""
-    if isinstance(answer, BaseModel) and not type(answer).__module__.startswith("mcp_types"):
-        answer = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return _responses().validate_python(answer)
+        # Callbacks may return types of SDK 1.x.
+        plain: Any = answer
+        if isinstance(plain, BaseModel) and not type(plain).__module__.startswith("mcp_types"):
+            plain = plain.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return _responses().validate_python(plain)

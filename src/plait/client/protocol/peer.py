@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard
 
 import anyio
 from pydantic_core import to_json
 
 from plait._support import mcp_types as types
+from plait._support.causes import is_longer
+from plait._support.redact import Redactor
+from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
 from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits
 from plait.client.protocol.exchange import (
@@ -31,26 +34,20 @@ from plait.client.protocol.exchange import (
     RequestExpiredError,
     RequestTemplate,
     Sender,
-    is_response,
-    parse_json,
-    parse_nested,
+    collect,
+    wake,
 )
-from plait.client.protocol.framing import (
-    HEAD_BYTES,
-    Framed,
-    answered_id,
-    frames,
-    is_answer,
-    misread_id,
-)
+from plait.client.protocol.framing import HEAD_BYTES, answered_id, frames, is_answer, misread_id
 from plait.client.protocol.reading import (
     LARGE_BYTES,
-    NESTED_NOTE,
+    LONG_BYTES,
     NO_JSON_RPC,
     LimitError,
     Message,
     RequestId,
     coerced_id,
+    read,
+    too_large_handshake,
 )
 
 logger = logging.getLogger("plait.client.protocol")
@@ -58,12 +55,22 @@ logger = logging.getLogger("plait.client.protocol")
 FIRST_REQUEST_ID = 1_000_000_000
 """The ids of our requests start far above those that the SDK counts from 1."""
 HANDSHAKES = frozenset({"initialize", "server/discover"})
-_MOST_REQUESTS = 256
-_MOST_REQUEST_BYTES = 32_000_000
+MAX_SERVER_REQUESTS = 256
+MAX_SERVER_REQUEST_BYTES = 32_000_000
 """How many requests, and how much of them, a server may send before it reads the answers."""
-_NOTES = 50
+MAX_NOTES = 50
 """How many repair notes one session keeps."""
-_LARGEST_FLOAT = int(sys.float_info.max)
+MAX_HIDDEN_SECRETS = 20
+"""How many replaced tokens stay hidden."""
+MAX_NOISE_BYTES = 64_000
+"""How much of what is not MCP is searched for secrets before it is quoted."""
+MAX_ANNOUNCEMENT_BYTES = 1000
+"""Longer lines are not searched for an announcement that tools have changed."""
+MAX_ERROR_CHARS = 64 * 1024
+"""How many characters are kept of the message of an error, and of its data."""
+
+
+_TOOLS_CHANGED = b"notifications/tools/list_changed"
 
 
 class RequestError(Exception):
@@ -75,6 +82,13 @@ class RequestError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+def is_request_error(error: BaseException) -> TypeGuard[RequestError]:
+    """Return whether an exception is a `RequestError`, or the SDK's error with the same fields."""
+    # Unless the SDK is imported, there are no exceptions of it.
+    kind = getattr(sys.modules.get("mcp"), "MCPError", RequestError)
+    return isinstance(error, RequestError | kind)
 
 
 class Handler(Protocol):
@@ -117,18 +131,24 @@ class _ServerRequest:
 class Peer:
     """The pending requests of a session, and the requests of its server."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
         self.server = server
+        self.redact = redact
+        self._redact = redact
+        self._hidden: deque[str] = deque(maxlen=MAX_HIDDEN_SECRETS)
+        self._on_end = on_end
+        self.end_reason: str | None = None
+        """Why nothing more can arrive."""
         self.requests: dict[RequestId | None, PendingRequest] = {}
         """Requests without an outcome."""
         self.streams = 0
         """How many of them stay for as long as the session: streams of changes."""
         self.server_requests: dict[RequestId, _ServerRequest] = {}
-        self.parse: Callable[[bytes], Any] = parse_json
-        """Parses lines; that of a request while its response is likely to be the next one."""
         self.sender: Sender | None = None
         """Writes messages; `None` before the transport is open, and after it is closed."""
         self.handler: Handler | None = None
+        self.on_notification: Callable[[str, object], None] | None = None
+        """Gets method and params of what must be known before the calls that follow."""
         self.taps: list[Tap] = []
         """The first is next to the transport."""
         self.template: RequestTemplate | None = None
@@ -137,11 +157,14 @@ class Peer:
         """Set when no direct call is under way; `None` while no task waits for that."""
         self.last_received = 0.0
         """When the server last sent a message, on the monotonic clock."""
-        self.notes: deque[str] = deque(maxlen=_NOTES)
+        self.notes: deque[str] = deque(maxlen=MAX_NOTES)
         """What was repaired in results."""
+        self.noise_lines = 0
+        self.first_noise = ""
+        """A sentence that quotes what came first that is not MCP, with advice."""
         self._sweep_at = inf
         self._sweep: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._request_ids = count(FIRST_REQUEST_ID)
 
     def use(self, sender: Sender) -> None:
@@ -154,56 +177,73 @@ class Peer:
         """Return an id for a request of our own."""
         return next(self._request_ids)
 
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Redact these values too from now on."""
+        new = [secret for secret in dict.fromkeys(secrets) if secret not in self._hidden]
+        if new:
+            self._hidden.extend(new)
+            self.redact = self._redact.also(self._hidden)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can arrive."""
+        return self.end_reason is not None
+
     def end(self, reason: str) -> None:
-        """Note that nothing more can arrive."""
-        raise NotImplementedError
+        """Note that nothing more can arrive; the first reason is kept."""
+        if self.end_reason is None:
+            self.end_reason = reason
+            self._on_end()
 
     def note_noise(self, data: bytes, advice: str = "") -> None:
-        """Note what arrived that is not MCP."""
-        raise NotImplementedError
+        """Count what is not MCP; the first of a session is logged, with the advice."""
+        self.noise_lines += 1
+        if self.noise_lines == 1:
+            sample = self.redact.excerpt(data[:MAX_NOISE_BYTES].decode("utf-8", "replace"), 80)
+            self.first_noise = f"sends what is not MCP ({sanitize_for_terminal(sample)}){advice}"
+            logger.warning("%s %s", self.server, self.first_noise)
 
     # What arrives
 
     def take_line(self, line: bytes) -> bool:
-        """Take a response in JSON, while any request of our own waits for one."""
-        if not self.requests:
+        """Take a response at once, while any request of our own waits for one.
+
+        What is left to `receive` is what takes long, noise, and what the server asks or tells.
+        """
+        is_short, notify = len(line) < MAX_ANNOUNCEMENT_BYTES, self.on_notification
+        if is_short and notify is not None and _TOOLS_CHANGED in line:
+            # A call made in another thread must not overtake it.
+            notify(_TOOLS_CHANGED.decode(), None)
+        if not self.requests or len(line) >= LARGE_BYTES:
             return False
         try:
-            message = self.parse(line)
+            is_long = len(line) >= LONG_BYTES
+            may_be_list = is_long and any(one.parse for one in list(self.requests.values()))
+            message = read(line, at_once=not may_be_list)
+            return message.method is None and self.take(message)
         except ValueError:
-            return self._take_nested(line)
-        return type(message) is dict and self.take(cast("dict[str, Any]", message), line)
-
-    def _take_nested(self, line: bytes) -> bool:
-        """Take a response that is nested too deeply to be parsed."""
-        message = parse_nested(line)
-        if message is None:
             return False
-        request = self.requests.get(coerced_id(message.get("id")))
-        if request is not None:
-            request.notes = (NESTED_NOTE,)
-        return self.take(message)
 
-    def take(self, message: dict[str, Any], body: bytes | None = None) -> bool:
+    def take(self, message: Message, limits: IncomingLimits = DEFAULT_LIMITS) -> bool:
         """Hand a response to the request of our own that it answers; return whether there is one.
 
-        Only what follows JSON-RPC to the letter is taken. `body` is the message as it arrived.
+        Raises:
+            ValueError: It cannot be decoded.
+            LimitError: It has more values, or would take more memory, than `limits` permit.
         """
-        if not is_response(message):
-            return False
-        request = self.requests.pop(coerced_id(message.get("id")), None)
+        request = self.requests.get(message.id)
         if request is None:
             return False
-        self.last_received = time.monotonic()
-        if body is not None and request.parse is not self.parse:
-            message = request.parse(body)
-        self._settle(request, message, body)
+        self._settle(request, answer_of(request, message, limits), message.body)
         return True
 
-    def _settle(self, request: PendingRequest, message: dict[str, Any], body: bytes | None) -> None:
-        request.settle(message, body)
-        if self.drained is not None:
-            self.check_drained()
+    def _settle(self, request: PendingRequest, answer: dict[str, Any], body: bytes) -> None:
+        self.last_received = time.monotonic()
+        # Another thread may have given up the request meanwhile.
+        if self.requests.pop(request.request_id, None) is not None:
+            request.settle(answer, body or None)
+            if self.drained is not None:
+                self.check_drained()
 
     async def receive(
         self,
@@ -221,27 +261,25 @@ class Peer:
         `advice` is for a server that sends something else.
         """
         self.last_received = time.monotonic()
+        first, last = data[:HEAD_BYTES], data[-HEAD_BYTES:]
         is_large = len(data) >= LARGE_BYTES
-        if is_large and (method := self._answered_handshake(data)) is not None:
-            self._lose_answer(data, too_large_handshake(method))
-            return
+        if is_large:
+            answered = self.requests.get(answered_id(first, last))
+            if answered is not None and answered.method in HANDSHAKES:
+                self.lose_answer(first, last, too_large_handshake(answered.method))
+                return
         find = partial(frames, data, encoding=encoding, errors=errors, limits=limits)
         try:
             framed = await in_thread(find) if is_large else find()
         except LimitError as error:
-            self._lose_answer(data, str(error))
+            self.lose_answer(first, last, str(error))
             return
-        if framed.noise or not framed.messages:
-            self._note_strange(data, framed, advice)
+        if framed.noise:
+            self.note_noise(data, advice)
+            if not framed.messages and (lost := misread_id(data)) is not None:
+                self.lose([lost], NO_JSON_RPC)
         for message in framed.messages:
             await self.dispatch(message, limits, context)
-
-    def _note_strange(self, data: bytes, framed: Framed, advice: str) -> None:
-        if not framed.noise:
-            return
-        self.note_noise(data, advice)
-        if not framed.messages and (lost := misread_id(data)) is not None:
-            self.lose([lost], NO_JSON_RPC)
 
     async def dispatch(
         self, message: Message, limits: IncomingLimits, context: contextvars.Context | None
@@ -251,43 +289,29 @@ class Peer:
             for tap in self.taps:
                 tap.received(message, context)
         match message.kind:
-            case "response":
-                await self._take_result(message, limits)
-            case "error" if message.error is not None:
-                request = self.requests.pop(message.id, None)
-                if request is not None:
-                    self._settle(request, answer_of(request, message, limits), message.body)
+            case "response" | "error":
+                await self._take_answer(message, limits)
+                return
             case "notification":
-                self._notified(message, context)
-                await asyncio.sleep(0)  # its callbacks begin before those of the next message
-            case _:
-                self._asked(message, context)
-                await asyncio.sleep(0)
+                self._take_notification(message, context)
+            case "request":
+                self._take_request(message, context)
+        await asyncio.sleep(0)  # its callbacks begin before those of the next message
 
-    async def _take_result(self, message: Message, limits: IncomingLimits) -> None:
+    async def _take_answer(self, message: Message, limits: IncomingLimits) -> None:
         request = self.requests.get(message.id)
         if request is None:
             logger.debug("%s: an answer to no request: %r", self.server, message.id)
             return
-        is_large = len(message.body) >= LARGE_BYTES
-        read = partial(answer_of, request, message, limits)
+        decode = partial(answer_of, request, message, limits)
         try:
-            whole = await in_thread(read) if is_large else read()
+            answer = await in_thread(decode) if len(message.body) >= LARGE_BYTES else decode()
         except LimitError as error:
             self.lose([message.id], str(error))
         except ValueError:
             self.lose([message.id], NO_JSON_RPC)
         else:
-            if self.requests.pop(message.id, None) is not None:
-                self._settle(request, whole, message.body or None)
-
-    def _answered_handshake(self, body: bytes) -> str | None:
-        """Return the method of the handshake that a message answers, if it is one."""
-        request = self.requests.get(answered_id(body[:HEAD_BYTES], body[-HEAD_BYTES:]))
-        return request.method if request is not None and request.method in HANDSHAKES else None
-
-    def _lose_answer(self, body: bytes, reason: str) -> None:
-        self.lose_answer(body[:HEAD_BYTES], body[-HEAD_BYTES:], reason)
+            self._settle(request, answer, message.body)
 
     def lose_answer(self, first: bytes, last: bytes, reason: str) -> None:
         """Fail the request that a message answers which was not kept.
@@ -312,10 +336,10 @@ class Peer:
 
     # What the server asks and tells
 
-    def _notified(self, message: Message, context: contextvars.Context | None) -> None:
+    def _take_notification(self, message: Message, context: contextvars.Context | None) -> None:
         method, params = message.method or "", message.params
         if method == "notifications/progress":
-            self.progress(params or {})
+            self._take_progress(params or {})
         elif method == "notifications/cancelled":
             cancelled = coerced_id((params or {}).get("requestId"))
             asked = self.server_requests.pop(cancelled, None) if cancelled is not None else None
@@ -325,16 +349,16 @@ class Peer:
             run = partial(self.handler.notified, method, params)
             (contextvars.copy_context() if context is None else context).run(run)
 
-    def _asked(self, message: Message, context: contextvars.Context | None) -> None:
+    def _take_request(self, message: Message, context: contextvars.Context | None) -> None:
         request_id = message.id
         if request_id is None or self.handler is None or self.sender is None:
             return
         # One that was found beside others on a line has no body of its own.
-        asked = _ServerRequest(len(message.body) or _MOST_REQUEST_BYTES // _MOST_REQUESTS)
+        asked = _ServerRequest(len(message.body) or MAX_SERVER_REQUEST_BYTES // MAX_SERVER_REQUESTS)
         key = coerced_id(request_id) or request_id
         self.server_requests[key] = asked
-        waiting = self.server_requests.values()
-        if len(waiting) > _MOST_REQUESTS or sum(one.size for one in waiting) > _MOST_REQUEST_BYTES:
+        waiting = [one.size for one in self.server_requests.values()]
+        if len(waiting) > MAX_SERVER_REQUESTS or sum(waiting) > MAX_SERVER_REQUEST_BYTES:
             self.end("the server sends requests without reading the answers")
             self.close()
             return
@@ -365,41 +389,37 @@ class Peer:
         """Start a task that ends with the session."""
         own = None if context is None else context.copy()  # an empty context is false
         task = asyncio.get_running_loop().create_task(work, context=own)
-        self._hold(task)
-        return task
-
-    def _hold(self, task: asyncio.Future[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    def progress(self, params: Mapping[str, Any]) -> None:
-        """Report the progress of a request of our own."""
+    def _take_progress(self, params: Mapping[str, Any]) -> None:
+        """Give a request of our own more time, and report its progress."""
         match params:
             case {"progressToken": token, "progress": int() | float() as progress}:
                 request = self.requests.get(coerced_id(token))
             case _:
                 return
-        total, message = params.get("total"), params.get("message")
-        numbers = (progress, total if isinstance(total, int | float) else 0)
-        if request is None or isinstance(progress, bool) or not all(map(_is_possible, numbers)):
+        total, text = params.get("total"), params.get("message")
+        try:
+            done = float(progress)
+            total = float(total) if isinstance(total, int | float) else None
+        except OverflowError:
+            return
+        if request is None or isinstance(progress, bool):
             return
         request.extended = True
         request.expires_at = min(time.monotonic() + request.timeout_seconds, request.latest)
-        if request.on_progress is None:
+        if (on_progress := request.on_progress) is None:
             return
-        report = asyncio.ensure_future(
-            request.on_progress(
-                float(progress),
-                float(total) if isinstance(total, int | float) else None,
-                message if isinstance(message, str) else None,
-            )
-        )
-        self._hold(report)
-        report.add_done_callback(self._reported)
 
-    def _reported(self, report: asyncio.Future[None]) -> None:
-        if not report.cancelled() and (error := report.exception()) is not None:
-            logger.error("%s: a progress callback failed", self.server, exc_info=error)
+        async def report() -> None:
+            try:
+                await on_progress(done, total, text if isinstance(text, str) else None)
+            except Exception:  # boundary: callbacks of the user may raise anything
+                logger.exception("%s: a progress callback failed", self.server)
+
+        self.start(report())
 
     def note_repairs(self, exchange: Exchange) -> None:
         """Remember what was repaired in a result."""
@@ -408,6 +428,46 @@ class Peer:
             logger.debug("%s: %s: %s", self.server, exchange.method, note)
 
     # What is sent
+
+    async def exchange(
+        self,
+        request: PendingRequest,
+        body: bytes,
+        *,
+        timeout_seconds: float | None = None,
+        cancel: bool = True,
+    ) -> None:
+        """Send a request and wait until it has a result, or raise `RequestError`.
+
+        With `cancel`, the server is notified when the caller stops waiting.
+        """
+        woken = asyncio.get_running_loop().create_future()
+        request.wake = partial(wake, woken)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        collect(request)
+        if self.sender is None:
+            raise closed()
+        limit = asyncio.timeout(timeout_seconds)
+        self.requests[request.request_id] = request
+        try:
+            self.sender.send(body, request)
+            async with limit:
+                await woken
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise closed() from None
+        except (asyncio.CancelledError, TimeoutError) as ended:
+            timed_out = isinstance(ended, TimeoutError) and limit.expired()
+            if cancel:
+                reason = f"timed out after {timeout_seconds}s" if timed_out else "caller cancelled"
+                self.cancel(request, reason)
+            if timed_out:
+                text = f"Request {request.method!r} timed out"
+                raise RequestError(types.REQUEST_TIMEOUT, text) from None
+            raise
+        finally:
+            self.requests.pop(request.request_id, None)
+        if (error := error_of(request)) is not None:
+            raise error
 
     async def deliver(self, message: Mapping[str, Any]) -> None:
         """Write a notification or an answer, and wait until the transport has taken it."""
@@ -489,37 +549,36 @@ def answer_of(request: PendingRequest, message: Message, limits: IncomingLimits)
         ValueError: It cannot be decoded.
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.id}
     if (detail := message.error) is not None:
-        answer["error"] = {"code": detail.code, "message": detail.message, "data": detail.data}
-        return answer
-    if request.parse is not parse_json and message.raw is not None:
+        error = {"code": detail.code, "message": detail.message, "data": detail.data}
+        return {"jsonrpc": "2.0", "id": message.id, "error": error}
+    if message.raw is None:
+        answer = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+    elif request.parse is not None:
         answer = request.parse(message.body)
     else:
-        answer["result"] = message.decoded_result(limits)
+        answer = {"jsonrpc": "2.0", "id": message.id, "result": message.decoded_result(limits)}
     if message.note is not None:
         request.notes = (message.note,)
     return answer
 
 
-def _is_possible(number: float) -> bool:
-    """Return whether a number fits into a float, which callbacks get."""
-    return not isinstance(number, int) or abs(number) <= _LARGEST_FLOAT
+def error_of(request: PendingRequest) -> Exception | None:
+    """Return why an ended request has no result; `None` if it has one."""
+    if request.fault is not None:
+        return request.fault
+    if request.message is None or (error := request.message.get("error")) is None:
+        return None
+    message, data = error["message"], error.get("data")
+    if is_longer([message, data], MAX_ERROR_CHARS):
+        # Tracebacks keep it alive until garbage is collected, so it is cut where it is.
+        message = message[:MAX_ERROR_CHARS]
+        data = None if is_longer(data, MAX_ERROR_CHARS) else data
+        cut = {"code": error["code"], "message": message, "data": data}
+        request.message = {**request.message, "error": cut}
+    return RequestError(error["code"], message, data)
 
 
 def closed() -> RequestError:
     """Return the error of a request whose connection has ended."""
     return RequestError(types.CONNECTION_CLOSED, "Connection closed")
-
-
-def too_large_handshake(method: str) -> str:
-    """Explain that the answer of a handshake is refused."""
-    return f"the server answered {method} with more than {LARGE_BYTES:,} bytes"
-
-
-def too_large(most_bytes: int) -> str:
-    """Explain that a message is refused, and what would permit it."""
-    return (
-        f"the server sent a message of more than {most_bytes:,} bytes "
-        "(raise `message_bytes` in `limits`)"
-    )

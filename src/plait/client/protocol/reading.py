@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeGuard, cast
 
 from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
 from msgspec.json import Decoder
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from plait._support.garbage import collection_paused
 from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits
@@ -26,6 +26,8 @@ Kind = Literal["request", "notification", "response", "error"]
 
 LARGE_BYTES: Final = 1024 * 1024
 """A message of this size is read in a thread, since reading it would stall the event loop."""
+LONG_BYTES: Final = 64 * 1024
+"""Decoding more than this may start the garbage collector several times, for nothing."""
 NESTED_NOTE: Final = "the answer was nested too deeply, and was cut"
 NO_JSON_RPC: Final = "it is not JSON-RPC"
 
@@ -46,8 +48,6 @@ MAX_ID_DIGITS: Final = 19
 
 _SMALL_BYTES: Final = 2 * MAX_LEVELS
 """A message of this size cannot be nested too deeply."""
-_PAUSE_BYTES: Final = 64 * 1024
-"""Decoding more than this may start the garbage collector several times, for nothing."""
 _QUICK_BYTES: Final = 16_000_000
 _QUICK_NANOSECONDS: Final = 40_000_000
 """JSON that is surely decoded in this time is decoded at once."""
@@ -74,17 +74,33 @@ class LimitError(Exception):
     """A message is not decoded; the text names the limit."""
 
 
-def too_many_values(most: int) -> str:
-    """Explain that a message is not decoded, and what would permit it."""
-    return f"the server sent a message of more than {most:,} values (raise `values` in `limits`)"
-
-
 def too_much_memory(most_bytes: int) -> str:
     """Explain that a message is not decoded because of what would become of it."""
     return (
         "the server sent a message that takes several times its size in memory "
         f"(`message_bytes` in `limits` is {most_bytes:,})"
     )
+
+
+def too_large(most_bytes: int) -> str:
+    """Explain that a message is refused, and what would permit it."""
+    return (
+        f"the server sent a message of more than {most_bytes:,} bytes "
+        "(raise `message_bytes` in `limits`)"
+    )
+
+
+def too_large_handshake(method: str) -> str:
+    """Explain that the answer of a handshake is refused."""
+    return f"the server answered {method} with more than {LARGE_BYTES:,} bytes"
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse JSON; garbage collection waits, because many objects would start it for nothing."""
+    if len(body) < LONG_BYTES:
+        return from_json(body)
+    with collection_paused():
+        return from_json(body)
 
 
 class _Envelope(Struct, gc=False):
@@ -132,7 +148,7 @@ class Message(Struct, gc=False, eq=False):
     body: bytes = b""
     """The message as it arrived; empty if it was found in a line with something else."""
     raw: Raw | None = None
-    """The result that is not decoded yet; see `result_json`."""
+    """The result that is not decoded yet."""
     large: _LargeBody | None = None
     """What `raw` is a part of, in a large message."""
     note: str | None = None
@@ -163,7 +179,7 @@ class Message(Struct, gc=False, eq=False):
         if self.result is None and self.raw is not None:
             try:
                 if self.large is None:
-                    self.result = _decode_at_once(bytes(self.raw))
+                    self.result = parse_json(bytes(self.raw))
                 else:
                     self.result = self.large.decode(self.raw, limits)
             except ValueError:
@@ -174,62 +190,49 @@ class Message(Struct, gc=False, eq=False):
             self.raw = self.large = None
         return cast("dict[str, Any]", self.result)
 
-    def result_json(self) -> Raw:
-        """Return the result in JSON, for a reader of its own."""
-        if self.raw is not None and self.large is None:
-            return self.raw
-        try:
-            raw = UNSET if self.note else _envelopes.decode(self.body).result
-        except MsgspecError:
-            raw = UNSET
-        return raw if _is_raw_object(raw) else Raw(to_json(self.result))
 
-
-def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Message:
+def read(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS, *, at_once: bool = False) -> Message:
     """Read one message in UTF-8; one of `LARGE_BYTES` should be read in a thread.
+
+    `at_once` means that the result of a shorter one needs no reader of its own.
 
     Raises:
         ValueError: It is not JSON, or not JSON-RPC.
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
-    if len(body) <= _SMALL_BYTES:
-        try:
-            small = _small_envelopes.decode(body)
-        except (MsgspecError, ValueError):
-            return _read_whole(body, limits)
-        result = small.result
-        if (
-            result is not None
-            and type(small.id) is int
-            and small.error is UNSET
-            and small.method is UNSET
-        ):
-            return Message(small.id, None, None, None, result, body)
+    if len(body) < (LARGE_BYTES if at_once else LONG_BYTES):
+        # Finding the result costs more here than it could save.
+        if len(body) <= _SMALL_BYTES:
+            try:
+                small = _small_envelopes.decode(body)
+            except (MsgspecError, ValueError):
+                return _read_whole(body, limits)
+            is_plain = small.error is UNSET and small.method is UNSET
+            if is_plain and small.result is not None and type(small.id) is int:
+                return Message(small.id, None, None, None, small.result, body)
         return _read_whole(body, limits)
-    if len(body) < _PAUSE_BYTES:
-        return _read_whole(body, limits)  # finding the result costs more than it could save
     large = None if _is_quick(body, limits) else _LargeBody(body)
     try:
         envelope = _envelopes.decode(body if large is None else large.skeleton)
     except (MsgspecError, ValueError, RecursionError):
         return _read_whole(body, limits, large)
     raw, request_id = envelope.result, coerced_id(envelope.id)
-    if (
-        request_id is None
-        or envelope.error is not UNSET
-        or envelope.method is not UNSET
-        or not _is_raw_object(raw)
-    ):
+    is_plain = envelope.error is UNSET and envelope.method is UNSET
+    if request_id is None or raw is UNSET or memoryview(raw)[0] != b"{"[0] or not is_plain:
         return _read_whole(body, limits, large)
     if not body.isascii():
-        _check_encoding(body)  # msgspec does not look at the texts in what stays raw
+        # msgspec does not look at the texts in what stays raw. All at once would hold the GIL.
+        decoder = getincrementaldecoder("utf-8")()
+        for start in range(0, len(body), MAX_TEXT_PART_BYTES):
+            decoder.decode(body[start : start + MAX_TEXT_PART_BYTES])
+        decoder.decode(b"", final=True)
     return Message(request_id, None, None, None, None, body, raw, large)
 
 
 def _read_whole(body: bytes, limits: IncomingLimits, large: _LargeBody | None = None) -> Message:
     """Read a message that is not a plain response."""
     try:
-        value = _decode_at_once(body) if large is None else large.decode(large.skeleton, limits)
+        value = parse_json(body) if large is None else large.decode(large.skeleton, limits)
         message = message_from(value, body)
     except ValueError:
         message = _cut_and_read(body, limits)
@@ -256,10 +259,9 @@ def message_from(value: object, body: bytes = b"") -> Message | None:
         return None
     request_id = value.get("id")
     has_id = type(request_id) is int or type(request_id) is str
-    if "error" in value and (has_id or (request_id is None and "id" in value)):
-        error = _error_from(value["error"])
-        if error is not None:
-            return Message(coerced_id(request_id), None, None, error, None, body)
+    may_be_error = "error" in value and (has_id or (request_id is None and "id" in value))
+    if may_be_error and (error := _error_from(value["error"])) is not None:
+        return Message(coerced_id(request_id), None, None, error, None, body)
     if "method" in value:
         method, params = value["method"], value.get("params")
         if type(method) is str and (params is None or _is_object(params)):
@@ -280,10 +282,6 @@ def coerced_id(request_id: object) -> RequestId | None:
     if request_id.isascii() and len(request_id) <= MAX_ID_DIGITS and request_id.isdecimal():
         return int(request_id)
     return request_id
-
-
-def _is_raw_object(raw: Raw | UnsetType) -> TypeGuard[Raw]:
-    return raw is not UNSET and memoryview(raw)[0] == b"{"[0]
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -311,7 +309,7 @@ def decode(body: bytes, limits: IncomingLimits = DEFAULT_LIMITS) -> Any:
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
     if _is_quick(body, limits):
-        return _decode_at_once(body)
+        return parse_json(body)
     large = _LargeBody(body)
     return large.decode(large.skeleton, limits)
 
@@ -325,13 +323,6 @@ def _is_quick(body: bytes, limits: IncomingLimits) -> bool:
     values = body.count(b",") + _openings(body)  # texts may hold commas and brackets, too
     text = len(body) * (1 if body.isascii() else 3) + body.count(b"\\") * _ESCAPE_NANOSECONDS
     return values < limits.values and text + values * _VALUE_NANOSECONDS < _QUICK_NANOSECONDS
-
-
-def _decode_at_once(body: bytes) -> Any:
-    if len(body) < _PAUSE_BYTES:
-        return from_json(body)
-    with collection_paused():
-        return from_json(body)
 
 
 def _openings(body: bytes) -> int:
@@ -385,7 +376,8 @@ class _LargeBody:
     def decode(self, part: Raw | bytes, limits: IncomingLimits) -> Any:
         """Decode a part of the skeleton, or the whole of it."""
         if self.values > limits.values:
-            raise LimitError(too_many_values(limits.values))
+            most = f"{limits.values:,} values (raise `values` in `limits`)"
+            raise LimitError(f"the server sent a message of more than {most}")
         self._most_bytes = most = limits.message_bytes
         self._room = most + max(2 * most, _SPARE_BYTES) - len(self._body)
         self._take(self.values * _VALUE_BYTES)
@@ -421,7 +413,10 @@ class _LargeBody:
         return parts
 
     def _decode_at_once(self, part: bytes) -> Any:
-        self._take(len(part) * _widest(part))
+        width = 1  # how many bytes each character of its texts may take
+        if not part.isascii() or b"\\u" in part:
+            width = 4 if any(sign in part for sign in _WIDE) else 2
+        self._take(len(part) * width)
         return from_json(part)
 
     def _with_texts(self, value: object) -> object:
@@ -446,14 +441,31 @@ class _LargeBody:
         pieces: list[str] = []
         length, width = 0, 1
         while start < end:
-            piece, start = _text_piece(self._body, start, end)
+            piece, start = self._text_piece(start, end)
             pieces.append(piece)
             length += len(piece)
-            width = max(width, _width(piece))
+            if not piece.isascii():
+                widest = ord(max(piece))
+                width = max(width, 1 if widest < 1 << 8 else 2 if widest < 1 << 16 else 4)
             self._take(sys.getsizeof(piece))
-            if length * width > self._room:
+            if length * width > self._room:  # what all characters take once they are joined
                 raise LimitError(too_much_memory(self._most_bytes))
         return "".join(pieces)
+
+    def _text_piece(self, start: int, end: int) -> tuple[str, int]:
+        """Decode the next piece of a text, and return where the one after it starts."""
+        stop = min(start + MAX_TEXT_PART_BYTES, end)
+        for _ in range(_MAX_PIECE_TRIES):
+            try:
+                return _texts.decode(b'"%b"' % self._body[start:stop]), stop
+            except UnicodeDecodeError:
+                stop -= 1  # it ends within a character
+            except MsgspecError:
+                # It ends within an escape, or a pair of surrogates.
+                stop = self._body.rfind(b"\\", start, stop)
+            if stop <= start:
+                break
+        raise ValueError("not a text")
 
     def _is_plain(self, start: int, end: int) -> bool:
         """Return whether a text is what its bytes are."""
@@ -473,36 +485,6 @@ class _LargeBody:
             raise LimitError(too_much_memory(self._most_bytes))
 
 
-def _text_piece(body: bytes, start: int, end: int) -> tuple[str, int]:
-    """Decode the next piece of a text, and return where the one after it starts."""
-    stop = min(start + MAX_TEXT_PART_BYTES, end)
-    for _ in range(_MAX_PIECE_TRIES):
-        try:
-            return _texts.decode(b'"%b"' % body[start:stop]), stop
-        except UnicodeDecodeError:
-            stop -= 1  # it ends within a character
-        except MsgspecError:
-            stop = body.rfind(b"\\", start, stop)  # within an escape, or a pair of surrogates
-        if stop <= start:
-            break
-    raise ValueError("not a text")
-
-
-def _width(text: str) -> int:
-    """Return how many bytes each character of a text takes."""
-    if text.isascii():
-        return 1
-    widest = ord(max(text))
-    return 1 if widest < 1 << 8 else 2 if widest < 1 << 16 else 4
-
-
-def _widest(body: bytes) -> int:
-    """Return how many bytes each character of the texts in JSON may take."""
-    if body.isascii() and b"\\u" not in body:
-        return 1
-    return 4 if any(sign in body for sign in _WIDE) else 2
-
-
 def _masked_parts(body: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the parts of a body in which every quote begins or ends a text."""
     start = 0
@@ -515,14 +497,6 @@ def _masked_parts(body: bytes) -> Iterator[tuple[int, bytes]]:
             part = part.replace(b"\\\\", b"__").replace(b'\\"', b"__")
         yield start, part
         start += len(part)
-
-
-def _check_encoding(body: bytes) -> None:
-    """Raise an error unless a body is UTF-8, without holding the interpreter for long."""
-    decoder = getincrementaldecoder("utf-8")()
-    for start in range(0, len(body), MAX_TEXT_PART_BYTES):
-        decoder.decode(body[start : start + MAX_TEXT_PART_BYTES])
-    decoder.decode(b"", final=True)
 
 
 def cut_nesting(body: bytes) -> bytes:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 
 from plait._support import mcp_types as types
 from plait._support.threads import import_in_thread
 from plait.client.protocol.exchange import OnProgress, PendingRequest, RequestTemplate
 from plait.client.protocol.headers import (
+    VERSION_HEADER,
     Path,
     argument_headers,
     mirrored_arguments,
@@ -21,19 +22,16 @@ from plait.client.protocol.headers import (
 from plait.client.protocol.inbound import METHODS, Callbacks, Inbound, RequestContext
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
 from plait.client.protocol.repair import check_result, is_unfinished
-from plait.client.protocol.requests import (
+from plait.client.protocol.results import (
     HANDSHAKE_VERSION,
-    PROTOCOL_VERSION_HEADER,
-    encoded,
-    exchanged,
-    list_of,
-    list_request,
+    in_era,
     read_aside,
-    read_parts,
+    result_in_era,
     result_of,
-    rows_taken,
+    typed_result,
 )
 from plait.client.protocol.subscriptions import Subscription, opened_subscription
+from plait.client.protocol.tool_rows import current_rows, parse_list
 from plait.traces.spans import describe_request, is_traced, trace_context
 
 if TYPE_CHECKING:
@@ -41,17 +39,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT", bound="BaseModel")
 
-MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope", "inputRequests", "requestState"})
-"""Fields of results that the handshake era does not know."""
-_FIELDS = {
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "resources/read": "contents",
-    "prompts/get": "messages",
-}
-"""The list in a result that may be long."""
-_MOST_ROUNDS = 10
+MAX_INPUT_ROUNDS = 10
 """How often a server may request input before it gives a prompt or a resource."""
 
 
@@ -62,8 +50,10 @@ class McpSession:
         self.peer = peer
         self.callbacks = callbacks
         self.protocol_version = ""
-        self.server_info: types.Implementation | None = None
-        self.server_capabilities = types.ServerCapabilities()
+        self.identity: Mapping[str, Any] | None = None
+        """Name and version as the server sent them; optional for modern servers."""
+        self.capabilities: Mapping[str, Any] = {}
+        """What the server declared itself capable of, as it sent it."""
         self.instructions: str | None = None
         self.has_listed = False
         """Whether its tools were listed, so that it is known which arguments become headers."""
@@ -82,11 +72,23 @@ class McpSession:
         """Whether the session is of the modern era: no handshake and no state."""
         return self.protocol_version in types.version.MODERN_PROTOCOL_VERSIONS
 
-    def begin(self, result: types.InitializeResult | types.DiscoverResult, version: str) -> None:
-        """Adopt what the server has declared in the handshake."""
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """Name and version of the server; optional for modern servers."""
+        if self.identity is None:
+            return None
+        return types.Implementation.model_validate(self.identity, by_name=False)
+
+    @property
+    def server_capabilities(self) -> types.ServerCapabilities:
+        """What the server declared itself capable of."""
+        return types.ServerCapabilities.model_validate(self.capabilities, by_name=False)
+
+    def begin(self, result: Mapping[str, Any], version: str) -> None:
+        """Adopt what the server has declared in the handshake, which is valid."""
         self.protocol_version = version
-        self.server_capabilities = result.capabilities
-        self.instructions = result.instructions
+        self.capabilities = result["capabilities"]
+        self.instructions = result.get("instructions")
         if self.is_modern:
             template = RequestTemplate(version, self.meta_for(version), version)
         else:
@@ -116,15 +118,25 @@ class McpSession:
     ) -> PendingRequest:
         """Send a request and wait for its response, or raise `RequestError`."""
         template = self.peer.template
-        fields = dict(params or {})
-        request = list_request(
+        request = PendingRequest(
             method,
             request_id or self.peer.next_request_id(),
             version or (HANDSHAKE_VERSION if template is None else template.version),
         )
+        if method == "tools/list" and (rows := current_rows()) is not None:
+            request.wants_body, request.parse = True, partial(parse_list, most=rows.most)
+        fields = dict(params or {})
         meta: dict[str, Any] = dict(template.meta) if template is not None else {}
         meta |= fields.get("_meta") or {}
-        headers = self._headers(method, fields, version)
+        # What HTTP transports send along; the handshake era agrees on a version first.
+        headers: dict[str, str] = {}
+        sent_as = version if template is None else template.protocol_header
+        if sent_as is not None and method != "initialize":
+            headers[VERSION_HEADER] = sent_as
+            if sent_as in types.version.MODERN_PROTOCOL_VERSIONS:
+                headers |= routing_headers(method, fields)
+                if method == "tools/call" and (mirrored := self._mirrored.get(fields["name"])):
+                    headers |= argument_headers(mirrored, fields.get("arguments") or {})
         if on_progress is not None:
             request.on_progress = on_progress
             meta["progressToken"] = request.request_id
@@ -135,26 +147,18 @@ class McpSession:
         if meta:
             fields["_meta"] = meta
         request.headers = headers
-        limit = timeout_seconds if timeout_seconds is not None else self.callbacks.timeout_seconds
-        body = encoded(request, fields)
-        cancel = method not in HANDSHAKES
-        await exchanged(self.peer, request, body, timeout_seconds=limit, cancel=cancel)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": request.request_id, "method": method}
+        if fields:
+            message["params"] = fields
+        await self.peer.exchange(
+            request,
+            to_json(message, inf_nan_mode="null"),
+            timeout_seconds=(
+                self.callbacks.timeout_seconds if timeout_seconds is None else timeout_seconds
+            ),
+            cancel=method not in HANDSHAKES,
+        )
         return request
-
-    def _headers(
-        self, method: str, params: Mapping[str, Any], version: str | None
-    ) -> dict[str, str]:
-        """Return what HTTP transports send along with a request."""
-        template = self.peer.template
-        sent_as = version if template is None else template.protocol_header
-        if sent_as is None or method == "initialize":
-            return {}
-        headers = {PROTOCOL_VERSION_HEADER: sent_as}
-        if sent_as in types.version.MODERN_PROTOCOL_VERSIONS:
-            headers |= routing_headers(method, params)
-            if method == "tools/call" and (mirrored := self._mirrored.get(params["name"])):
-                headers |= argument_headers(mirrored, params.get("arguments") or {})
-        return headers
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
@@ -179,35 +183,32 @@ class McpSession:
             on_progress=progress_callback,
             timeout_seconds=request_read_timeout_seconds,
         )
-        result = await read_aside(ended, partial(self._read_as, result_type))
+
+        def read(ended: PendingRequest) -> ResultT:
+            raw = result_of(ended)
+            if is_unfinished(raw, ended.version):
+                check_result(ended.method, ended.version, raw)
+            raw = in_era(ended, raw)
+            if isinstance(result_type, TypeAdapter):
+                return result_type.validate_python(raw, by_name=False)
+            return result_type.model_validate(raw, by_name=False)
+
+        result = await read_aside(ended, read)
         self.peer.note_repairs(ended)
         return result
 
-    def _read_as(
-        self, result_type: type[ResultT] | TypeAdapter[ResultT], ended: PendingRequest
-    ) -> ResultT:
-        """Read a result as a type; in a thread if it is large."""
-        raw = result_of(ended)
-        if is_unfinished(raw, ended.version):
-            check_result(ended.method, ended.version, raw)
-        raw = self._of_its_era(raw)
-        if isinstance(result_type, TypeAdapter):
-            return result_type.validate_python(raw, by_name=False)
-        return result_type.model_validate(raw, by_name=False)
-
     async def _result(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Return the typed result of a request, read in a thread if it is large."""
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(MAX_INPUT_ROUNDS):
             ended = await self.request(method, params)
             await import_in_thread(METHODS)
-            read = read_parts(_FIELDS.get(method), frozenset() if self.is_modern else MODERN_FIELDS)
-            result = await read_aside(ended, read)
+            result = await read_aside(ended, typed_result)
             self.peer.note_repairs(ended)
             if not isinstance(result, types.InputRequiredResult):
                 return result
             params = {**(params or {}), **await self._answers_to(result)}
         raise RequestError(
-            types.INTERNAL_ERROR, f"the server requested input more than {_MOST_ROUNDS} times"
+            types.INTERNAL_ERROR, f"the server requested input more than {MAX_INPUT_ROUNDS} times"
         )
 
     async def _answers_to(self, asked: types.InputRequiredResult) -> dict[str, Any]:
@@ -237,21 +238,22 @@ class McpSession:
 
     async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
         """List one page of the tools."""
+        page = await self.tool_page(cursor)
+        return types.ListToolsResult.model_validate(page, by_name=False)
+
+    async def tool_page(self, cursor: str | None = None) -> dict[str, Any]:
+        """Return one page of the tools as valid JSON, without those that are collected as rows."""
         ended = await self.request("tools/list", _page(cursor))
-        raw = await read_aside(ended, list_of)
+        page = await read_aside(ended, result_in_era)
         self.peer.note_repairs(ended)
-        page = rows_taken(ended, self._of_its_era(raw))
+        if ended.wants_body and (rows := current_rows()) is not None:
+            body, ended.body, ended.message = ended.body, None, None  # they are large
+            page = rows.take(page, body, mirror=ended.may_mirror)
         self.has_listed = True
         if self.is_modern and ended.may_mirror:
             for tool in page["tools"]:
                 self._mirrored[tool["name"]] = mirrored_arguments(tool["inputSchema"])
-        return types.ListToolsResult.model_validate(page, by_name=False)
-
-    def _of_its_era(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Return a result without the fields that the era does not know."""
-        if self.is_modern or MODERN_FIELDS.isdisjoint(raw):
-            return raw
-        return {key: value for key, value in raw.items() if key not in MODERN_FIELDS}
+        return page
 
     async def list_prompts(self, *, cursor: str | None = None) -> types.ListPromptsResult:
         """List one page of the prompts."""
@@ -323,15 +325,6 @@ class McpSession:
         # The specification names what is wanted, and nothing else.
         fields = {name: value for name, value in wanted.items() if value}
         return opened_subscription(self, types.SubscriptionFilter(**fields))
-
-    async def ping_seconds(self) -> float:
-        """Measure one cheap round trip."""
-        began = time.perf_counter()
-        if self.is_modern:
-            await self.send_discover(self.protocol_version)
-        else:
-            await self.send_ping()
-        return time.perf_counter() - began
 
 
 def _page(cursor: str | None) -> dict[str, Any]:

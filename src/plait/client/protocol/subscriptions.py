@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plait.client.protocol.session import McpSession
 
 _numbers = count(1)
-_MOST_PENDING = 1024
+MAX_PENDING_EVENTS = 1024
 """Events that wait to be read; a stream with more is lost."""
 _LISTS = {
     "notifications/tools/list_changed": "tools_list_changed",
@@ -69,8 +69,8 @@ class ListenRoute:
             event = uri
         else:
             return
-        if len(self._pending) >= _MOST_PENDING:
-            text = f"more than {_MOST_PENDING} changes wait to be read"
+        if len(self._pending) >= MAX_PENDING_EVENTS:
+            text = f"more than {MAX_PENDING_EVENTS} changes wait to be read"
             self.lose(RequestError(types.INTERNAL_ERROR, text))
             return
         self._pending[event] = None

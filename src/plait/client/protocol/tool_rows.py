@@ -20,7 +20,7 @@ from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.protocol.headers import mirrored_arguments
-from plait.client.protocol.reading import LARGE_BYTES, decode
+from plait.client.protocol.reading import decode
 
 Row = dict[str, Any]
 """A tool as its server lists it."""
@@ -36,12 +36,12 @@ class RawRow(NamedTuple):
 _ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 """What a list of the modern era has beside the tools."""
 _HEADER_KEY = b"x-mcp-header"
-_MOST_SEARCHED = 2 * 1024 * 1024
+MAX_SEARCHED_BYTES = 2 * 1024 * 1024
 """The tools of a longer list are checked for hidden characters one by one, not all at once."""
 _ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
 _objects = Decoder(dict[str, Raw])
 _lists = Decoder(list[Raw])
-LONGEST_ROW_BYTES = 1_000_000
+MAX_ROW_BYTES = 1_000_000
 """The texts and schemas of one tool; no model reads as much."""
 
 
@@ -55,18 +55,18 @@ def parse_list(body: bytes, most: int = DEFAULT_LIMITS.tools) -> Any:
         result = _objects.decode(message.pop("result"))
         tools = list(map(_row_from, _lists.decode(result.pop("tools"))[: most + 1]))
     except (DecodeError, KeyError, RecursionError):
-        return _parse(body)
+        return decode(body)
     rows: list[Any] = []
     with collection_paused():
         for listed in tools:
-            row = _parse(listed)
+            row = from_json(listed)
             if not is_plain_row(row):
                 break
             rows.append(RawRow(row["name"], listed))
         if len(rows) < len(tools) or may_mirror(body):
-            rows = [_parse(listed) for listed in tools]
-    others = {key: _parse(bytes(value)) for key, value in message.items()}
-    envelope = {key: _parse(bytes(value)) for key, value in result.items()}
+            rows = list(map(from_json, tools))
+    others = {key: decode(bytes(value)) for key, value in message.items()}
+    envelope = {key: decode(bytes(value)) for key, value in result.items()}
     return {**others, "result": {**envelope, "tools": rows}}
 
 
@@ -74,19 +74,15 @@ class _Named(Struct, gc=False):
     name: str
 
 
+_names = Decoder(_Named)
+
+
 def _row_from(raw: Raw) -> bytes:
     """Return the JSON of a tool; one that is too large to be used stays so, but takes no memory."""
-    if memoryview(raw).nbytes <= LONGEST_ROW_BYTES:
+    if memoryview(raw).nbytes <= MAX_ROW_BYTES:
         return bytes(raw)
     row = {"name": _names.decode(raw).name, "inputSchema": {"type": "object"}}
-    return to_json(row | {"description": "…" * LONGEST_ROW_BYTES})
-
-
-def _parse(body: bytes) -> Any:
-    return from_json(body) if len(body) < LARGE_BYTES else decode(body)
-
-
-_names = Decoder(_Named)
+    return to_json(row | {"description": "…" * MAX_ROW_BYTES})
 
 
 def is_plain_list(result: Mapping[str, Any], version: str) -> bool:
@@ -160,15 +156,14 @@ class _PlainTool(Struct, gc=False, rename="camel"):
 
 
 def row_of(tool: types.Tool) -> Row:
-    """Write a tool of the SDK as it is listed."""
-    data = {
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-        "_meta": tool.meta,
-    }
-    plain = {"input_schema", "output_schema", "meta"}
-    others = tool.model_dump(by_alias=True, exclude_none=True, mode="json", exclude=plain)
-    return others | {key: value for key, value in data.items() if value is not None}
+    """Write a tool as it is listed."""
+    # Schemas stay as they are: dumping them would leave out what is null in them.
+    plain = {"input_schema": "inputSchema", "output_schema": "outputSchema", "meta": "_meta"}
+    row = tool.model_dump(by_alias=True, exclude_none=True, mode="json", exclude={*plain})
+    for attribute, key in plain.items():
+        if (value := getattr(tool, attribute)) is not None:
+            row[key] = value
+    return row
 
 
 def whole_row(row: Row | RawRow) -> Row:
@@ -177,7 +172,7 @@ def whole_row(row: Row | RawRow) -> Row:
 
 
 def checked_row(row: object) -> Row:
-    """Return a row as it is if it is plain, else as the SDK reads it."""
+    """Return a row as it is if it is plain, else as its type reads it."""
     return row if is_plain_row(row) else row_of(types.Tool.model_validate(row, by_name=False))
 
 
@@ -206,14 +201,14 @@ class ToolRows:
     def take(self, result: dict[str, Any], body: bytes | None, *, mirror: bool) -> dict[str, Any]:
         """Keep the tools of a page that was checked, and return the page without them.
 
-        A page with tools that mirror arguments is returned as it is: the SDK has to know them.
+        A page with tools that mirror arguments is returned as it is: the session has to know them.
         """
         listed: object = result.get("tools")
         if not is_list(listed):
             return result
         if mirror and any(mirrors_arguments(row["inputSchema"]) for row in listed):
             return result
-        if body is None or len(body) > _MOST_SEARCHED or not is_clean_body(body):
+        if body is None or len(body) > MAX_SEARCHED_BYTES or not is_clean_body(body):
             self.clean = False
         self.rows += listed[: self.most + 1]
         return {**result, "tools": []}
@@ -223,11 +218,11 @@ class ToolRows:
         """Whether there are more tools than are kept."""
         return len(self.rows) > self.most
 
-    def add(self, tools: list[types.Tool]) -> None:
-        """Add the tools of a page that the SDK has read."""
-        if tools:
+    def add(self, rows: list[Row]) -> None:
+        """Add the tools of a page that were not taken as they came."""
+        if rows:
             self.clean, self.may_mirror = False, True
-            self.rows += map(row_of, tools[: self.most + 1])
+            self.rows += map(checked_row, rows[: self.most + 1])
 
 
 _collecting: ContextVar[ToolRows | None] = ContextVar("plait_tool_rows", default=None)
@@ -235,7 +230,7 @@ _collecting: ContextVar[ToolRows | None] = ContextVar("plait_tool_rows", default
 
 @contextmanager
 def collected_rows(most: int) -> Generator[ToolRows]:
-    """Collect listed tools as JSON objects where the lean wire is used, instead of models."""
+    """Collect the tools that a session of our own lists in the block, as JSON objects."""
     rows = ToolRows(most)
     token = _collecting.set(rows)
     try:

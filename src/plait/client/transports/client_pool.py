@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 
-from plait.client.protocol.exchange import as_current
 from plait.client.transports.http_client import set_cookies
-from plait.client.transports.http_pool import DRAIN_BYTES, DRAIN_SECONDS, HttpExchange
+from plait.client.transports.http_pool import DRAIN_SECONDS, MAX_DRAIN_BYTES, HttpExchange
 
 
 class ClientPool:
@@ -65,36 +64,6 @@ class ClientPool:
                 exchange.on_end()
 
     async def _post(self, exchange: HttpExchange) -> None:
-        message = exchange.exchange
-        with contextlib.nullcontext() if message is None else as_current(message):
-            response = await self._client.send(self._request_of(exchange), stream=True)
-        async with contextlib.aclosing(response):
-            reader = exchange.connection = _Reader()
-            exchange.extensions = response.extensions
-            fields = [(name.lower(), value) for name, value in response.headers.raw]
-            exchange.on_response(response.status_code, fields)
-            try:
-                await self._read(response, exchange, reader)
-            finally:
-                exchange.connection = None
-
-    async def _read(
-        self, response: httpx2.Response, exchange: HttpExchange, reader: _Reader
-    ) -> None:
-        if response.is_stream_consumed:
-            exchange.on_data(response.content)
-            return
-        async with contextlib.aclosing(response.aiter_raw()) as chunks:
-            async for chunk in chunks:
-                if not exchange.ended:
-                    exchange.on_data(chunk)
-                if exchange.ended:
-                    await _drain(chunks)
-                    return
-                await reader.going.wait()
-                await asyncio.sleep(0)  # what has arrived is returned without waiting
-
-    def _request_of(self, exchange: HttpExchange) -> httpx2.Request:
         template = exchange.template
         headers = template.headers.copy()
         headers.pop("content-length", None)
@@ -108,7 +77,27 @@ class ClientPool:
             extensions=template.extensions,
         )
         set_cookies(request, self._client)
-        return request
+        response = await self._client.send(request, stream=True)
+        async with contextlib.aclosing(response):
+            reader = exchange.connection = _Reader()
+            exchange.extensions = response.extensions
+            fields = [(name.lower(), value) for name, value in response.headers.raw]
+            exchange.on_response(response.status_code, fields)
+            try:
+                if response.is_stream_consumed:
+                    exchange.on_data(response.content)
+                    return
+                async with contextlib.aclosing(response.aiter_raw()) as chunks:
+                    async for chunk in chunks:
+                        if not exchange.ended:
+                            exchange.on_data(chunk)
+                        if exchange.ended:
+                            await _drain(chunks)
+                            return
+                        await reader.going.wait()
+                        await asyncio.sleep(0)  # what has arrived is returned without waiting
+            finally:
+                exchange.connection = None
 
 
 class _Reader:
@@ -119,16 +108,13 @@ class _Reader:
         self.going.set()
 
     def pause(self) -> None:
-        """Receive nothing until `resume`."""
         self.going.clear()
 
     def resume(self) -> None:
-        """Go on receiving."""
         self.going.set()
 
     def abort(self) -> None:
-        """Receive nothing more: the exchange has ended."""
-        self.going.set()
+        self.going.set()  # the exchange has ended, so that what is read is dropped
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
@@ -138,5 +124,5 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             async for chunk in chunks:
                 drained += len(chunk)
-                if drained > DRAIN_BYTES:
+                if drained > MAX_DRAIN_BYTES:
                     return

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
 from urllib.request import getproxies, proxy_bypass
@@ -16,28 +16,26 @@ import httpx2
 from cachetools import TTLCache, cached
 
 from plait._support.gather import resolve
-from plait._support.threads import in_thread, lock_across_forks
+from plait._support.threads import import_in_thread, in_thread, lock_across_forks
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.secrets import secrets_in_headers
 from plait.client.config.servers import HttpServer, RemoteOptions, SseServer
-from plait.client.protocol.exchange import PendingRequest, current_exchange
-from plait.client.protocol.http_reply import Advice, HttpReply
+from plait.client.protocol.exchange import Advice, HttpReply, PendingRequest, current_exchange
 from plait.client.protocol.peer import RequestError
 from plait.client.transports.auth.challenge import ADVICE, SignInNeededError
-from plait.client.transports.auth.choose import auth_of
-from plait.client.transports.auth.oauth import OAuthAuth
-from plait.client.transports.http_decoding import decoded_body
-from plait.client.transports.library_logs import redacted_library_logs
-from plait.client.transports.wire import Wire
+from plait.client.transports.http_bodies import decoded_body
+from plait.client.transports.wire import Wire, redacted_library_logs
 from plait.errors import ConfigError, PlaitError
 
 logger = logging.getLogger("plait.client.transports")
 
+_AUTH = "plait.client.transports.auth.choose"
+"""The module that makes auth objects, with what they need of cryptography."""
+
 Send = Callable[..., Awaitable[httpx2.Response]]
 
 SESSION_HEADER: Final = "mcp-session-id"
-VERSION_HEADER: Final = "mcp-protocol-version"
-MOST_REDIRECTS: Final = 5
+MAX_REDIRECTS: Final = 5
 
 NEVER_COMPLETE = (
     httpx2.ConnectError,
@@ -50,10 +48,10 @@ NEVER_COMPLETE = (
 )
 """Faults after which the server cannot have received the whole request."""
 
-LONGEST_REFUSAL_BYTES: Final = 1024 * 1024
+MAX_REFUSAL_BYTES: Final = 1024 * 1024
 """How much is read of a body that is no message: of an error, a redirect, or of OAuth."""
-_LONGEST_BODY = 4000
-_LONGEST_READ = 64_000
+MAX_BODY_CHARS = 4000
+MAX_SEARCHED_CHARS = 64_000
 """How much of an error's body is searched for secrets."""
 _FAULT_CODE = -32000
 _TRUST_SECONDS = 600
@@ -61,7 +59,6 @@ _TRUST_SECONDS = 600
 _SAME_METHOD = frozenset({301, 302, 307, 308})
 """Statuses after which the same method is repeated. Browsers turn a POST into a GET after the first
 two, which would lose the message; 303 requires that, so it is not followed."""
-"""Its tools are bounded by their number."""
 _UNPATCHED_SEND = httpx2.AsyncHTTPTransport.handle_async_request
 
 
@@ -94,7 +91,16 @@ async def open_http_client(
     """Open the HTTP client for one session, by default with the certificates of the machine."""
     timeout = httpx2.Timeout(server.exchange_seconds, read=server.stream_read_seconds)
     headers = await headers_of(server, wire)
-    auth = auth_of(server, wire.server, wire.hide)
+    auth: httpx2.Auth | None = None
+    attach: Callable[..., None] | None = None
+    if server.auth is not None:
+        # With what they need of cryptography, these modules are slow to import.
+        await import_in_thread(_AUTH)
+        from plait.client.transports.auth.choose import auth_of  # noqa: PLC0415
+        from plait.client.transports.auth.oauth import OAuthAuth  # noqa: PLC0415
+
+        auth = auth_of(server, wire.server, wire.hide)
+        attach = auth.attach if isinstance(auth, OAuthAuth) else None
     factory: Callable[..., object] | None = server.http_client_factory
     if factory is None:
         # In threads: they read files.
@@ -107,8 +113,8 @@ async def open_http_client(
             f"{type(client).__name__}; it must return an httpx2.AsyncClient",
             server=wire.server,
         )
-    if isinstance(auth, OAuthAuth):
-        auth.attach(client.send)
+    if attach is not None:
+        attach(client.send)
     client.event_hooks["response"].append(partial(_bound_body, server.incoming))
     # Every request goes through `send`, also those of auth flows and redirects.
     setattr(client, "send", _Send(client, wire, server))  # noqa: B010
@@ -148,28 +154,25 @@ class _Send:
         options["follow_redirects"] = False
         followed = 0
         while True:
-            response = await self._send_once(request, **options)
+            before = dict(request.headers)
+            try:
+                # Here too: a request is sent in the context of who makes it.
+                with redacted_library_logs(self._wire):
+                    response = await self._plain_send(request, **options)
+            finally:
+                # Headers that are new were added by an auth object, or from the URL's userinfo.
+                added = dict(request.headers.items() - before.items())
+                if added:
+                    self._wire.hide(secrets_in_headers(added))
             if not response.has_redirect_location:
                 return response
             await response.aread()
             await response.aclose()
             following = redirected(request, response, self._client)
-            if following is None or followed == MOST_REDIRECTS:
+            if following is None or followed == MAX_REDIRECTS:
                 return refused_redirect(request, response)
             request = following
             followed += 1
-
-    async def _send_once(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        before = dict(request.headers)
-        try:
-            # Here too: a request is sent in the context of who makes it.
-            with redacted_library_logs(self._wire):
-                return await self._plain_send(request, **options)
-        finally:
-            # Headers that appear only now were added by an auth object, or from the URL's userinfo.
-            added = dict(request.headers.items() - before.items())
-            if added:
-                self._wire.hide(secrets_in_headers(added))
 
 
 def fail_request(request: PendingRequest, wire: Wire, fault: Exception) -> None:
@@ -200,7 +203,7 @@ async def _bound_body(limits: IncomingLimits, response: httpx2.Response) -> None
     is_gzip = response.headers.get("content-encoding", "").lower() in {"gzip", "x-gzip"}
     inner = httpx2.Response(200, headers=response.headers, stream=response.stream)
     response.headers.pop("content-encoding", None)
-    most = limits.message_bytes if is_message else LONGEST_REFUSAL_BYTES
+    most = limits.message_bytes if is_message else MAX_REFUSAL_BYTES
 
     async def bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         received = 0
@@ -216,7 +219,7 @@ async def _bound_body(limits: IncomingLimits, response: httpx2.Response) -> None
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The bytes of a response, passed through a generator that watches them."""
+    """The bytes of a response, passed through a generator that bounds them."""
 
     def __init__(self, inner: Any, watch: Callable[[Any], AsyncIterator[bytes]]) -> None:
         self._inner = inner
@@ -241,13 +244,21 @@ async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
 
 def reply_of(response: httpx2.Response, body: str, wire: Wire) -> HttpReply:
     """Record the relevant parts of an error response."""
+    error_code = None
+    if is_json(response):
+        with suppress(ValueError, RecursionError):
+            match json.loads(body):
+                case {"error": {"code": int() as code}}:
+                    error_code = code
+                case _:
+                    pass
     return HttpReply(
         status=response.status_code,
         retry_after=response.headers.get("retry-after"),
         challenge=response.headers.get("www-authenticate"),
         # Redacted before it is cut: half of a secret would not be found.
-        body=wire.redact(body[:_LONGEST_READ])[:_LONGEST_BODY],
-        error_code=_error_code(body) if is_json(response) else None,
+        body=wire.redact(body[:MAX_SEARCHED_CHARS])[:MAX_BODY_CHARS],
+        error_code=error_code,
         had_session=SESSION_HEADER in response.request.headers,
         advice=cast("Advice | None", response.extensions.get(ADVICE)),
     )
@@ -258,17 +269,6 @@ def is_json(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def _error_code(body: str) -> int | None:
-    try:
-        match json.loads(body):
-            case {"error": {"code": int() as code}}:
-                return code
-            case _:
-                return None
-    except (ValueError, RecursionError):
-        return None
-
-
 def is_plain(server: HttpServer) -> bool:
     """Return whether requests to a server need nothing but HTTP/1.1, TLS and fixed headers.
 
@@ -276,23 +276,18 @@ def is_plain(server: HttpServer) -> bool:
     httpx2, as does a program that replaces its transport, to trace requests or to answer them.
     """
     url = httpx2.URL(server.url)
+    has_proxy = bool({url.scheme, "all"} & getproxies().keys()) and not proxy_bypass(
+        url.host if url.port is None else f"{url.host}:{url.port}"
+    )
     return (
         server.auth is None
         and server.http_client_factory is None
         and not callable(server.headers)
         and not url.userinfo
         and url.scheme in {"http", "https"}
-        and not _has_proxy(url)
+        and not has_proxy
         and httpx2.AsyncHTTPTransport.handle_async_request is _UNPATCHED_SEND
     )
-
-
-def _has_proxy(url: httpx2.URL) -> bool:
-    """Return whether the environment names a proxy for a URL."""
-    proxies = getproxies()
-    if not {url.scheme, "all"} & proxies.keys():
-        return False
-    return not proxy_bypass(url.host if url.port is None else f"{url.host}:{url.port}")
 
 
 def origin_of(url: httpx2.URL) -> tuple[str, str, int | None]:

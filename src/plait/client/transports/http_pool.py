@@ -7,7 +7,6 @@ request are written by its caller, and a response is handled in the callbacks of
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import ipaddress
 import select
@@ -16,20 +15,17 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import anyio
 import h11
 import httptools
 import httpx2
 
-if TYPE_CHECKING:
-    from plait.client.protocol.exchange import Exchange
-
-MOST_CONNECTIONS: Final = 100
+MAX_CONNECTIONS: Final = 100
 """More requests than this at the same time wait for a connection; httpx2 has the same limit."""
 
-LONGEST_HEAD_BYTES: Final = 100 * 1024
+MAX_HEAD_BYTES: Final = 100 * 1024
 """The status line and headers of a response may have this size; httpx2 has the same limit."""
 
 _KEEP_ALIVE_SECONDS: Final = 4.0
@@ -39,14 +35,16 @@ _READ_BYTES: Final = 32 * 1024
 """How much is read before other tasks have their turn: it may be tens of thousands of lines."""
 
 DRAIN_SECONDS: Final = 2.0
-DRAIN_BYTES: Final = 64 * 1024
+MAX_DRAIN_BYTES: Final = 64 * 1024
 """How long and how much of a response is read whose end nobody waits for."""
 
 _NEXT_ADDRESS_SECONDS: Final = 1.0
 """When the next address of a host is tried. (asyncio's own way, trying them at the same time,
 leaks sockets when it is cancelled.)"""
 
-_LONGEST_SWEEP_SECONDS: Final = 1.0
+_MAX_SWEEP_SECONDS: Final = 1.0
+
+_INCOMPLETE: Final = "peer closed connection without sending complete message body"
 
 _NO_EXTENSIONS: Final[Mapping[str, Any]] = {}
 
@@ -87,8 +85,6 @@ class HttpExchange:
         """The same request for httpx2, without its body."""
         self.context = contextvars.copy_context()
         """The requesting task's."""
-        self.exchange: Exchange | None = None
-        """The message, if its outcome is recorded."""
         self.extensions = _NO_EXTENSIONS
         """Those of a response of httpx2."""
         self.since = 0.0
@@ -173,7 +169,7 @@ class HttpPool:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         shortest = min(exchange_seconds, read_seconds) / 4
-        self._sweep_seconds = min(_LONGEST_SWEEP_SECONDS, max(shortest, 0.005))
+        self._sweep_seconds = min(_MAX_SWEEP_SECONDS, max(shortest, 0.005))
 
     def submit(self, exchange: HttpExchange) -> None:
         """Write a request now, or as soon as there is a connection."""
@@ -217,7 +213,7 @@ class HttpPool:
         await asyncio.gather(*opening, return_exceptions=True)
         await asyncio.sleep(0)  # the loop closes the sockets
 
-    def freed(self, connection: HttpConnection, now: float) -> None:
+    def reuse(self, connection: HttpConnection, now: float) -> None:
         """Use a connection for the next request, or keep it for later."""
         if not self._waiting:
             self._idle.append(connection)
@@ -231,7 +227,7 @@ class HttpPool:
         while self._idle:
             self._idle.pop().abort()
 
-    def lost(self, connection: HttpConnection) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         """Forget a connection that is closed."""
         self._open.discard(connection)
         if connection in self._idle:
@@ -242,64 +238,63 @@ class HttpPool:
     def _open_more(self) -> None:
         while (
             len(self._opening) < len(self._waiting)
-            and len(self._open) + len(self._opening) < MOST_CONNECTIONS
+            and len(self._open) + len(self._opening) < MAX_CONNECTIONS
         ):
             task = self._loop.create_task(self._connect(), context=self._context.copy())
             self._opening.add(task)
-            task.add_done_callback(self._opened)
+            task.add_done_callback(self._end_opening)
 
-    def _opened(self, task: asyncio.Task[None]) -> None:
+    def _end_opening(self, task: asyncio.Task[None]) -> None:
         self._opening.discard(task)
         if not self._closed:
             self._open_more()
 
     async def _connect(self) -> None:
+        """Open a connection to the first address of the host that can be reached."""
         try:
             async with asyncio.timeout(self._exchange_seconds):
-                connection = await self._connected()
+                connection = await self._new_connection()
         except TimeoutError as error:
             self._fail_first(httpx2.ConnectTimeout(str(error)))
+            return
         except OSError as error:
             self._fail_first(httpx2.ConnectError(str(error)))
+            return
+        self._open.add(connection)
+        now = self._loop.time()
+        # With TLS there may be something to read: tickets for later sessions.
+        if self._tls is None and not connection.is_usable(now):
+            connection.abort()
+            self._fail_first(httpx2.ConnectError("the server closed the connection at once"))
+        elif self._waiting:
+            connection.start(self._waiting.popleft(), now)
         else:
-            self._open.add(connection)
-            now = self._loop.time()
-            # With TLS there may be something to read: tickets for later sessions.
-            if self._tls is None and not connection.is_usable(now):
-                connection.abort()
-                self._fail_first(httpx2.ConnectError("the server closed the connection at once"))
-            elif self._waiting:
-                connection.start(self._waiting.popleft(), now)
+            self._idle.append(connection)
+
+    async def _new_connection(self) -> HttpConnection:
+        try:
+            addresses = [str(ipaddress.ip_address(self._host))]
+        except ValueError:
+            found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
+            addresses.sort(key=lambda address: address != self._address)  # the one used last first
+        while True:
+            address = addresses.pop(0)
+            try:
+                async with asyncio.timeout(_NEXT_ADDRESS_SECONDS if addresses else None):
+                    _, connection = await self._loop.create_connection(
+                        lambda: HttpConnection(self, self._loop),
+                        address,
+                        self._port,
+                        ssl=self._tls,
+                        server_hostname=self._host if self._tls is not None else None,
+                    )
+            except OSError:
+                if not addresses:
+                    raise
             else:
-                self._idle.append(connection)
-
-    async def _connected(self) -> HttpConnection:
-        """Connect to the first address of the host that can be reached."""
-        *addresses, last = await self._addresses()
-        for address in addresses:
-            with contextlib.suppress(OSError):
-                async with asyncio.timeout(_NEXT_ADDRESS_SECONDS):
-                    return await self._connected_to(address)
-        return await self._connected_to(last)
-
-    async def _addresses(self) -> list[str]:
-        """Return the addresses of the host, beginning with the one used last."""
-        with contextlib.suppress(ValueError):
-            return [str(ipaddress.ip_address(self._host))]
-        found = await self._loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(info[4][0]) for info in found))
-        return sorted(addresses, key=lambda address: address != self._address)
-
-    async def _connected_to(self, address: str) -> HttpConnection:
-        _, connection = await self._loop.create_connection(
-            lambda: HttpConnection(self, self._loop),
-            address,
-            self._port,
-            ssl=self._tls,
-            server_hostname=self._host if self._tls is not None else None,
-        )
-        self._address = address
-        return connection
+                self._address = address
+                return connection
 
     def _fail_first(self, fault: httpx2.TransportError) -> None:
         if self._waiting:
@@ -425,34 +420,55 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle a part of the response."""
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None:
             self.abort()  # nothing was requested
             return
         self._last_active = self._loop.time()
-        self._receive(self._exchange, data)
+        had_status, fault = bool(self._status), None
+        self._bytes_without_body += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            fault = httpx2.RemoteProtocolError(str(error))
+            self._may_be_kept = False
+        if self._status and not had_status:
+            exchange.on_response(self._status, self._headers)
+        if self._body:
+            # All at once: a server may send each byte in a chunk of its own.
+            body, self._body = b"".join(self._body), []
+            self._bytes_without_body = 0
+            if not exchange.ended:
+                exchange.on_data(body)
+            else:
+                self._drained_bytes += len(body)
+                if self._drained_bytes > MAX_DRAIN_BYTES:
+                    self.abort()
+        if self._exchange is not exchange:
+            return
+        if self._is_whole:
+            self._finish(exchange)
+        elif fault is not None:
+            self._fail(fault)
+        elif self._bytes_without_body > MAX_HEAD_BYTES:
+            self._fail(httpx2.RemoteProtocolError("Receive buffer too long"))
 
     def eof_received(self) -> None:
         """Handle the end of what the server sends; the connection is closed then."""
-        exchange = self._exchange
+        exchange, headers = self._exchange, dict(self._headers)
         if exchange is None:
             return
         if not self._status:
             text = "Server disconnected without sending a response."
-            self._fail(httpx2.RemoteProtocolError(text))
-        elif (missing := self._missing()) is None:
+        elif b"transfer-encoding" in headers:
+            text = f"{_INCOMPLETE} (incomplete chunked read)"
+        elif (length := headers.get(b"content-length")) is not None:
+            missing = f"received {self._body_bytes} bytes, expected {int(length)}"
+            text = f"{_INCOMPLETE} ({missing})"
+        else:  # the body ends with the connection
             self._finish(exchange)
-        else:
-            text = f"peer closed connection without sending complete message body ({missing})"
-            self._fail(httpx2.RemoteProtocolError(text))
-
-    def _missing(self) -> str | None:
-        """Describe what is missing of the body; `None` if it ends with the connection."""
-        headers = dict(self._headers)
-        if b"transfer-encoding" in headers:
-            return "incomplete chunked read"
-        if (length := headers.get(b"content-length")) is None:
-            return None
-        return f"received {self._body_bytes} bytes, expected {int(length)}"
+            return
+        self._fail(httpx2.RemoteProtocolError(text))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the end of the connection."""
@@ -461,7 +477,7 @@ class HttpConnection(asyncio.Protocol):
             self._fail(httpx2.WriteError(str(exc or "the connection was closed")))
         elif self._exchange is not None:
             self._fail(httpx2.ReadError(str(exc or "the connection was closed")))
-        self._pool.lost(self)
+        self._pool.forget(self)
 
     def on_message_begin(self) -> None:
         """Called by the parser; more than one response means that the connection is unusable."""
@@ -493,38 +509,6 @@ class HttpConnection(asyncio.Protocol):
             self._is_whole = True
             self._may_be_kept = self._parser.should_keep_alive()
 
-    def _receive(self, exchange: HttpExchange, data: bytes) -> None:
-        had_status, fault = bool(self._status), None
-        self._bytes_without_body += len(data)
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            fault = httpx2.RemoteProtocolError(str(error))
-            self._may_be_kept = False
-        if self._status and not had_status:
-            exchange.on_response(self._status, self._headers)
-        if self._body:
-            self._bytes_without_body = 0
-            self._deliver(exchange)
-        if self._exchange is not exchange:
-            return
-        if self._is_whole:
-            self._finish(exchange)
-        elif fault is not None:
-            self._fail(fault)
-        elif self._bytes_without_body > LONGEST_HEAD_BYTES:
-            self._fail(httpx2.RemoteProtocolError("Receive buffer too long"))
-
-    def _deliver(self, exchange: HttpExchange) -> None:
-        # At once: a server may send each byte in a chunk of its own.
-        data, self._body = b"".join(self._body), []
-        if not exchange.ended:
-            exchange.on_data(data)
-        else:
-            self._drained_bytes += len(data)
-            if self._drained_bytes > DRAIN_BYTES:
-                self.abort()
-
     def _finish(self, exchange: HttpExchange) -> None:
         """End a whole response; the connection is kept if both ends want that."""
         self._exchange, exchange.connection = None, None
@@ -532,7 +516,7 @@ class HttpConnection(asyncio.Protocol):
             self.resume()
         if self._may_be_kept and not self._unflushed and self._transport is not None:
             self._expect_response()
-            self._pool.freed(self, self._last_active)
+            self._pool.reuse(self, self._last_active)
         else:
             self.abort()
         if not exchange.ended:

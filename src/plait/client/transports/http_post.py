@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from typing_extensions import override
@@ -18,26 +18,26 @@ from typing_extensions import override
 from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.threads import in_thread
-from plait.client.protocol.exchange import PendingRequest, is_response, parse_json, set_current
+from plait.client.protocol.exchange import PendingRequest, set_current
 from plait.client.protocol.framing import is_answer
 from plait.client.protocol.peer import (
     HANDSHAKES,
     RequestError,
     answer_of,
-    too_large,
-    too_large_handshake,
 )
 from plait.client.protocol.reading import (
     LARGE_BYTES,
     NO_JSON_RPC,
     LimitError,
     Message,
-    coerced_id,
     read,
+    too_large,
+    too_large_handshake,
 )
+from plait.client.transports.http_bodies import BodyDecoder, EventParser, ServerEvent
 from plait.client.transports.http_client import (
-    LONGEST_REFUSAL_BYTES,
-    MOST_REDIRECTS,
+    MAX_REDIRECTS,
+    MAX_REFUSAL_BYTES,
     SESSION_HEADER,
     TooLargeError,
     fail_request,
@@ -46,12 +46,10 @@ from plait.client.transports.http_client import (
     refused_redirect,
     reply_of,
 )
-from plait.client.transports.http_decoding import BodyDecoder
-from plait.client.transports.http_events import EventParser, ServerEvent
 from plait.client.transports.http_pool import Fields, HttpExchange, Pool
 
 if TYPE_CHECKING:
-    from plait.client.transports.http_sender import HttpSender
+    from plait.client.transports.http import HttpSender
 
 logger = logging.getLogger("plait.client.transports")
 
@@ -74,7 +72,7 @@ class HttpPost(HttpExchange):
         template: httpx2.Request,
     ) -> None:
         super().__init__(head, body, template)
-        self.exchange = self.request = request
+        self.request = request
         self.context.run(set_current, request)
         self.pool: Pool | None = None
         """Where it was submitted to."""
@@ -113,28 +111,30 @@ class HttpPost(HttpExchange):
             elif name == b"set-cookie":
                 self._sender.client.cookies.extract_cookies(self._as_response())
                 self._sender.keep_cookies()
-        is_unreadable = encoding not in {b"", b"identity"} and not self._decode(encoding)
-        if is_unreadable or not 200 <= status < 300:
-            return
-        if self.request.request_id is None:
+        if encoding not in {b"", b"identity"}:
+            if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
+                text = f"the response has the encoding {encoding.decode('latin-1')!r}"
+                self._spoil(httpx2.DecodingError(f"{text}, not requested"))
+                return
+            self._decoder = BodyDecoder()
+        is_opening = self.request.method == "initialize"
+        if not 200 <= status < 300:
+            pass  # its body explains it
+        elif self.request.request_id is None:
             self._end(partial(self.request.settle, {}))
         elif status == HTTPStatus.ACCEPTED:
             self._misread("the server answered a request with 202 Accepted")
-        elif self.request.method == "initialize" and not session_id.isascii():
+        elif is_opening and not session_id.isascii():
             # https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
             # It has only visible ASCII characters; others cannot be sent in a header.
             self._misread("the server gave a session id that is not ASCII")
-        elif content_type.startswith(b"text/event-stream"):
-            self._begin_session(session_id)
-            self._events = EventParser(self._sender.max_event_size)
-        elif content_type.startswith(b"application/json"):
-            self._begin_session(session_id)
-        else:
+        elif not content_type.startswith((b"text/event-stream", b"application/json")):
             self._misread(f"unexpected content type: {content_type.decode('latin-1')}")
-
-    def _begin_session(self, session_id: bytes) -> None:
-        if session_id and self.request.method == "initialize":
-            self._sender.session_id = session_id.decode("ascii")
+        else:
+            if session_id and is_opening:
+                self._sender.session_id = session_id.decode("ascii")
+            if content_type.startswith(b"text/event-stream"):
+                self._events = EventParser(self._sender.max_event_size)
 
     @override
     def on_data(self, data: bytes) -> None:
@@ -165,34 +165,31 @@ class HttpPost(HttpExchange):
             return
         self._chunks.append(data)
         self._received_bytes += len(data)
-        if self._status >= 300:
-            if self._received_bytes > LONGEST_REFUSAL_BYTES:
-                self._cut(b"".join(self._chunks))
-        elif self._received_bytes > self._longest_bytes:
-            self._chunks.clear()
-            self._cut(None)
+        is_refusal = self._status >= 300
+        if self._received_bytes > (MAX_REFUSAL_BYTES if is_refusal else self._max_bytes):
+            self._abort()
+            if is_refusal:
+                self._take_status(b"".join(self._chunks))  # it is used as far as it came
+            else:
+                self._chunks.clear()
+                self._misread(self._refusal)
 
     @property
-    def _longest_bytes(self) -> int:
+    def _max_bytes(self) -> int:
         most = self._sender.limits.message_bytes
         return min(LARGE_BYTES, most) if self.request.method in HANDSHAKES else most
 
-    def _too_large(self) -> str:
-        """Explain that a response is larger than that."""
+    @property
+    def _refusal(self) -> str:
+        """Why a response of more bytes than that is not read."""
         most = self._sender.limits.message_bytes
-        if self._longest_bytes == most:
-            return too_large(most)
-        return too_large_handshake(self.request.method)
+        is_usual = self._max_bytes == most
+        return too_large(most) if is_usual else too_large_handshake(self.request.method)
 
-    def _cut(self, body: bytes | None) -> None:
-        """Stop reading a body that is too large; that of a refusal is used as far as it came."""
+    def _abort(self) -> None:
         if self.connection is not None:
             self.connection.abort()
             self.connection = None
-        if body is None:
-            self._misread(self._too_large())
-        else:
-            self._take_status(body)
 
     @override
     def on_end(self) -> None:
@@ -226,24 +223,14 @@ class HttpPost(HttpExchange):
         elif self._status >= 300:
             self._take_status(b"")  # the status is known, even if the body is lost
         elif isinstance(fault, TooLargeError):
-            self._misread(self._too_large())
+            self._misread(self._refusal)
         else:
             self._end(partial(fail_request, self.request, self._sender.wire, fault))
 
     def _spoil(self, fault: httpx2.RequestError) -> None:
         """Stop reading a response that cannot be used."""
-        if self.connection is not None:
-            self.connection.abort()
-            self.connection = None
+        self._abort()
         self.on_fault(fault)
-
-    def _decode(self, encoding: bytes) -> bool:
-        if encoding not in {b"gzip", b"x-gzip", b"deflate"}:
-            text = f"the response has the encoding {encoding.decode('latin-1')!r}, not requested"
-            self._spoil(httpx2.DecodingError(text))
-            return False
-        self._decoder = BodyDecoder()
-        return True
 
     def _take_events(self, events: Iterator[ServerEvent]) -> None:
         try:
@@ -312,9 +299,7 @@ class HttpPost(HttpExchange):
         if len(data) >= LARGE_BYTES and request.method in HANDSHAKES and is_answer(data):
             return _Received(refusal=too_large_handshake(request.method))
         try:
-            if request.parse is not parse_json and (answer := self._parsed(data)) is not None:
-                return _Received(answer=answer)
-            message = read(data, limits)
+            message = read(data, limits, at_once=request.parse is None)
             is_own = message.id == request.request_id or (message.id is None and message.error)
             if message.method is None and is_own:
                 return _Received(message, answer_of(request, message, limits))
@@ -323,16 +308,6 @@ class HttpPost(HttpExchange):
             return _Received(refusal=str(error))
         except ValueError:
             return _Received()
-
-    def _parsed(self, data: bytes) -> dict[str, Any] | None:
-        """Return the answer as the parser of the request reads it; `None` if it is no such one."""
-        try:
-            answer: object = self.request.parse(data)
-        except ValueError:
-            return None
-        if type(answer) is not dict or not is_response(own := cast("dict[str, Any]", answer)):
-            return None
-        return own if coerced_id(own.get("id")) == self.request.request_id else None
 
     def _outcome(self, received: _Received, data: bytes) -> Message | None:
         """Give the request its outcome, if a message has it; return one that is no answer."""
@@ -365,7 +340,7 @@ class HttpPost(HttpExchange):
         request, wire, response = self.request, self._sender.wire, self._as_response(body)
         if response.has_redirect_location:
             following = redirected(self.template, response, self._sender.client)
-            if following is not None and self._redirects < MOST_REDIRECTS:
+            if following is not None and self._redirects < MAX_REDIRECTS:
                 self._redirects += 1
                 self._status, self._chunks, self._received_bytes = 0, [], 0
                 self._decoder = None
@@ -385,22 +360,17 @@ class HttpPost(HttpExchange):
         if answer is not None:
             self._end(partial(request.settle, answer, response.content))
             return
-        error = self._status_error()
         if message is not None and (detail := message.error) is not None:
             error = RequestError(detail.code, detail.message, detail.data)
+        elif self._status == HTTPStatus.NOT_FOUND and SESSION_HEADER in self.template.headers:
+            error = RequestError(types.INVALID_REQUEST, "Session terminated")
+        elif self._status == HTTPStatus.NOT_FOUND:
+            error = RequestError(types.METHOD_NOT_FOUND, "Not Found")
+        elif self._status < HTTPStatus.BAD_REQUEST:
+            error = RequestError(types.INVALID_REQUEST, "Unexpected content type: ")
+        else:
+            error = RequestError(types.INTERNAL_ERROR, "Server returned an error response")
         self._end(partial(request.fail, error))
-
-    def _status_error(self) -> RequestError:
-        """Return the error of a request that was refused by a status alone."""
-        match self._status:
-            case HTTPStatus.NOT_FOUND if SESSION_HEADER in self.template.headers:
-                return RequestError(types.INVALID_REQUEST, "Session terminated")
-            case HTTPStatus.NOT_FOUND:
-                return RequestError(types.METHOD_NOT_FOUND, "Not Found")
-            case status if status < HTTPStatus.BAD_REQUEST:
-                return RequestError(types.INVALID_REQUEST, "Unexpected content type: ")
-            case _:
-                return RequestError(types.INTERNAL_ERROR, "Server returned an error response")
 
     def _as_response(self, body: bytes = b"") -> httpx2.Response:
         fields = [pair for pair in self._headers if pair[0] != b"content-encoding"]

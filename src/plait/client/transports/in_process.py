@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import anyio
+import mcp
 from anyio.abc import AsyncResource
 from mcp.shared.message import SessionMessage
 
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.config.servers import InProcessServer
-from plait.client.protocol.exchange import PendingRequest, parse_json
-from plait.client.protocol.reading import Message
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.reading import ErrorDetail, Message, RequestId, message_from, parse_json
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_json, message_from_sdk
 from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
@@ -71,14 +73,12 @@ async def _serve(server: Any, inbox: _Inbox, wire: Wire) -> None:
         opening = await inbox.first()
         if _is_modern(opening):
             if not IS_SDK_1:
-                from plait.client.transports.in_process_modern import serve_modern  # noqa: PLC0415
-
-                await serve_modern(server, inbox.hand_over, wire)
+                await _serve_modern(server, inbox, wire)
                 return
             # SDK 1.x would log a warning of sixty lines about a method that it does not know.
             inbox.skip()
-            refusal = {"code": types.METHOD_NOT_FOUND, "message": "Method not found"}
-            wire.take({"jsonrpc": "2.0", "id": opening["id"], "error": refusal})
+            refusal = ErrorDetail(types.METHOD_NOT_FOUND, "Method not found")
+            wire.take(Message(opening["id"], error=refusal))
         await server.run(inbox, _Outbox(wire), server.create_initialization_options())
     finally:
         wire.end("the server ended")
@@ -92,6 +92,84 @@ def _is_modern(opening: dict[str, Any]) -> bool:
             return types.PROTOCOL_VERSION_META_KEY in meta
         case _:
             return False
+
+
+async def _serve_modern(server: Any, inbox: _Inbox, wire: Wire) -> None:
+    """Hand the requests of the modern era to their handlers at once, as SDK 2.x does it.
+
+    Such a request has all that its handler needs, so there is no session to be kept in between.
+    """
+    # SDK 1.x does not have them.
+    from mcp.server.runner import modern_on_request  # noqa: PLC0415
+    from mcp.shared.direct_dispatcher import create_direct_dispatcher_pair  # noqa: PLC0415
+
+    ours, theirs = create_direct_dispatcher_pair(raise_handler_exceptions=False)
+
+    async def notified(_context: Any, method: str, params: Mapping[str, Any] | None) -> None:
+        message = Message(method=method, params=None if params is None else dict(params))
+        await wire.dispatch(message, DEFAULT_LIMITS, None)
+
+    async def never_called(*_arguments: Any) -> Any:
+        raise NotImplementedError  # a server sends no requests, and we no notifications
+
+    async with server.lifespan(server) as state, anyio.create_task_group() as dispatching:
+        await dispatching.start(theirs.run, modern_on_request(server, state), never_called)
+        await dispatching.start(ours.run, never_called, notified)
+        handlers = _Handlers(ours, wire)
+        try:
+            await inbox.hand_over(handlers.take)
+        finally:
+            await handlers.cancel_all()
+            dispatching.cancel_scope.cancel()
+
+
+class _Handlers:
+    """Runs the handler of each request in a task."""
+
+    def __init__(self, dispatcher: Any, wire: Wire) -> None:
+        self._dispatcher = dispatcher
+        self._wire = wire
+        self._running: dict[RequestId, asyncio.Task[None]] = {}
+
+    def take(self, body: bytes) -> None:
+        """Start the handler of a request, or cancel it; there are no other messages."""
+        message = cast("dict[str, Any]", parse_json(body))
+        request_id: RequestId | None = message.get("id")
+        params: dict[str, Any] = message.get("params") or {}
+        if request_id is not None:
+            running = self._run(request_id, message["method"], params)
+            self._running[request_id] = asyncio.get_running_loop().create_task(running)
+        elif (task := self._running.get(params.get("requestId", ""))) is not None:
+            task.cancel()
+
+    async def _run(self, request_id: RequestId, method: str, params: dict[str, Any]) -> None:
+        options: dict[str, Any] = {"request_id": request_id}
+        meta: dict[str, Any] = params.get("_meta") or {}
+        if (token := meta.get("progressToken")) is not None:
+            options["on_progress"] = partial(self._report_progress, token)
+        answer = Message(request_id)
+        try:
+            answer.result = await self._dispatcher.send_raw_request(method, params, options)
+        except mcp.MCPError as error:
+            answer.error = ErrorDetail(error.code, error.message, error.data)
+        finally:
+            self._running.pop(request_id, None)
+        self._wire.take(answer)
+
+    async def _report_progress(
+        self, token: RequestId, progress: float, total: float | None, message: str | None
+    ) -> None:
+        fields = {"progressToken": token, "progress": progress, "total": total, "message": message}
+        params = {key: value for key, value in fields.items() if value is not None}
+        notification = Message(method="notifications/progress", params=params)
+        await self._wire.dispatch(notification, DEFAULT_LIMITS, None)
+
+    async def cancel_all(self) -> None:
+        """Cancel the handlers, and wait until they have ended."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 class _InProcessSender:
@@ -184,12 +262,9 @@ class _Outbox(AsyncResource):
         self._wire = wire
 
     async def send(self, item: SessionMessage, /) -> None:
-        message = message_from_sdk(item)
-        if "method" not in message:
-            self._wire.take(message)
-            return
-        del message["jsonrpc"]
-        await self._wire.dispatch(Message(**message), DEFAULT_LIMITS, None)
+        message = message_from(message_from_sdk(item))
+        if message is not None:
+            await self._wire.dispatch(message, DEFAULT_LIMITS, None)
 
     async def aclose(self) -> None:
         pass

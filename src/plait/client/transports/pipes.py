@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from plait._support.loops import running_loop
 
-_READ_AHEAD_BYTES = 1024 * 1024
+MAX_READ_AHEAD_BYTES = 1024 * 1024
 """Reading stops while so much has not been handled."""
 
 _PIPE_BYTES = 64 * 1024
@@ -30,10 +30,10 @@ _PIPE_BYTES = 64 * 1024
 _ENDLESS = 2
 """A line of so many times the most bytes is taken for one without end."""
 
-_HEAD_BYTES = 256 * 1024
+MAX_HEAD_BYTES = 256 * 1024
 """How much is kept of the beginning of a line that is too long."""
 
-_BUFFERS = 16
+MAX_BUFFERS = 16
 """How many messages are written with one system call, while the reader handles earlier ones."""
 
 
@@ -68,7 +68,12 @@ class LineSplitter:
         first, *rest = chunk.split(b"\n")
         self.partial_bytes += len(first)
         if self.partial_bytes > self.most_bytes:
-            return self._feed_oversize(first, rest)
+            if self._head is None:
+                self._head, self._partial = bytes(self._partial[:MAX_HEAD_BYTES]), bytearray()
+            if rest:
+                self.on_oversize(self._head, first)
+                self._begin_line(rest.pop())
+            return rest
         if not rest:
             self._partial += first
             return []
@@ -81,15 +86,6 @@ class LineSplitter:
     def _begin_line(self, first: bytes) -> None:
         self._partial, self._head = bytearray(first), None
         self.partial_bytes = len(first)
-
-    def _feed_oversize(self, last: bytes, rest: list[bytes]) -> list[bytes]:
-        if self._head is None:
-            self._head, self._partial = bytes(self._partial[:_HEAD_BYTES]), bytearray()
-        if not rest:
-            return []
-        self.on_oversize(self._head, last)
-        self._begin_line(rest.pop())
-        return rest
 
     def end(self) -> list[bytes]:
         """Return the last line, if it has no newline."""
@@ -119,23 +115,23 @@ class LineProtocol(asyncio.Protocol):
         self._transport: asyncio.ReadTransport | None = None
         self._paused = False
 
-    async def next_arrival(self) -> bool:
-        """Wait until there is a line that was not taken; return `False` at the end."""
+    async def next_line(self) -> bytes | None:
+        """Return the next line that was not taken, without its newline, or `None` at the end."""
         while not self._lines and not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-        return bool(self._lines)
-
-    async def next_line(self) -> bytes | None:
-        """Return the next line without its newline, or `None` at the end."""
-        if not await self.next_arrival():
+        if not self._lines:
             return None
         line = self._lines.popleft()
         self._queued_bytes -= len(line)
-        if self._paused and self._queued_bytes < _READ_AHEAD_BYTES and self._transport is not None:
+        if (
+            self._paused
+            and self._queued_bytes < MAX_READ_AHEAD_BYTES
+            and self._transport is not None
+        ):
             self._paused = False
             self._transport.resume_reading()
         return line
@@ -147,13 +143,19 @@ class LineProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Split what arrived, and hand each line on."""
         for line in self.splitter.feed(data):
-            idle = self._waiter is not None and not self._lines and len(line) < _READ_AHEAD_BYTES
+            idle = self._waiter is not None and not self._lines and len(line) < MAX_READ_AHEAD_BYTES
             if not (idle and self.take is not None and self.take(line)):
                 self._queue(line)
         self._wake()
         if self.splitter.partial_bytes > _ENDLESS * self.splitter.most_bytes:
-            self._end_endless()
-        if self._queued_bytes >= _READ_AHEAD_BYTES and self._transport is not None:
+            self.splitter.end()
+            if self.on_endless is not None:
+                self.on_endless()
+            if self._transport is not None:
+                self._transport.close()
+            self._ended = True
+            self._wake()
+        if self._queued_bytes >= MAX_READ_AHEAD_BYTES and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
@@ -165,15 +167,6 @@ class LineProtocol(asyncio.Protocol):
         self._ended = True
         if self.on_end is not None:
             self.on_end()
-        self._wake()
-
-    def _end_endless(self) -> None:
-        self.splitter.end()
-        if self.on_endless is not None:
-            self.on_endless()
-        if self._transport is not None:
-            self._transport.close()
-        self._ended = True
         self._wake()
 
     def _queue(self, line: bytes) -> None:
@@ -384,7 +377,7 @@ class PipeWriter:
         if loop is not self._turn:
             self._turn = loop
             loop.call_soon(self._end_turn)
-        elif count >= _BUFFERS:
+        elif count >= MAX_BUFFERS:
             self._write_posted()
         return end
 
@@ -406,7 +399,17 @@ class PipeWriter:
     def _reached(self) -> int:
         if self._reached_at_end is not None:
             return self._reached_at_end
-        return self._written_bytes - (0 if self._has_reader() else self._unread_bytes())
+        if self._fd is None or not sys.platform.startswith("linux"):
+            return self._written_bytes  # the system cannot tell
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        if not poll.poll(0):  # without a reader, the pipe reports an error
+            return self._written_bytes
+        import fcntl  # noqa: PLC0415  # POSIX only
+        import termios  # noqa: PLC0415
+
+        unread = fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0")
+        return self._written_bytes - int.from_bytes(unread, sys.byteorder)
 
     def close(self) -> None:
         """Stop writing; closing the file descriptor is up to its owner."""
@@ -461,26 +464,9 @@ class PipeWriter:
 
     def _write_queue(self) -> None:
         while self._queue and self._fd is not None:
-            taken = os.writev(self._fd, [*islice(self._queue, _BUFFERS)])
+            taken = os.writev(self._fd, [*islice(self._queue, MAX_BUFFERS)])
             self._written_bytes += taken
             while self._queue and taken >= len(self._queue[0]):
                 taken -= len(self._queue.popleft())
             if taken:
                 self._queue[0] = self._queue[0][taken:]
-
-    def _has_reader(self) -> bool:
-        if self._fd is None or not hasattr(select, "poll"):
-            return True
-        poll = select.poll()
-        poll.register(self._fd, 0)
-        return not poll.poll(0)  # without a reader, the pipe reports an error
-
-    def _unread_bytes(self) -> int:
-        """Return the number of unread bytes in the pipe; zero where the system cannot tell."""
-        if self._fd is None or not sys.platform.startswith("linux"):
-            return 0
-        import fcntl  # noqa: PLC0415  # POSIX only
-        import termios  # noqa: PLC0415
-
-        answer = fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0")
-        return int.from_bytes(answer, sys.byteorder)

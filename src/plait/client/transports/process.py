@@ -1,6 +1,6 @@
 """Starts the processes of stdio servers, in their own process group; always terminated and reaped.
 
-Needs nothing of the MCP SDK: a process starts up while the SDK is imported.
+Imports little: a process starts up while what opens a session is imported.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 
 from plait._support.threads import in_thread, lock_across_forks
-from plait.client.config.environment import child_environment
+from plait.client.config.secrets import child_environment
 from plait.client.config.servers import StdioServer
 from plait.client.transports._watchdog import MARK_VARIABLE, marked
 from plait.client.transports.pipes import (
@@ -39,14 +38,12 @@ from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
 
-ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
-
 _WATCHDOG = Path(__file__).with_name("_watchdog.py")
 _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
 _TERM_GRACE_SECONDS = 2.0
 _KILL_GRACE_SECONDS = 2.0
-_STDERR_BYTES = 256 * 1024
+MAX_STDERR_BYTES = 256 * 1024
 """How much of a server's standard error is kept."""
 _STDERR = {"inherit": None, "ignore": asyncio.subprocess.DEVNULL}
 _SMALLEST_MARK = 1 << 61
@@ -134,6 +131,8 @@ class Child:
     stdin: PipeWriter
     stdout: LineProtocol
     stderr: TailProtocol | None
+    stack: AsyncExitStack
+    """What terminates its whole group, and closes the pipes."""
 
     @property
     def pid(self) -> int:
@@ -142,18 +141,36 @@ class Child:
 
 
 @asynccontextmanager
-async def running_child(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str | None,
-    stderr: int | None,
-    most_line_bytes: int,
-) -> AsyncGenerator[Child]:
-    """Start a program in its own process group, and terminate the whole group at the end.
+async def process_of(server: StdioServer, wire: Wire) -> AsyncGenerator[Child]:
+    """Hold the process that was started for the wire, or start one; it ends with the block."""
+    child, wire.started_process = wire.started_process, None
+    if child is None:
+        child = await start_process(server, wire)
+    async with child.stack:
+        yield child
 
-    `stderr` is `subprocess.PIPE`, `subprocess.DEVNULL`, or `None` to inherit ours.
-    """
+
+async def end_unused_process(wire: Wire) -> None:
+    """End a process that was started for the wire, if no transport has taken it."""
+    child, wire.started_process = wire.started_process, None
+    if child is not None:
+        await child.stack.aclose()
+
+
+async def start_process(server: StdioServer, wire: Wire) -> Child:
+    """Start the process of a server in its own process group."""
+    if os.name != "posix":
+        raise ConfigError("stdio servers need a POSIX system", server=wire.server)
+    env = child_environment(server, os.environ)
+    command: str | None = server.command
+    if os.sep not in server.command:  # it is looked for on the child's `PATH`
+        path = env.get("PATH", os.defpath)
+        command = await in_thread(shutil.which, server.command, path=path)
+        if command is None and server.command in {"python", "python3"}:
+            command = sys.executable
+    if not command:
+        text = f"cannot start: the command {server.command!r} was not found on PATH"
+        raise wire.connect_error(text, retry="never")
     async with AsyncExitStack() as stack:
         # Own pipes instead of asyncio's: its `wait` returns only when all of them are closed,
         # which a grandchild that keeps one open would prevent.
@@ -161,20 +178,28 @@ async def running_child(
         stdout_read, stdout_write = _pipe(stack)
         child_ends = [stdin_read, stdout_write]
         stderr_read = None
+        stderr = _STDERR.get(server.stderr, asyncio.subprocess.PIPE)
         if stderr == asyncio.subprocess.PIPE:
             stderr_read, stderr_write = _pipe(stack)
             child_ends.append(stderr_write)
             stderr = stderr_write.fileno()
         mark = str(_SMALLEST_MARK + secrets.randbelow(_SMALLEST_MARK))
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=stdin_read.fileno(),
-            stdout=stdout_write.fileno(),
-            stderr=stderr,
-            env={**env, MARK_VARIABLE: mark},
-            cwd=cwd,
-            start_new_session=True,  # and so a process group of its own
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                command,
+                *server.args,
+                stdin=stdin_read.fileno(),
+                stdout=stdout_write.fileno(),
+                stderr=stderr,
+                env={**env, MARK_VARIABLE: mark},
+                cwd=server.cwd,
+                start_new_session=True,  # and so a process group of its own
+            )
+        except OSError as error:
+            reason = f" {server.command!r}: {error.strerror or type(error).__name__}"
+            if server.cwd is not None and not await in_thread(Path(server.cwd).is_dir):
+                reason = f": the folder {server.cwd!r} (cwd) does not exist"
+            raise wire.connect_error(f"cannot start{reason}", retry="never") from error
         # From here on every exit, also a cancellation, must end the process.
         _limit(process.pid, int(mark))
         stack.push_async_callback(_end, process, stdin_write, mark)
@@ -188,12 +213,13 @@ async def running_child(
         stdin = PipeWriter(stdin_write.fileno())
         stdin.is_doomed = ReaderStatus(stat_fd, lambda: process.returncode is not None).is_doomed
         stack.callback(stdin.close)
-        yield Child(
-            process,
-            stdin,
-            _read(stack, stdout_read, LineProtocol(most_line_bytes)),
-            None if stderr_read is None else _read(stack, stderr_read, TailProtocol(_STDERR_BYTES)),
-        )
+        lines = LineProtocol(server.incoming.message_bytes)
+        stack.callback(PipeReader(stdout_read.fileno(), lines).close)
+        tail = None
+        if stderr_read is not None:
+            tail = TailProtocol(MAX_STDERR_BYTES)
+            stack.callback(PipeReader(stderr_read.fileno(), tail).close)
+        return Child(process, stdin, lines, tail, stack.pop_all())
 
 
 def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
@@ -202,11 +228,6 @@ def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
     for end in ends:
         stack.callback(end.close)
     return ends
-
-
-def _read(stack: AsyncExitStack, pipe: io.FileIO, protocol: ProtocolT) -> ProtocolT:
-    stack.callback(PipeReader(pipe.fileno(), protocol).close)
-    return protocol
 
 
 async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO, mark: str) -> None:
@@ -227,15 +248,10 @@ async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO, mark: str)
                     break
         # The leader is gone, but its descendants may not be, in its group or outside.
         signal_group(process.pid, signal.SIGKILL)
-        await in_thread(_kill, descendants, mark)
+        for pid in descendants | await in_thread(marked, {mark.encode()}):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         await in_thread(_guardian.unwatch, process.pid)
-
-
-def _kill(descendants: set[int], mark: str) -> None:
-    """Kill descendants, and those that were adopted by another process."""
-    for pid in descendants | marked({mark.encode()}):
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _limit(pid: int, mark: int) -> None:
@@ -280,70 +296,3 @@ def signal_group(group: int, signum: int) -> None:
     """Signal a process group; ignore one that is gone."""
     with contextlib.suppress(OSError):
         os.killpg(group, signum)
-
-
-@dataclass(frozen=True, slots=True)
-class StartedProcess:
-    """A running process, and what ends it."""
-
-    child: Child
-    stack: AsyncExitStack
-
-
-async def start_process(server: StdioServer, wire: Wire) -> StartedProcess:
-    """Start the process of a server."""
-    if os.name != "posix":
-        raise ConfigError("stdio servers need a POSIX system", server=wire.server)
-    env = child_environment(server, os.environ)
-    command = await in_thread(_resolved, server, env, wire)
-    stack = AsyncExitStack()
-    try:
-        child = await stack.enter_async_context(
-            running_child(
-                [command, *server.args],
-                env=env,
-                cwd=server.cwd,
-                stderr=_STDERR.get(server.stderr, asyncio.subprocess.PIPE),
-                most_line_bytes=server.incoming.message_bytes,
-            )
-        )
-    except OSError as error:
-        reason = await in_thread(_start_failure, server, error)
-        raise wire.connect_error(f"cannot start{reason}", retry="never") from error
-    return StartedProcess(child, stack)
-
-
-@asynccontextmanager
-async def process_of(server: StdioServer, wire: Wire) -> AsyncGenerator[Child]:
-    """Hold the process that was started for the wire, or start one; it ends with the block."""
-    started, wire.started_process = wire.started_process, None
-    if started is None:
-        started = await start_process(server, wire)
-    async with started.stack:
-        yield started.child
-
-
-async def end_unused_process(wire: Wire) -> None:
-    """End a process that was started for the wire, if no transport has taken it."""
-    started, wire.started_process = wire.started_process, None
-    if started is not None:
-        await started.stack.aclose()
-
-
-def _resolved(server: StdioServer, env: dict[str, str], wire: Wire) -> str:
-    """Find the program on the child's `PATH`."""
-    if os.sep in server.command:
-        return server.command
-    path = shutil.which(server.command, path=env.get("PATH", os.defpath))
-    if path is None and server.command in {"python", "python3"}:
-        path = sys.executable
-    if not path:
-        text = f"cannot start: the command {server.command!r} was not found on PATH"
-        raise wire.connect_error(text, retry="never")
-    return path
-
-
-def _start_failure(server: StdioServer, error: OSError) -> str:
-    if server.cwd is not None and not Path(server.cwd).is_dir():
-        return f": the folder {server.cwd!r} (cwd) does not exist"
-    return f" {server.command!r}: {error.strerror or type(error).__name__}"

@@ -7,7 +7,7 @@ import contextvars
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -24,12 +24,17 @@ from plait.client.protocol.exchange import (
     Sender,
     as_current,
     current_exchange,
-    parse_json,
-    parse_nested,
 )
 from plait.client.protocol.framing import frames
 from plait.client.protocol.inbound import SUBSCRIPTION_ID
-from plait.client.protocol.reading import Message, RequestId, coerced_id
+from plait.client.protocol.reading import (
+    LimitError,
+    Message,
+    RequestId,
+    coerced_id,
+    parse_json,
+    read,
+)
 from plait.client.transports.tape import (
     HANDSHAKE,
     NOT_RECORDED,
@@ -99,14 +104,11 @@ class TapePlayer:
             return False
         else:
             text = tape.explain_miss(server, method, compared)
-            work = self._respond(request_id, _error(NOT_RECORDED, text))
-        self._start(request_id, work)
-        return True
-
-    def _start(self, request_id: RequestId | None, work: Coroutine[Any, Any, None]) -> None:
+            work = self._refuse(request_id, NOT_RECORDED, text)
         task = asyncio.get_running_loop().create_task(work)
         self._playing[request_id] = task
         task.add_done_callback(lambda _: self._playing.pop(request_id, None))
+        return True
 
     def is_playing(self, exchange: Exchange | None) -> bool:
         """Return whether the answer to a request is being played."""
@@ -128,15 +130,27 @@ class TapePlayer:
         if fault == "cut":
             self._cut()
         elif fault == "error":
-            failure = _error(types.INTERNAL_ERROR, "a fault was laid over the tape")
-            await self._respond(request_id, failure)
+            text = "a fault was laid over the tape"
+            await self._refuse(request_id, types.INTERNAL_ERROR, text)
+
+    async def _refuse(self, request_id: RequestId | None, code: int, text: str) -> None:
+        await self._respond(request_id, {"error": {"code": code, "message": text}})
 
     async def _play(self, request_id: RequestId | None, params: Params, recorded: Recorded) -> None:
         for number, step in enumerate(recorded.steps):
             if "notification" in step:
                 await self._notify(step["notification"], request_id, params)
-            elif (difference := await self._ask(step, f"tape-{request_id}-{number}")) is not None:
-                await self._respond(request_id, _error(NOT_RECORDED, difference))
+                continue
+            # The client must answer what the server asked as it did then.
+            question, question_id = step["request"], f"tape-{request_id}-{number}"
+            answered = asyncio.get_running_loop().create_future()
+            self._questions[question_id] = answered
+            await self._push({"jsonrpc": "2.0", "id": question_id, **question})
+            answer = redacted(await answered, self._wire.redact)
+            if "answer" in step and answer != step["answer"]:
+                text = f"{self._wire.server}: the answer to {question['method']} differs from the"
+                text += f" recorded one in {self._tape.path}; record it again"
+                await self._refuse(request_id, NOT_RECORDED, text)
                 return
         if recorded.error is not None:
             await self._respond(request_id, {"error": recorded.error})
@@ -146,19 +160,6 @@ class TapePlayer:
             self._listening = request_id
         for notification in recorded.after:
             await self._notify(notification, self._listening, None)
-
-    async def _ask(self, step: Mapping[str, Any], question_id: str) -> str | None:
-        """Send a recorded request to the client; return how its answer differs, if it does."""
-        question = step["request"]
-        answered = self._questions[question_id] = asyncio.get_running_loop().create_future()
-        await self._push({"jsonrpc": "2.0", "id": question_id, **question})
-        answer = redacted(await answered, self._wire.redact)
-        if "answer" not in step or answer == step["answer"]:
-            return None
-        return (
-            f"{self._wire.server}: the answer to {question['method']} differs from the recorded "
-            f"one in {self._tape.path}; record it again"
-        )
 
     async def _notify(
         self, notification: Mapping[str, Any], subscription: RequestId | None, params: Params
@@ -177,76 +178,6 @@ class TapePlayer:
 
     async def _respond(self, request_id: RequestId | None, outcome: dict[str, Any]) -> None:
         await self._push({"jsonrpc": "2.0", "id": request_id, **outcome})
-
-
-class TapeRecorder:
-    """Records the requests of one session, each with what is exchanged before its answer."""
-
-    def __init__(self, tape: Tape, wire: Wire) -> None:
-        self._tape = tape
-        self._wire = wire
-        self._open: dict[RequestId | None, tuple[Recorded, float]] = {}
-        """Requests that were sent to the server and have no answer, with their time."""
-        self._questions: dict[RequestId | None, dict[str, Any]] = {}
-        """Requests of the server that the client has not answered, as steps of a recording."""
-
-    def begin(self, request_id: RequestId | None, method: str, params: Params) -> None:
-        """Note a request of the client."""
-        compared = comparable(params, self._wire.redact)
-        recorded = Recorded(self._wire.server, method, compared, answered=False)
-        self._open[request_id] = recorded, time.monotonic()
-
-    def end(self, request_id: RequestId | None, outcome: Mapping[str, Any] | None) -> None:
-        """Record a request with its answer; without one, it is not recorded."""
-        recorded, began = self._open.pop(request_id, (None, 0.0))
-        if recorded is None or outcome is None:
-            return
-        recorded.answered = True
-        fields = redacted(outcome_of(outcome), self._wire.redact)
-        recorded.result, recorded.error = fields.get("result"), fields.get("error")
-        recorded.seconds = round(time.monotonic() - began, 4)
-        self._tape.write(recorded.to_line())
-
-    def ask(
-        self,
-        question_id: RequestId | None,
-        method: str,
-        params: Params,
-        exchange: Exchange | None,
-    ) -> None:
-        """Note a request of the server, which came in the response to an exchange, if known."""
-        if (recorded := self._request_of(params, exchange)) is not None:
-            step = {"request": redacted(_fields(method, params), self._wire.redact)}
-            recorded.steps.append(step)
-            self._questions[question_id] = step
-
-    def answer(self, question_id: RequestId | None, answer: Mapping[str, Any]) -> None:
-        """Note the client's answer to a request of the server."""
-        if (step := self._questions.pop(question_id, None)) is not None:
-            step["answer"] = redacted(outcome_of(answer), self._wire.redact)
-
-    def notify(self, method: str, params: Params, exchange: Exchange | None) -> None:
-        """Record a notification of the server, with its request if that has no answer yet."""
-        recorded = self._request_of(params, exchange)
-        fields = _without_ids(redacted(_fields(method, params), self._wire.redact))
-        if recorded is None or (recorded.method == _LISTEN and recorded.steps):
-            self._tape.write({"server": self._wire.server, "notification": fields})
-            return
-        recorded.steps.append({"notification": fields})
-        if recorded.method == _LISTEN:
-            # It stays open, so that its line would never be written.
-            self._tape.write(recorded.to_line())
-
-    def _request_of(self, params: Params, exchange: Exchange | None) -> Recorded | None:
-        """Return the request that a message of the server belongs to, as far as it is known."""
-        meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
-        named = (params or {}).get("progressToken", meta.get(SUBSCRIPTION_ID))
-        if named is not None:
-            return self._open.get(coerced_id(named), (None, 0.0))[0]
-        if exchange is not None and exchange.request_id in self._open:
-            return self._open[exchange.request_id][0]
-        answering = [one for one, _ in self._open.values() if one.method != _LISTEN]
-        return answering[-1] if answering else None
 
 
 @asynccontextmanager
@@ -278,36 +209,105 @@ async def link_tape(
 
 
 class _TapedTraffic:
-    """The messages of one session, played or recorded."""
+    """The messages of one session, played or recorded.
+
+    A request is recorded with what is exchanged before its answer.
+    """
 
     def __init__(self, tape: Tape, server: ServerConfig, wire: Wire) -> None:
-        self._limits = server.incoming
+        self.limits = server.incoming
+        self._tape = tape
         self._wire = wire
         self.player = TapePlayer(tape, wire, self._receive, cut=self._cut, has_server=tape.records)
-        self.recorder = TapeRecorder(tape, wire)
+        self._open: dict[RequestId | None, tuple[Recorded, float]] = {}
+        """Requests that were sent to the server and have no answer, with their time."""
+        self._questions: dict[RequestId | None, dict[str, Any]] = {}
+        """Requests of the server that the client has not answered, as steps of a recording."""
 
     async def _receive(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
-        await self._wire.receive(body, self._limits, context=contextvars.copy_context())
+        await self._wire.receive(body, self.limits, context=contextvars.copy_context())
 
     def _cut(self) -> None:
         self._wire.end("the server closed the connection")
         self._wire.close()
 
     def over(self, sender: Sender) -> Sender:
-        """Return a sender for what the tape does not answer."""
         return _TapedSender(sender, self)
 
+    def begin(self, request: PendingRequest, params: Params) -> None:
+        """Note a request of the client."""
+        compared = comparable(params, self._wire.redact)
+        recorded = Recorded(self._wire.server, request.method, compared, answered=False)
+        self._open[request.request_id] = recorded, time.monotonic()
+
+    def end(self, request: PendingRequest) -> None:
+        """Record a request with its answer; without one, it is not recorded."""
+        recorded, began = self._open.pop(request.request_id, (None, 0.0))
+        outcome = request.message
+        if recorded is None or outcome is None:
+            return
+        if request.body and "error" not in outcome:
+            # The message of a list has rows in place of tools.
+            try:
+                whole = read(request.body, self.limits)
+                outcome = {"result": whole.decoded_result(self.limits)}
+            except (ValueError, LimitError):
+                return
+        recorded.answered = True
+        fields = redacted(outcome_of(outcome), self._wire.redact)
+        recorded.result, recorded.error = fields.get("result"), fields.get("error")
+        recorded.seconds = round(time.monotonic() - began, 4)
+        self._tape.write(recorded.to_line())
+
+    def answer(self, question_id: RequestId | None, answer: Mapping[str, Any]) -> None:
+        """Note the client's answer to a request of the server."""
+        if (step := self._questions.pop(question_id, None)) is not None:
+            step["answer"] = redacted(outcome_of(answer), self._wire.redact)
+
     def received(self, message: Message, context: contextvars.Context | None) -> None:
-        """Record a request or a notification of the server, unless it is played."""
+        """Record a request or a notification of the server, unless it is played.
+
+        It is a step of the request that it belongs to, as far as that is known and unanswered.
+        """
         exchange = None if context is None else context.run(current_exchange)
         if self.player.is_playing(exchange):
             return
-        method = message.method or ""
-        if message.id is None:
-            self.recorder.notify(method, message.params, exchange)
-        else:
-            self.recorder.ask(message.id, method, message.params, exchange)
+        recorded = self._request_of(message.params, exchange)
+        fields: dict[str, Any] = {"method": message.method or ""}
+        if message.params:
+            fields["params"] = message.params
+        fields = redacted(fields, self._wire.redact)
+        if message.id is not None:
+            if recorded is not None:
+                step = self._questions[message.id] = {"request": fields}
+                recorded.steps.append(step)
+            return
+        # What differs from session to session is left out.
+        params = cast("dict[str, Any]", fields.get("params") or {})
+        if fields["method"] == _PROGRESS:
+            params.pop("progressToken", None)
+        meta = params.get("_meta")
+        if isinstance(meta, dict) and SUBSCRIPTION_ID in meta:
+            meta[SUBSCRIPTION_ID] = None
+        if recorded is None or (recorded.method == _LISTEN and recorded.steps):
+            self._tape.write({"server": self._wire.server, "notification": fields})
+            return
+        recorded.steps.append({"notification": fields})
+        if recorded.method == _LISTEN:
+            # It stays open, so that its line would never be written.
+            self._tape.write(recorded.to_line())
+
+    def _request_of(self, params: Params, exchange: Exchange | None) -> Recorded | None:
+        """Return the request that a message of the server belongs to, as far as it is known."""
+        meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
+        named = (params or {}).get("progressToken", meta.get(SUBSCRIPTION_ID))
+        if named is not None:
+            return self._open.get(coerced_id(named), (None, 0.0))[0]
+        if exchange is not None and exchange.request_id in self._open:
+            return self._open[exchange.request_id][0]
+        answering = [one for one, _ in self._open.values() if one.method != _LISTEN]
+        return answering[-1] if answering else None
 
 
 class _TapedSender:
@@ -320,7 +320,7 @@ class _TapedSender:
 
     def __init__(self, inner: Sender | None, traffic: _TapedTraffic) -> None:
         self._inner = inner
-        self._player, self._recorder = traffic.player, traffic.recorder
+        self._traffic, self._player = traffic, traffic.player
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         """Play the answer to a request, or send it and record its answer."""
@@ -331,47 +331,35 @@ class _TapedSender:
                 return
         if self._inner is None:
             raise anyio.ClosedResourceError
-        self._recorder.begin(request.request_id, request.method, params)
-        request.wake = partial(self._ended, request, request.wake)
+        self._traffic.begin(request, params)
+        request.wake = partial(self._record_outcome, request, request.wake)
         try:
             self._inner.send(body, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._recorder.end(request.request_id, None)
+            self._traffic.end(request)
             raise
 
     async def deliver(self, body: bytes) -> None:
-        """Pass on a notification, or an answer to a question of the server."""
         message = cast("dict[str, Any]", parse_json(body))
         if "method" not in message:
             answer = outcome_of(message)
             if self._player.answer(message["id"], answer):
                 return
-            self._recorder.answer(message["id"], answer)
+            self._traffic.answer(message["id"], answer)
         if self._inner is not None:
             await self._inner.deliver(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         """Stop what is played, or tell the server that the caller no longer waits."""
-        self._recorder.end(request.request_id, None)
+        self._traffic.end(request)
         if not self._player.cancel(request.request_id) and self._inner is not None:
             self._inner.cancel(request, notification)
 
-    def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
+    def _record_outcome(self, request: PendingRequest, wake: Callable[[], None]) -> None:
         try:
-            self._recorder.end(request.request_id, _response_of(request))
+            self._traffic.end(request)
         finally:
             wake()
-
-
-def _response_of(request: PendingRequest) -> Mapping[str, Any] | None:
-    """Return the response to a request as the server sent it, if there is one."""
-    if request.message is None or not request.body:
-        return request.message
-    # The message of a list has rows in place of tools.
-    try:
-        return cast("dict[str, Any]", parse_json(request.body))
-    except ValueError:
-        return parse_nested(request.body)
 
 
 async def serve_stdio(tape: Tape, server: str) -> None:
@@ -395,27 +383,8 @@ async def serve_stdio(tape: Tape, server: str) -> None:
     await player.stop()
 
 
-def _error(code: int, text: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": text}}
-
-
 def outcome_of(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a response says, without its id and empty fields."""
     if (error := message.get("error")) is None:
         return {"result": message.get("result")}
     return {"error": {key: value for key, value in error.items() if value is not None}}
-
-
-def _fields(method: str, params: Params) -> dict[str, Any]:
-    return {"method": method, "params": params} if params else {"method": method}
-
-
-def _without_ids(fields: dict[str, Any]) -> dict[str, Any]:
-    """Remove what differs from session to session."""
-    params = cast("dict[str, Any]", fields.get("params") or {})
-    if fields["method"] == _PROGRESS:
-        params.pop("progressToken", None)
-    meta = params.get("_meta")
-    if isinstance(meta, dict) and SUBSCRIPTION_ID in meta:
-        meta[SUBSCRIPTION_ID] = None
-    return fields

@@ -15,8 +15,9 @@ import httpx2
 from plait._support import mcp_types as types
 from plait.client.config.servers import SseServer
 from plait.client.protocol.exchange import PendingRequest, as_current
-from plait.client.protocol.peer import RequestError, too_large
-from plait.client.protocol.reading import LARGE_BYTES, RequestId
+from plait.client.protocol.peer import RequestError
+from plait.client.protocol.reading import RequestId, too_large
+from plait.client.transports.http_bodies import events_of
 from plait.client.transports.http_client import (
     fail_request,
     open_http_client,
@@ -24,7 +25,6 @@ from plait.client.transports.http_client import (
     reply_from,
     shown_origin,
 )
-from plait.client.transports.http_events import ServerEvent, events_of
 from plait.client.transports.wire import Wire, receiving
 from plait.errors import PlaitError
 
@@ -50,19 +50,16 @@ class _SseSender:
     """The requests that the server has not accepted yet."""
 
     def send(self, body: bytes, request: PendingRequest) -> None:
-        """Post one request; the response comes with the events."""
         request.written = True  # the session may end before the task begins
         posting = self._posting[request.request_id] = self._wire.start(self._post(body, request))
         posting.add_done_callback(lambda _: self._posting.pop(request.request_id, None))
 
     async def deliver(self, body: bytes) -> None:
-        """Post a notification or an answer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 await self._post(body, PendingRequest("notification", None, ""))
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
         self._wire.start(self._cancel(self._posting.get(request.request_id), notification))
 
     async def _cancel(self, posting: asyncio.Task[None] | None, notification: bytes) -> None:
@@ -100,7 +97,13 @@ async def link_sse(server: SseServer, wire: Wire) -> AsyncGenerator[None]:
         open_http_client(server, wire) as client,
         client.stream("GET", server.url, headers=_EVENT_STREAM) as response,
     ):
-        await _check_stream(response, wire)
+        if not response.is_success:
+            wire.reply = await reply_from(response, wire)
+            status = response.status_code
+            raise wire.connect_error(f"HTTP {status} instead of an event stream", status=status)
+        kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
+        if not kind.lower().startswith("text/event-stream"):
+            raise wire.connect_error(f"the server sent {kind} instead of an event stream")
         endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         async with receiving(partial(_receive, response, endpoint, wire, server), wire) as reading:
             await asyncio.wait({endpoint, reading}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,38 +120,20 @@ async def _receive(
     """Handle every message until the stream ends; the first event names the endpoint."""
     try:
         async for event in events_of(response.aiter_bytes(), server.most_event_bytes):
+            data = event.data
             if event.kind == "endpoint" and not endpoint.done():
-                _name_endpoint(endpoint, server, event, wire)
-            elif event.kind == "message" and event.data and not _is_taken(event.data, wire):
-                await wire.receive(event.data, server.incoming)
+                try:
+                    named = data.decode("utf-8", "replace")
+                    endpoint.set_result(_endpoint(server.url, named, wire))
+                except PlaitError as error:
+                    endpoint.set_exception(error)
+            elif event.kind == "message" and data and not wire.take_line(data):
+                await wire.receive(data, server.incoming)
     except httpx2.SSEError:
         wire.end(too_large(server.most_event_bytes))
     except httpx2.TransportError as fault:
         logger.debug("%s: the event stream broke: %s", wire.server, wire.redact(str(fault)))
     wire.end("the event stream ended")
-
-
-def _is_taken(data: bytes, wire: Wire) -> bool:
-    return len(data) < LARGE_BYTES and wire.take_line(data)
-
-
-def _name_endpoint(
-    endpoint: asyncio.Future[str], server: SseServer, event: ServerEvent, wire: Wire
-) -> None:
-    try:
-        endpoint.set_result(_endpoint(server.url, event.data.decode("utf-8", "replace"), wire))
-    except PlaitError as error:
-        endpoint.set_exception(error)
-
-
-async def _check_stream(response: httpx2.Response, wire: Wire) -> None:
-    if not response.is_success:
-        wire.reply = await reply_from(response, wire)
-        status = response.status_code
-        raise wire.connect_error(f"HTTP {status} instead of an event stream", status=status)
-    kind = wire.redact.excerpt(response.headers.get("content-type", "nothing"))
-    if not kind.lower().startswith("text/event-stream"):
-        raise wire.connect_error(f"the server sent {kind} instead of an event stream")
 
 
 def _endpoint(url: str, endpoint: str, wire: Wire) -> str:

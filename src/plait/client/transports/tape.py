@@ -32,8 +32,9 @@ HANDSHAKE = frozenset({"initialize", "server/discover"})
 """Requests that open a session; their parameters differ between versions of the client."""
 _COUNTED = frozenset({"tools/call"})
 """Requests whose answers are played once each; others change nothing and may be repeated."""
-_MOST_DIFFERENCES = 4
-_LONGEST_VALUE = 80
+MAX_DIFFERENCES = 4
+MAX_VALUE_CHARS = 80
+"""How much an error tells of how a request differs from the recorded ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +178,11 @@ class Tape:
 
     def explain_miss(self, server: str, method: str, params: Any) -> str:
         """Say why a request is not played: the nearest recorded one, and what differs."""
-        what = _title(server, method, params)
+        target = cast("dict[str, Any]", params if isinstance(params, dict) else {})
+        name: object = target.get("name") or target.get("uri")
+        what = f"{server}: {method}"
+        if isinstance(name, str):
+            what += f" {one_line(name, MAX_VALUE_CHARS)}"
         if recorded := self._recorded.get(request_key(server, method, params)):
             times = len(recorded)
             return f"{what} was recorded {times} time{'s' * (times > 1)} only, in {self.path}"
@@ -193,7 +198,7 @@ class Tape:
         )
         found = list(_differences(nearest.params, params))
         return f"{what} is not recorded in {self.path}; the nearest differs: " + "; ".join(
-            [*found[:_MOST_DIFFERENCES], *(["…"] if len(found) > _MOST_DIFFERENCES else [])]
+            [*found[:MAX_DIFFERENCES], *(["…"] if len(found) > MAX_DIFFERENCES else [])]
         )
 
     def write(self, line: Mapping[str, Any]) -> None:
@@ -204,19 +209,16 @@ class Tape:
         if self._has_failed:
             return
         try:
-            self._append(line)
+            if self._fresh:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                write_private(self.path, _line_of({"tape": TAPE_VERSION}))
+                self._fresh = False
+            with self.path.open("a", encoding="utf-8") as file:
+                make_private(file.fileno())
+                file.write(_line_of(line))
         except OSError as error:
             self._has_failed = True
             logger.warning("the tape %s cannot be written: %s", self.path, error.strerror)
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        if self._fresh:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_private(self.path, _encoded({"tape": TAPE_VERSION}))
-            self._fresh = False
-        with self.path.open("a", encoding="utf-8") as file:
-            make_private(file.fileno())
-            file.write(_encoded(line))
 
     def discard(self) -> None:
         """Remove what was recorded anew, for example because the test has failed."""
@@ -245,7 +247,7 @@ def tape_from(record: object, replay: object) -> Tape | None:
     return Tape(path, mode="none" if record is None else "all")
 
 
-def _encoded(line: Mapping[str, Any]) -> str:
+def _line_of(line: Mapping[str, Any]) -> str:
     text = json.dumps(line, ensure_ascii=False)
     return text.encode("utf-8", "replace").decode() + "\n"
 
@@ -265,7 +267,9 @@ def read_tape(path: str | os.PathLike[str]) -> list[Recorded]:
         try:
             line = cast("dict[str, Any]", json.loads(text))
             if number == 1:
-                _check_version(line, path)
+                if line.get("tape") != TAPE_VERSION:
+                    wanted = f"a tape of version {TAPE_VERSION}"
+                    raise ConfigError(f"{path} is not {wanted}; record it again")
                 continue
             if "notification" in line:
                 if (earlier := last.get(line["server"])) is not None:
@@ -291,18 +295,6 @@ def read_tape(path: str | os.PathLike[str]) -> list[Recorded]:
     return recorded
 
 
-def _check_version(line: Mapping[str, Any], path: Path) -> None:
-    version = line.get("tape")
-    if version != TAPE_VERSION:
-        raise ConfigError(f"{path} is not a tape of version {TAPE_VERSION}; record it again")
-
-
-def _title(server: str, method: str, params: Any) -> str:
-    name: object = params.get("name") or params.get("uri") if isinstance(params, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    target = f" {one_line(name, _LONGEST_VALUE)}" if isinstance(name, str) else ""
-    return f"{server}: {method}{target}"
-
-
 def _differences(recorded: Any, sent: Any, path: str = "") -> Iterator[str]:
     """Yield where two JSON values differ."""
     if isinstance(recorded, dict) and isinstance(sent, dict):
@@ -310,14 +302,14 @@ def _differences(recorded: Any, sent: Any, path: str = "") -> Iterator[str]:
         for name in dict.fromkeys([*old, *new]):
             place = f"{path}.{name}" if path else name
             if name not in old:
-                yield f"{place} is new ({_shown(new[name])})"
+                yield f"{place} is new ({_quoted_value(new[name])})"
             elif name not in new:
-                yield f"{place} is missing (recorded: {_shown(old[name])})"
+                yield f"{place} is missing (recorded: {_quoted_value(old[name])})"
             else:
                 yield from _differences(old[name], new[name], place)
     elif recorded != sent:
-        yield f"{path or 'params'} is {_shown(sent)} (recorded: {_shown(recorded)})"
+        yield f"{path or 'params'} is {_quoted_value(sent)} (recorded: {_quoted_value(recorded)})"
 
 
-def _shown(value: Any) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False), _LONGEST_VALUE)
+def _quoted_value(value: Any) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False), MAX_VALUE_CHARS)

@@ -17,12 +17,11 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
-from plait.client.protocol.exchange import PendingRequest
-from plait.client.protocol.http_reply import HttpReply
-from plait.client.protocol.peer import closed, too_large
-from plait.client.protocol.reading import LARGE_BYTES
+from plait.client.protocol.exchange import HttpReply, PendingRequest
+from plait.client.protocol.peer import closed
+from plait.client.protocol.reading import too_large
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
-from plait.client.transports.wire import Wire, receiving
+from plait.client.transports.wire import Wire, receiving, redacted_library_logs
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0
@@ -53,14 +52,6 @@ class _OtherOriginError(InvalidHandshake):
     """The server redirects to another origin."""
 
 
-def _takes_frames(socket: ClientConnection) -> bool:
-    """Return whether a frame that is sent now may arrive, even if sending it fails.
-
-    A socket with a full buffer fails all senders that wait, also one whose frame has left.
-    """
-    return socket.state is State.OPEN
-
-
 @dataclass(eq=False)
 class _SocketSender:
     """Sends requests of our own, each in a task that waits while the socket is busy."""
@@ -88,7 +79,9 @@ class _SocketSender:
         if request is not None:
             if request.request_id not in self._wire.requests:
                 return  # its caller waits no more
-            request.written = _takes_frames(self._socket)
+            # It may arrive even if sending fails: a socket with a full buffer fails all senders
+            # that wait, also one whose frame has left.
+            request.written = self._socket.state is State.OPEN
         try:
             await self._socket.send(body, text=True)
         except ConnectionClosed:
@@ -99,11 +92,12 @@ class _SocketSender:
 @asynccontextmanager
 async def link_websocket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[None]:
     """Connect, and receive what the server sends during the block, or raise `ConnectError`."""
-    async with (
-        _connected(server, wire) as socket,
-        receiving(partial(_receive, socket, wire, server.incoming), wire),
-    ):
-        yield
+    with redacted_library_logs(wire):
+        async with (
+            _open_socket(server, wire) as socket,
+            receiving(partial(_receive, socket, wire, server.incoming), wire),
+        ):
+            yield
 
 
 async def _receive(socket: ClientConnection, wire: Wire, limits: IncomingLimits) -> None:
@@ -114,13 +108,13 @@ async def _receive(socket: ClientConnection, wire: Wire, limits: IncomingLimits)
             if closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG:
                 wire.end(too_large(limits.message_bytes))
             return
-        if len(frame) >= LARGE_BYTES or not wire.take_line(frame):
+        if not wire.take_line(frame):
             await wire.receive(frame, limits)
         del frame  # it may be large, and the next may be long in coming
 
 
 @asynccontextmanager
-async def _connected(server: WebSocketServer, wire: Wire) -> AsyncGenerator[ClientConnection]:
+async def _open_socket(server: WebSocketServer, wire: Wire) -> AsyncGenerator[ClientConnection]:
     if server.auth is not None:
         raise ConfigError(
             f"{wire.server}: `auth` works on HTTP servers; give a WebSocket its `headers`",

@@ -7,94 +7,63 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import override
-
 from plait._support.causes import without_secrets
-from plait._support.sanitize import sanitize_for_terminal
 from plait.client.protocol.peer import Peer
 from plait.errors import ConnectError
 
 if TYPE_CHECKING:
     from plait._support.redact import Redactor
-    from plait.client.protocol.http_reply import HttpReply
-    from plait.client.transports.process import StartedProcess
+    from plait.client.protocol.exchange import HttpReply
+    from plait.client.transports.process import Child
     from plait.client.transports.tape import Tape
 
 logger = logging.getLogger("plait.client.transports")
 
-_STDERR_LINES = 50
-_HIDDEN = 20
-"""How many replaced tokens stay hidden."""
-_LONGEST_LINE = 4000
-_LONGEST_READ = 64_000
-"""How much of a line is searched for secrets."""
+_LIBRARY_LOGGERS = (
+    "httpx2",
+    "httpcore2.connection",
+    "httpcore2.http11",
+    "httpcore2.http2",
+    "httpcore2.proxy",
+    "websockets.client",
+    "client",
+)
+"""They log whole URLs at info level, and headers at debug level; the last is that of stock sessions
+of the SDK."""
+
+MAX_STDERR_LINES = 50
+"""The last lines of standard error that explain a failure."""
+MAX_LINE_CHARS = 4000
+"""How much of a line is shown."""
+MAX_LINE_BYTES = 64_000
+"""How much of a line is searched for secrets before it is cut."""
 
 
 class Wire(Peer):
     """The peer of one session, with what its transport knows."""
 
     def __init__(self, server: str, redact: Redactor, on_end: Callable[[], None]) -> None:
-        super().__init__(server)
-        self.redact = redact
-        self._redact = redact
-        self._hidden: deque[str] = deque(maxlen=_HIDDEN)
+        super().__init__(server, redact, on_end)
         self.read_stderr: Callable[[], Sequence[bytes]] = tuple
         """Returns the last lines that the server wrote to its standard error."""
         self.read_session_id: Callable[[], str | None] = lambda: None
         """Returns the id that an HTTP server gave to the session, before protocol 2026-07-28."""
-        self.noise_lines = 0
-        self.first_noise = ""
-        """A sentence that quotes what came first that is not MCP, with advice."""
         self.tape: Tape | None = None
         """Where the traffic is recorded or played."""
         self.tapped = False
         """Whether exchanges are recorded; those over a session of the user are not."""
-        self.started_process: StartedProcess | None = None
+        self.started_process: Child | None = None
         """The process for the transport, until it is opened."""
         self.pid: int | None = None
         self.exit_code: int | None = None
-        self.end_reason: str | None = None
         self.reply: HttpReply | None = None
         """The last HTTP error response, of any request."""
-        self.before_end: Callable[[], Awaitable[None]] | None = None
-        """Called once the stream has ended, to find out why."""
-        self.on_notification: Callable[[str, object], None] | None = None
-        """Gets method and params of what must be known before the calls that follow."""
         self.on_notifications_lost: Callable[[], None] | None = None
-        self._on_end = on_end
-
-    @override
-    def note_noise(self, data: bytes, advice: str = "") -> None:
-        """Count what is not MCP; the first of a session is logged, with the advice."""
-        self.noise_lines += 1
-        if self.noise_lines == 1:
-            sample = self.redact.excerpt(data[:_LONGEST_READ].decode("utf-8", "replace"), 80)
-            self.first_noise = f"sends what is not MCP ({sanitize_for_terminal(sample)}){advice}"
-            logger.warning("%s %s", self.server, self.first_noise)
-
-    def hide(self, secrets: Iterable[str]) -> None:
-        """Redact these values too from now on."""
-        new = [secret for secret in dict.fromkeys(secrets) if secret not in self._hidden]
-        if new:
-            self._hidden.extend(new)
-            self.redact = self._redact.also(self._hidden)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more can arrive."""
-        return self.end_reason is not None
-
-    @override
-    def end(self, reason: str) -> None:
-        """Record that nothing more can arrive; the first reason is kept."""
-        if self.end_reason is None:
-            self.end_reason = reason
-            self._on_end()
 
     def lose_notifications(self) -> None:
         """Report that notifications can no longer arrive, though responses may."""
@@ -120,20 +89,25 @@ class Wire(Peer):
 
     def stderr_tail(self) -> list[str]:
         """Return the last lines of the server's standard error, without secrets."""
-        return [self.redacted_line(line) for line in self.read_stderr()[-_STDERR_LINES:]]
+        return [self.redacted_line(line) for line in self.read_stderr()[-MAX_STDERR_LINES:]]
 
     def redacted_line(self, line: bytes) -> str:
         """Return a line as text, without secrets and not too long."""
         # Redacted before it is cut: half of a secret would not be found.
-        text = self.redact(line[:_LONGEST_READ].decode("utf-8", "replace").rstrip("\r"))
-        return text[:_LONGEST_LINE]
+        text = self.redact(line[:MAX_LINE_BYTES].decode("utf-8", "replace").rstrip("\r"))
+        return text[:MAX_LINE_CHARS]
 
 
 @asynccontextmanager
 async def receiving(
-    work: Callable[[], Coroutine[Any, Any, None]], wire: Wire
+    work: Callable[[], Coroutine[Any, Any, None]],
+    wire: Wire,
+    before_end: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[asyncio.Task[None]]:
-    """Receive messages during the block, until the server ends; then what waits for it fails."""
+    """Receive messages during the block, until the server ends; then what waits for it fails.
+
+    `before_end` finds out why it has ended.
+    """
 
     async def receive() -> None:
         try:
@@ -142,8 +116,8 @@ async def receiving(
             safe = without_secrets(error, wire.redact)
             logger.error("%s: a message could not be handled", wire.server, exc_info=safe)
             wire.end("the server sent a message that could not be handled")
-        if wire.before_end is not None:
-            await wire.before_end()
+        if before_end is not None:
+            await before_end()
         wire.end("the server closed the connection")
         wire.close()
 
@@ -154,3 +128,40 @@ async def receiving(
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await wire.aclose()
+
+
+_wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)
+
+
+def _hide(record: logging.LogRecord) -> bool:
+    """Redact a record of the session; every record passes the filter."""
+    wire = _wire.get()
+    if wire is None:
+        return True
+    record.msg, record.args = wire.redact(record.getMessage()), None
+    if record.exc_info and record.levelno >= logging.WARNING:
+        # It is about a message of the server; thousands of them would fill the disk.
+        wire.noise_lines += 1
+        record.exc_info = None
+        return wire.noise_lines == 1
+    if record.exc_info and record.exc_info[1] is not None:
+        safe = without_secrets(record.exc_info[1], wire.redact)
+        record.exc_info = (type(safe), safe, safe.__traceback__)
+    return True
+
+
+@contextmanager
+def redacted_library_logs(wire: Wire) -> Generator[None]:
+    """Redact library logs with the wire's redactor, in this task and those it starts.
+
+    Records of other users of the same libraries in this process are not changed.
+    """
+    for name in _LIBRARY_LOGGERS:
+        logging.getLogger(name).addFilter(_hide)
+    token = _wire.set(wire)
+    try:
+        yield
+    finally:
+        # A generator closed by the garbage collector ends in another context.
+        with suppress(ValueError):
+            _wire.reset(token)

@@ -13,8 +13,8 @@ from pydantic_core import to_json
 
 from plait._support.logs import UNCUT, WIRE
 from plait._support.sizes import size_label
-from plait.client.protocol.exchange import PendingRequest, Sender, parse_json
-from plait.client.protocol.reading import Message, RequestId, coerced_id
+from plait.client.protocol.exchange import PendingRequest, Sender
+from plait.client.protocol.reading import Message, RequestId, coerced_id, parse_json
 from plait.client.transports.wire import Wire
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(WIRE)
 
 _OUT, _IN = "→", "←"
-_SHOWN = 400
-"""Characters of a message that are shown."""
-_SEARCHED = 64_000
-"""Characters of a message that are searched for secrets before it is cut."""
-_LONGEST_METHOD = 100
+MAX_SHOWN_CHARS = 400
+MAX_METHOD_CHARS = 100
+"""How much of a message, and of a method, is shown."""
+MAX_SEARCHED_CHARS = 64_000
+"""How much of a message is searched for secrets before it is cut."""
 _SUBSCRIPTION = "subscriptions/listen"
 """A request whose only end is its cancellation."""
 
@@ -43,11 +43,6 @@ def make_wire(server: str, redact: Redactor, on_end: Callable[[], None]) -> Wire
     if logging.NOTSET < logger.level <= logging.DEBUG:
         wire.taps.append(WireLog(wire))
     return wire
-
-
-def log_of(wire: Wire) -> WireLog | None:
-    """Return what logs the messages of a wire, if they are logged."""
-    return next((tap for tap in wire.taps if isinstance(tap, WireLog)), None)
 
 
 class WireLog:
@@ -71,8 +66,9 @@ class WireLog:
         elif method == "notifications/cancelled":
             cancelled = coerced_id((message.params or {}).get("requestId"))
             if (asked := self._asked_at.pop(cancelled, None)) is not None:
-                self.log_end(_IN, asked[0], cancelled, asked[1], "cancelled")
-        body = message.body or _encoded({"method": method, "params": message.params})
+                seconds = time.monotonic() - asked[1]
+                self.log(_IN, asked[0], request_id=cancelled, seconds=seconds, end="cancelled")
+        body = message.body or _json_of({"method": method, "params": message.params})
         self.log(_IN, method, body, request_id=message.id)
 
     def log_delivered(self, body: bytes) -> None:
@@ -88,43 +84,31 @@ class WireLog:
         self,
         direction: str,
         method: str,
-        message: bytes,
+        message: bytes = b"",
         *,
         request_id: object = None,
         seconds: float | None = None,
+        end: str = "",
     ) -> None:
-        """Log one message, without secrets, and cut unless everything is to be shown."""
+        """Log a message without secrets, and cut unless all is to be shown.
+
+        `end` is how a request ended that has no response.
+        """
         whole = logger.isEnabledFor(UNCUT)
         # Redacted before it is cut: half of a secret would not be found.
-        text = (message if whole else message[:_SEARCHED]).decode("utf-8", "replace")
+        text = (message if whole else message[:MAX_SEARCHED_CHARS]).decode("utf-8", "replace")
         text = self.wire.redact(text)
-        if not whole and len(text) > _SHOWN:
-            text = f"{text[:_SHOWN]}…"
-        facts = [_milliseconds(seconds), size_label(len(message))]
-        self._write(direction, method, " ".join(filter(None, facts)), text, request_id)
-
-    def log_end(
-        self, direction: str, method: str, request_id: object, began: float, why: str
-    ) -> None:
-        """Log that a request has ended without a response."""
-        facts = f"{_milliseconds(time.monotonic() - began)} {why}"
-        self._write(direction, method, facts, "", request_id)
-
-    def _write(
-        self, direction: str, method: str, facts: str, text: str, request_id: object
-    ) -> None:
+        if not whole and len(text) > MAX_SHOWN_CHARS:
+            text = f"{text[:MAX_SHOWN_CHARS]}…"
+        facts = end or size_label(len(message))
+        if seconds is not None:
+            facts = f"{seconds * 1000:.{1 if seconds < 0.1 else 0}f} ms {facts}"
         number = "" if request_id is None else f" #{request_id}"
-        name = self.wire.redact.excerpt(method, _LONGEST_METHOD)
+        name = self.wire.redact.excerpt(method, MAX_METHOD_CHARS)
         logger.debug("%s %s%s %s %s %s", direction, self.wire.server, number, name, facts, text)
 
 
-def _milliseconds(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f"{seconds * 1000:.{1 if seconds < 0.1 else 0}f} ms"
-
-
-def _encoded(message: object) -> bytes:
+def _json_of(message: object) -> bytes:
     return to_json(message, inf_nan_mode="null", serialize_unknown=True)
 
 
@@ -139,46 +123,46 @@ class _LoggedSender:
 
     @property
     def is_direct(self) -> bool:
-        """Whether requests are sent at once."""
         return self.inner.is_direct
 
     def send(self, body: bytes, request: PendingRequest) -> None:
-        """Write a request."""
-        began = self._began[request.request_id] = time.monotonic()
+        self._began[request.request_id] = time.monotonic()
         self._log.log(_OUT, request.method, body, request_id=request.request_id)
-        wake, request.wake = request.wake, partial(self._ended, request, request.wake)
+        wake, request.wake = request.wake, partial(self._log_outcome, request, request.wake)
         try:
             self.inner.send(body, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.wake = wake
-            why = "was not sent: the connection is closed"
-            self._log.log_end(_OUT, request.method, request.request_id, began, why)
+            self._log_end(_OUT, request, "was not sent: the connection is closed")
             raise
 
     async def deliver(self, body: bytes) -> None:
-        """Write a notification or an answer."""
         self._log.log_delivered(body)
         await self.inner.deliver(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Tell the server that the caller no longer waits."""
-        began = self._began.pop(request.request_id, time.monotonic())
         if request.method == _SUBSCRIPTION:
+            self._began.pop(request.request_id, None)
             self._log.log(_OUT, "notifications/cancelled", notification)
         else:
-            self._log.log_end(_OUT, request.method, request.request_id, began, "cancelled")
+            self._log_end(_OUT, request, "cancelled")
         self.inner.cancel(request, notification)
 
-    def _ended(self, request: PendingRequest, wake: Callable[[], None]) -> None:
-        began = self._began.pop(request.request_id, None)
-        if began is None or (request.message is None and request.method == _SUBSCRIPTION):
-            pass  # it was cancelled, or its session was closed
-        elif request.message is None:
-            why = self._log.wire.redact.excerpt(f"no answer: {request.fault!r}")
-            self._log.log_end(_IN, request.method, request.request_id, began, why)
-        else:
-            body = request.body or _encoded(request.message)
-            seconds = time.monotonic() - began
-            number = request.request_id
-            self._log.log(_IN, request.method, body, request_id=number, seconds=seconds)
+    def _log_end(self, direction: str, request: PendingRequest, end: str) -> None:
+        seconds = time.monotonic() - self._began.pop(request.request_id, time.monotonic())
+        number = request.request_id
+        self._log.log(direction, request.method, request_id=number, seconds=seconds, end=end)
+
+    def _log_outcome(self, request: PendingRequest, wake: Callable[[], None]) -> None:
+        # One that was cancelled, or whose session was closed, is logged already or needs no line.
+        is_closed_stream = request.message is None and request.method == _SUBSCRIPTION
+        if request.request_id in self._began and not is_closed_stream:
+            if request.message is None:
+                why = self._log.wire.redact.excerpt(f"no answer: {request.fault!r}")
+                self._log_end(_IN, request, why)
+            else:
+                number = request.request_id
+                seconds = time.monotonic() - self._began.pop(number)
+                body = request.body or _json_of(request.message)
+                self._log.log(_IN, request.method, body, request_id=number, seconds=seconds)
         wake()

@@ -1,4 +1,4 @@
-"""The mock gateway: a web application with simulated faults, in a thread or in the foreground."""
+"""The mock gateway: a web application with simulated faults, and a page of its requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import re
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any, Self, cast
 from urllib.parse import unquote
@@ -25,7 +26,6 @@ from starlette.types import Message, Receive, Scope, Send
 from plait._support.local_server import KnownHostsOnly, LocalServer, buffer_body, listen
 from plait.errors import ConfigError, TokenError
 from plait.gateway.credentials import check_token, claims_of
-from plait.gateway.mock.records import Record, inspection_page
 from plait.gateway.mock.servers import MockServers, read_mocks
 
 _SERVERS = "/agents/servers/"
@@ -33,7 +33,7 @@ _HISTORY = "/agents/real-time-threat-protection/chat-message"
 _CATALOGUE = "/agents/discoverToolServers"
 _TOO_MANY = 429
 
-_MOST_RECORDS = 2000
+MAX_RECORDS = 2000
 """How many requests are kept."""
 
 _SYNTAX = re.compile(
@@ -128,7 +128,7 @@ class MockGateway:
         self._port = port
         self._details = details or {}
         self._require_token = require_token
-        self._records: deque[Record] = deque(maxlen=_MOST_RECORDS)
+        self._records: deque[Record] = deque(maxlen=MAX_RECORDS)
         self._servers = MockServers(folder)
         self._app = Starlette(
             routes=[
@@ -206,8 +206,15 @@ class MockGateway:
         scope["plait.fault"] = fault
         if fault is not None and fault.kind == "slow":
             await asyncio.sleep(fault.seconds or 0)
-        answer = _failing(fault) or self._refusal(target, request)
-        await (answer or self._app)(scope, receive, _record_status(record, send))
+        answer = None if fault is None else _failing(fault)
+        answer = answer or self._refusal(target, request)
+
+        async def send_recorded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+            await send(message)
+
+        await (answer or self._app)(scope, receive, send_recorded)
 
     def _refusal(self, target: str, request: Request) -> Response | None:
         if not self._require_token or target == "history":
@@ -273,9 +280,7 @@ def _target(scope: Scope) -> str | None:
     return "discovery" if path.endswith("/mcpServers") else None
 
 
-def _failing(fault: Fault | None) -> Response | None:
-    if fault is None:
-        return None
+def _failing(fault: Fault) -> Response | None:
     if fault.kind == "garbage":
         return HTMLResponse("<html>this is not what you asked for")
     if not fault.kind.isdigit():
@@ -286,14 +291,137 @@ def _failing(fault: Fault | None) -> Response | None:
     return PlainTextResponse(f"simulated fault {status}", status, headers)
 
 
-def _record_status(record: Record, send: Send) -> Send:
-    async def recording(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            record.status = message["status"]
-        await send(message)
-
-    return recording
-
-
 def _base(request: Request) -> str:
     return str(request.base_url).rstrip("/")
+
+
+@dataclass(slots=True)
+class Record:
+    """A request, and the status of its reply."""
+
+    target: str
+    """`discovery`, `catalogue`, `history`, or the name of a server."""
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    at: datetime
+    status: int = 0
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON, or `None`."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+    @property
+    def rpc_method(self) -> str:
+        """The MCP method of the request, if it has one."""
+        match self.json:
+            case {"method": method}:
+                return str(method)
+            case _:
+                return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON data, without tokens and keys."""
+        shown = {
+            name: value if name in _SHOWN_HEADERS else "***" for name, value in self.headers.items()
+        }
+        return {
+            "at": self.at.isoformat(timespec="milliseconds"),
+            "target": self.target,
+            "method": self.method,
+            "path": self.path,
+            "status": self.status,
+            "rpc": self.rpc_method or None,
+            "headers": shown,
+            "body": self.json if self.target == "history" else None,
+        }
+
+
+_SHOWN_HEADERS = frozenset(
+    {"accept", "content-type", "host", "user-agent"}
+    | {"mcp-method", "mcp-name", "mcp-protocol-version"}
+    | {"x-ms-agentid", "x-ms-channel-id", "x-ms-correlation-id", "x-ms-subchannel-id"}
+)
+"""Headers whose values are shown on the page."""
+
+_HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>plait gateway mock</title>
+<meta http-equiv="refresh" content="3">
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
+table { border-collapse: collapse; width: 100% } caption { text-align: left; font-weight: 600 }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; vertical-align: top }
+tr + tr { border-top: 1px solid #ddd } code, pre { font-size: 13px; overflow-wrap: anywhere }
+pre { white-space: pre-wrap; margin: 0 } .bad { color: #b00020 }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #eee }
+tr + tr { border-color: #333 } .bad { color: #ff8a80 } }
+</style></head><body><h1>plait gateway mock</h1>
+"""
+
+_FIRST_BAD = 400
+MAX_ROWS = 100
+"""The page shows no more requests of a kind."""
+
+
+def inspection_page(endpoint: str, servers: Sequence[str], records: Sequence[Record]) -> str:
+    """Render the page, newest requests first."""
+    newest = list(reversed(records))
+    servers_rows = [
+        (f"<b>{escape(name)}</b>", f"<code>{escape(endpoint)}/agents/servers/{escape(name)}</code>")
+        for name in servers
+    ]
+    history_rows = [
+        (
+            *_time_and_status(record),
+            f"<pre>{escape(json.dumps(record.json, indent=1, ensure_ascii=False))}</pre>",
+        )
+        for record in newest
+        if record.target == "history"
+    ]
+    others = [record for record in newest if record.target != "history"]
+    return "".join(
+        [
+            _HEAD,
+            f"<p>Set <code>MCP_PLATFORM_ENDPOINT={escape(endpoint)}</code> to use it.</p>",
+            _table("Servers", ("name", "address"), servers_rows),
+            _table("Chat history", ("time", "status", "body"), history_rows[:MAX_ROWS]),
+            _table(
+                "Requests",
+                ("time", "target", "request", "status", "headers"),
+                map(_request_row, others[:MAX_ROWS]),
+            ),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    empty = f'<tr><td colspan="{len(columns)}">none yet</td></tr>'
+    return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{body or empty}</table><br>"
+
+
+def _request_row(record: Record) -> tuple[str, ...]:
+    shown: dict[str, str] = record.to_dict()["headers"]
+    ours = {name: value for name, value in shown.items() if name.startswith(("x-ms", "auth"))}
+    headers = ", ".join(f"{name}: {value}" for name, value in ours.items())
+    request = f"{record.method} {record.path} {record.rpc_method}"
+    time, status = _time_and_status(record)
+    return (
+        time,
+        escape(record.target),
+        f"<code>{escape(request)}</code>",
+        status,
+        f"<code>{escape(headers)}</code>",
+    )
+
+
+def _time_and_status(record: Record) -> tuple[str, str]:
+    kind = ' class="bad"' if record.status >= _FIRST_BAD or not record.status else ""
+    return f"{record.at:%H:%M:%S}", f"<span{kind}>{record.status or '…'}</span>"

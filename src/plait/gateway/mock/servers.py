@@ -20,6 +20,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
 from plait.errors import ConfigError
 
@@ -65,28 +66,28 @@ def read_mocks(path: Path) -> tuple[MockTool, ...]:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, list):
         raise ConfigError(f"{path} is not a list of tools")
-    return tuple(_tool(path, entry) for entry in cast("list[object]", document))
-
-
-def _tool(path: Path, entry: object) -> MockTool:
-    match entry:
-        case {"name": str() as name} if name.strip():
-            fields = cast("Mapping[str, Any]", entry)
-        case _:
+    tools: list[MockTool] = []
+    for entry in cast("list[object]", document):
+        fields = entries_of(entry)
+        name: object = fields.get("name")
+        if not isinstance(name, str) or not name.strip():
             raise ConfigError(f"{path} has a tool without a name")
-    try:
-        return MockTool(
-            name=name,
-            description=str(fields.get("description") or ""),
-            input_schema=dict(fields.get("inputSchema") or {"type": "object"}),
-            response_template=str(fields.get("responseTemplate") or DEFAULT_TEMPLATE),
-            delay_seconds=float(fields.get("delayMs") or 0) / 1000,
-            error_rate=float(fields.get("errorRate") or 0),
-            status_code=int(fields.get("statusCode") or 200),
-            enabled=bool(fields.get("enabled", True)),
-        )
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: the tool {name!r} is not written right: {error}") from error
+        try:
+            tool = MockTool(
+                name=name,
+                description=str(fields.get("description") or ""),
+                input_schema=dict(fields.get("inputSchema") or {"type": "object"}),
+                response_template=str(fields.get("responseTemplate") or DEFAULT_TEMPLATE),
+                delay_seconds=float(fields.get("delayMs") or 0) / 1000,
+                error_rate=float(fields.get("errorRate") or 0),
+                status_code=int(fields.get("statusCode") or 200),
+                enabled=bool(fields.get("enabled", True)),
+            )
+        except (TypeError, ValueError) as error:
+            text = f"{path}: the tool {name!r} is not written right: {error}"
+            raise ConfigError(text) from error
+        tools.append(tool)
+    return tuple(tools)
 
 
 def answer_of(tool: MockTool, arguments: Mapping[str, Any]) -> MockAnswer:
@@ -148,15 +149,52 @@ class MockServers:
         async with self._starting:
             if name not in self._managers:
                 assert self._group is not None, "not running"  # noqa: S101
-                manager = StreamableHTTPSessionManager(_server(self, name))
+                manager = StreamableHTTPSessionManager(self._server(name))
                 await self._group.start(_run, manager)
                 self._managers[name] = manager
         await self._managers[name].handle_request(scope, receive, send)
 
-    async def tools_of(self, name: str) -> tuple[MockTool, ...]:
-        """Read the enabled tools of a server."""
-        tools = await in_thread(read_mocks, self.folder / f"{name}.json")
-        return tuple(tool for tool in tools if tool.enabled)
+    def _server(self, name: str) -> Server[Any]:
+        async def enabled_tools() -> dict[str, MockTool]:
+            tools = await in_thread(read_mocks, self.folder / f"{name}.json")
+            return {tool.name: tool for tool in tools if tool.enabled}
+
+        async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
+            return types.ListToolsResult(
+                tools=[
+                    types.Tool(
+                        name=tool.name,
+                        description=tool.description,
+                        input_schema=dict(tool.input_schema),
+                    )
+                    for tool in (await enabled_tools()).values()
+                ]
+            )
+
+        async def call_tool(
+            _context: object, params: types.CallToolRequestParams
+        ) -> types.CallToolResult:
+            tool = (await enabled_tools()).get(params.name)
+            if tool is None:
+                raise MCPError(404, f"Mock tool '{params.name}' not found")
+            await anyio.sleep(tool.delay_seconds)
+            if random.random() < tool.error_rate:
+                raise MCPError(500, f"Simulated error for mock tool '{tool.name}'")
+            arguments = params.arguments or {}
+            answer = answer_of(tool, arguments)
+            return types.CallToolResult(
+                content=[types.TextContent(text=answer.text)],
+                is_error=tool.status_code >= _FAILED_FROM,
+                _meta={
+                    "isMock": True,
+                    "tool": tool.name,
+                    "usedArguments": arguments,
+                    "template": answer.template,
+                    "missingPlaceholders": list(answer.missing),
+                },
+            )
+
+        return Server(name, version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 async def _run(
@@ -167,45 +205,3 @@ async def _run(
     async with manager.run():
         task_status.started()
         await anyio.sleep_forever()
-
-
-def _server(servers: MockServers, name: str) -> Server[Any]:
-    async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=dict(tool.input_schema),
-                )
-                for tool in await servers.tools_of(name)
-            ]
-        )
-
-    async def call_tool(
-        _context: object, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        tools = {tool.name: tool for tool in await servers.tools_of(name)}
-        if params.name not in tools:
-            raise MCPError(404, f"Mock tool '{params.name}' not found")
-        return await _call(tools[params.name], params.arguments or {})
-
-    return Server(name, version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-async def _call(tool: MockTool, arguments: dict[str, Any]) -> types.CallToolResult:
-    await anyio.sleep(tool.delay_seconds)
-    if random.random() < tool.error_rate:
-        raise MCPError(500, f"Simulated error for mock tool '{tool.name}'")
-    answer = answer_of(tool, arguments)
-    return types.CallToolResult(
-        content=[types.TextContent(text=answer.text)],
-        is_error=tool.status_code >= _FAILED_FROM,
-        _meta={
-            "isMock": True,
-            "tool": tool.name,
-            "usedArguments": arguments,
-            "template": answer.template,
-            "missingPlaceholders": list(answer.missing),
-        },
-    )

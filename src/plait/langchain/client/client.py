@@ -16,6 +16,7 @@ import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from plait._support.durations import checked_limit
 from plait._support.threads import import_in_thread
 from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.runtime import ConnectionOwner
 from plait.client.catalog.tool import prepare_schemas
 from plait.client.config.read import (
     ClientConfig,
@@ -24,11 +25,10 @@ from plait.client.config.read import (
     read_config,
     read_options,
 )
+from plait.client.connections.change_listener import ResourceWatch
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.loop_bridge import blocking
 from plait.client.options import CLIENT_OPTIONS, ToolPatterns
-from plait.client.runtime import ConnectionOwner
-from plait.client.subscriptions import ResourceWatch
 from plait.client.toolbox import ServerHandle, Toolbox
 from plait.errors import ConfigError, ConnectError, PlaitError
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from mcp.client import ClientSession
 
     from plait.client.calls.outcome import ToolResult
-    from plait.client.calls.sampling import Sampling
+    from plait.client.calls.runtime import Listed
     from plait.client.catalog.schemas import Profile
     from plait.client.catalog.tool import Tool
+    from plait.client.connections.change_listener import Subscription
     from plait.client.connections.status import ServerInfo, Status
-    from plait.client.runtime import Listed
-    from plait.client.subscriptions import Subscription
     from plait.langchain.client.settings import LangChainOptions
     from plait.langchain.tools.interceptors import ToolCallInterceptor
     from plait.langchain.tools.runner import ToolRunner
@@ -80,11 +79,17 @@ class MultiServerMCPClient(ConnectionOwner):
             name: value for name, value in merged.items() if name in shared
         }
         toolbox_options |= self.callbacks.notification_callbacks()
+        # Under another name than the option, whose sentence editors show.
+        model = merged.get("sampling")
+        if model is not None:
+            from plait.langchain.client.sampling import sampling_from  # noqa: PLC0415  # slow to import
+
+            model = sampling_from(model)
         self.toolbox = Toolbox(
             replace(config, options={}),
             on_log=self.callbacks.log_callback(),
             on_elicitation=self.callbacks.elicitation_callback,
-            on_sampling=_sampling_from(merged.get("sampling")),
+            on_sampling=model,
             **toolbox_options,
         )
         """The toolbox that holds the connections, without LangChain."""
@@ -147,7 +152,9 @@ class MultiServerMCPClient(ConnectionOwner):
         """
         checked_limit(wait, "wait")
         await self._current_toolbox()
-        names = _flat(servers, server_name)
+        names = [] if server_name is None else [server_name]
+        for server in reversed(servers):
+            names[:0] = [server] if isinstance(server, str) else server
         if not names and not self.toolbox.server_names:
             return []
         selection = Selection(
@@ -378,21 +385,6 @@ class ServerInfoError(ConnectError, RuntimeError):
         )
 
 
-def _sampling_from(option: object) -> Sampling | None:
-    if option is None:
-        return None
-    from plait.langchain.client.sampling import sampling_from  # noqa: PLC0415  # slow to import
-
-    return sampling_from(option)
-
-
-def _flat(servers: Sequence[str | Sequence[str]], server_name: str | None) -> list[str]:
-    names: list[str] = []
-    for server in servers:
-        names += [server] if isinstance(server, str) else server
-    return names if server_name is None else [*names, server_name]
-
-
 class ServerList:
     """Holds the dictionary of connections, and detects changes to it."""
 
@@ -404,7 +396,14 @@ class ServerList:
             self.connections: dict[str, Any] = source if isinstance(source, dict) else {}
         else:
             self.config = read_config(source)
-            self.connections = _user_dict(source, self.config)
+            self.connections = dict(self.config.servers)
+            # The user's own dictionary, if it has nothing but servers, so that changes are seen.
+            entries = cast("dict[str, Any]", source if isinstance(source, dict) else {})
+            if set(entries) == set(self.config.servers) and all(
+                is_server_entry(entry) or not isinstance(entry, Mapping)
+                for entry in entries.values()
+            ):
+                self.connections = entries
         self._seen = _copy(self.connections)
 
     def changes(self) -> list[Callable[[], Awaitable[None]]]:
@@ -427,19 +426,6 @@ class ServerList:
     async def _remove(self, server: str) -> None:
         if self._seen.pop(server, None) is not None:
             await self.toolbox.remove_server(server)
-
-
-def _user_dict(source: ConfigSource, config: ClientConfig) -> dict[str, Any]:
-    """Return the user's own dictionary of servers if it is one, else a new dictionary."""
-    if isinstance(source, dict):
-        entries = cast("dict[str, Any]", source)
-        if set(entries) == set(config.servers) and all(map(_is_server, entries.values())):
-            return entries
-    return dict(config.servers)
-
-
-def _is_server(value: object) -> bool:
-    return is_server_entry(value) or not isinstance(value, Mapping)
 
 
 def _copy(connections: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import mcp_types as types
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from typing_extensions import override
 
+from plait._support import mcp_types as types
 from plait._support.exception_groups import one_line
 from plait._support.mappings import entries_of
 from plait._support.suggestions import nearest
+from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.deferral import Split, definition_text
 from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
 from plait.errors import PlaitError, ToolNotFoundError
-from plait.langchain.tools.caller import ToolboxCaller, checked_arguments
+from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.content import DEFAULT_HANDLING, output_from_error
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
@@ -34,12 +34,15 @@ OWN_SERVER: Final = "plait/tools"
 SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
 
-_FOUND: Final = "plait/found"
+_FOUND_KEY: Final = "plait/found"
 """The `_meta` key with the names of the tools that a search found."""
 
-_MOST_FOUND: Final = 5
-_MOST_SERVERS: Final = 12
-_LONGEST_DESCRIPTION: Final = 200
+_MAX_FOUND_TOOLS: Final = 5
+"""Enough to choose from, and their schemas are read with every further turn."""
+_MAX_SERVERS: Final = 12
+"""In the description of the search tool, which is read in every turn."""
+_MAX_DESCRIPTION_CHARACTERS: Final = 200
+"""Of a found tool that the model gets in full in the next turn."""
 
 _SEARCH_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -70,7 +73,7 @@ def loaded_names(messages: Iterable[BaseMessage]) -> list[str]:
             artifact = entries_of(message.artifact)
             # Only results of our own search count; no server can have this name.
             if artifact.get("server") == OWN_SERVER:
-                found = entries_of(artifact.get("_meta")).get(_FOUND, ())
+                found = entries_of(artifact.get("_meta")).get(_FOUND_KEY, ())
                 names.update(dict.fromkeys(map(str, found)))
     return list(names)
 
@@ -103,7 +106,12 @@ def deferred_tools(
         )
         return [search, MCPTool(call, _CallRunner(runner, selection, search_name=search.name))]
     usage = "Finds them by what they do; those found can be called afterwards."
-    search = _search_tool(deferred, runner, selection, taken, usage, _summary)
+
+    def summary(tool: Tool) -> str:
+        description = tool.description or tool.title or ""
+        return f"{tool.name}: {one_line(description, _MAX_DESCRIPTION_CHARACTERS)}"
+
+    search = _search_tool(deferred, runner, selection, taken, usage, summary)
     by_name = {tool.name: tool for tool in deferred}
     loaded = [by_name[name] for name in loaded_names(messages) if name in by_name]
     return [search, *(MCPTool(tool, runner) for tool in loaded)]
@@ -128,14 +136,9 @@ def _search_tool(
     return MCPTool(tool, _SearchRunner(runner, selection, describe))
 
 
-def _summary(tool: Tool) -> str:
-    description = one_line(tool.description or tool.title or "", _LONGEST_DESCRIPTION)
-    return f"{tool.name}: {description}"
-
-
 def _servers(tools: Iterable[Tool]) -> str:
     names = list(dict.fromkeys(tool.server for tool in tools))
-    return ", ".join(names[:_MOST_SERVERS]) + (", …" if len(names) > _MOST_SERVERS else "")
+    return ", ".join(names[:_MAX_SERVERS]) + (", …" if len(names) > _MAX_SERVERS else "")
 
 
 class _SearchRunner(ToolRunner):
@@ -145,43 +148,35 @@ class _SearchRunner(ToolRunner):
         self, runner: ToolRunner, selection: Selection, describe: Callable[[Tool], str]
     ) -> None:
         super().__init__(selection.toolbox.calls, runner.settings)
-        self._caller_for = partial(_SearchCaller, selection, describe)
+        self._selection = selection
+        self._describe = describe
 
     @override
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
-        caller = self._caller_for(invocation.run(config))
+        toolbox = self._selection.toolbox
+
+        async def search(call: ToolCall) -> ToolResult:
+            await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
+            listed = await self._selection.list_tools(invocation.run(config))
+            deferred = toolbox.deferral.split(listed).deferred
+            query = str(call.arguments["query"])
+            matches = toolbox.deferral.index(deferred).search(query, _MAX_FOUND_TOOLS)
+            tools = [match.tool for match in matches]
+            text = "\n".join(map(self._describe, tools)) or (
+                f"No tool fits. Try other words; there are tools of: {_servers(deferred)}"
+            )
+            return ToolResult(
+                server=OWN_SERVER,
+                tool=SEARCH_TOOLS,
+                is_error=False,
+                content=(types.TextContent(text=text),),
+                meta={_FOUND_KEY: [tool.name for tool in tools]},
+            )
+
         # The model reads the matches even if the client sends server content to the artifact.
         settings = replace(self.settings, handling=DEFAULT_HANDLING)
-        return await ToolRunner(caller, settings).run(tool, invocation, config)
-
-
-class _SearchCaller(ToolboxCaller):
-    """Answers one search."""
-
-    def __init__(
-        self, selection: Selection, describe: Callable[[Tool], str], run: Mapping[str, Any]
-    ) -> None:
-        super().__init__(selection.toolbox)
-        self._selection = selection
-        self._describe = describe
-        self._run = run
-
-    async def execute(self, call: ToolCall) -> ToolResult:
-        await checked_arguments(_SEARCH_SCHEMA, call.arguments, tool=call.tool)
-        deferring = self._toolbox.deferral
-        deferred = deferring.split(await self._selection.list_tools(self._run)).deferred
-        matches = deferring.index(deferred).search(str(call.arguments["query"]), _MOST_FOUND)
-        tools = [match.tool for match in matches]
-        text = "\n".join(map(self._describe, tools)) or (
-            f"No tool fits. Try other words; there are tools of: {_servers(deferred)}"
-        )
-        return ToolResult(
-            server=OWN_SERVER,
-            tool=SEARCH_TOOLS,
-            is_error=False,
-            content=(types.TextContent(text=text),),
-            meta={_FOUND: [tool.name for tool in tools]},
-        )
+        runner = ToolRunner(ToolboxCaller(toolbox, search), settings)
+        return await runner.run(tool, invocation, config)
 
 
 class _CallRunner(ToolRunner):
@@ -197,18 +192,16 @@ class _CallRunner(ToolRunner):
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         try:
             arguments = await checked_arguments(_CALL_SCHEMA, invocation.arguments, tool=CALL_TOOL)
-            target = await self._find(str(arguments["name"]), invocation.run(config))
+            name = str(arguments["name"])
+            listed = await self._selection.list_tools(invocation.run(config))
+            tools = {tool.name: tool for tool in listed}
+            if name not in tools:
+                meant = nearest(name, tools)
+                hint = f"did you mean {meant!r}?" if meant else f"search with {self._search_name}"
+                raise ToolNotFoundError(f"there is no tool {name!r}: {hint}", tool=name)
         except PlaitError as error:
             if not self.settings.is_for_model(error):
                 raise
             return output_from_error(error, tool, sanitize=self.settings.sanitize)
         target_invocation = replace(invocation, arguments=arguments.get("arguments") or {})
-        return await self._runner.run(target, target_invocation, config)
-
-    async def _find(self, name: str, run: Mapping[str, Any]) -> Tool:
-        tools = {tool.name: tool for tool in await self._selection.list_tools(run)}
-        if name not in tools:
-            meant = nearest(name, tools)
-            hint = f"did you mean {meant!r}?" if meant else f"search with {self._search_name}"
-            raise ToolNotFoundError(f"there is no tool {name!r}: {hint}", tool=name)
-        return tools[name]
+        return await self._runner.run(tools[name], target_invocation, config)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.own_types import own_type
 from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from plait.langchain.tools.caller import Caller
     from plait.langchain.tools.interceptors import ToolCallInterceptor
 
-_UNNAMED = "unknown"
-_NEITHER = "Either a session or a connection is needed"
+_UNKNOWN_SERVER = "unknown"
+_NO_SOURCE_TEXT = "Either a session or a connection is needed"
 
 
 async def load_mcp_tools(
@@ -63,7 +62,7 @@ async def load_mcp_tools(
         ValueError: There is neither a session nor a connection.
         ProtocolError: A tool cannot be loaded, and `throw_on_load_error` is set.
     """
-    name = server_name or _UNNAMED
+    name = server_name or _UNKNOWN_SERVER
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -111,7 +110,7 @@ def convert_mcp_tool_to_langchain_tool(
     Raises:
         ValueError: There is neither a session nor a connection.
     """
-    name = server_name or _UNNAMED
+    name = server_name or _UNKNOWN_SERVER
     named = sanitize_tool(Tool.from_mcp(name, own_type(types.Tool, tool)))[0]
     caller: Caller
     if session is None:
@@ -148,8 +147,8 @@ async def load_mcp_server_info(
 
         return await info_of(session)
     if connection is None:
-        raise ValueError(_NEITHER)
-    name = server_name or _UNNAMED
+        raise ValueError(_NO_SOURCE_TEXT)
+    name = server_name or _UNKNOWN_SERVER
     context = CallbackContext(server_name=name)
     mcp_callbacks = None if callbacks is None else callbacks.to_mcp_format(context=context)
     server = server_from(connection)
@@ -165,7 +164,7 @@ def _toolbox(
     options: Mapping[str, Any],
 ) -> Toolbox:
     if connection is None:
-        raise ValueError(_NEITHER)
+        raise ValueError(_NO_SOURCE_TEXT)
     callbacks = callbacks or Callbacks()
     options = {**callbacks.notification_callbacks(), **options}
     return Toolbox(

@@ -15,7 +15,7 @@ from langchain.agents.middleware import (
     ModelResponse,
     ProviderToolSearchMiddleware,
 )
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.types import Command
@@ -31,7 +31,6 @@ from plait.models.call_arguments import fault_of
 if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-    from plait.client.catalog.deferral import DeferralPlan
     from plait.client.catalog.schemas import Profile
     from plait.client.options import ToolPatterns
     from plait.langchain.client.client import MultiServerMCPClient
@@ -93,26 +92,24 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: AsyncModelHandler
     ) -> ModelResponse[Any] | AIMessage:
         """Add the tools to the request, and call the model."""
-        prepared = await self._prepared(request, run_of(request))
+        prepared = await self._prepared_request(request, run_of(request))
         texts = CallTexts()
+        native = self._searches_natively(request.model)
         with texts.reading():
-            if self._searches_natively(request.model):
-                reply = await _NATIVE.awrap_model_call(prepared, handler)
-            else:
-                reply = await handler(prepared)
+            reply = await (
+                _NATIVE.awrap_model_call(prepared, handler) if native else handler(prepared)
+            )
         return _as_written(reply, texts)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any] | AIMessage:
         """Do what `awrap_model_call` does, and block until it is done."""
-        prepared = self.client.run_blocking(self._prepared, request, run_of(request))
+        prepared = self.client.run_blocking(self._prepared_request, request, run_of(request))
         texts = CallTexts()
+        native = self._searches_natively(request.model)
         with texts.reading():
-            if self._searches_natively(request.model):
-                reply = _NATIVE.wrap_model_call(prepared, handler)
-            else:
-                reply = handler(prepared)
+            reply = _NATIVE.wrap_model_call(prepared, handler) if native else handler(prepared)
         return _as_written(reply, texts)
 
     async def awrap_tool_call(
@@ -139,12 +136,36 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         found = self.client.run_blocking(self._with_tool, request, run_of(request))
         return found if isinstance(found, ToolMessage) else handler(found)
 
-    async def _prepared(
+    async def _prepared_request(
         self, request: ModelRequest[Any], run: Mapping[str, Any]
     ) -> ModelRequest[Any]:
+        """Add tools and notes to a request, and replace what its model cannot read."""
         tools = await self._tools(request, run)
-        instructions = await self._server_instructions() if self._instructions else ()
-        return self._with_tools(request, tools, instructions)
+        notes = await self._server_instructions() if self._instructions else []
+        if self._report_unavailable:
+            # A note names the servers that cannot be used now.
+            status = self.client.status()
+            names = [name for name in status.failures if not self._servers or name in self._servers]
+            unsigned = [name for name in names if status[name].needs_auth]
+            groups = {
+                "are unavailable at the moment": [name for name in names if name not in unsigned],
+                "need the user to sign in first": unsigned,
+            }
+            sentences = [
+                f"These tool servers {state}: {', '.join(sorted(group))}."
+                for state, group in groups.items()
+                if group
+            ]
+            notes += [" ".join(sentences)] if sentences else []
+        own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
+        system = request.system_message
+        for note in notes:
+            system = with_note(system, note)
+        return request.override(
+            tools=[*request.tools, *(tool for tool in tools if tool.name not in own)],
+            messages=readable_by(request.model, request.messages),
+            system_message=system,
+        )
 
     async def _server_instructions(self) -> list[str]:
         """Return the instructions of servers that are trusted and reachable."""
@@ -177,14 +198,25 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
                 profile=profile,
                 config=run,
                 defer=not native,
-                messages=_messages_of(request),
+                # The whole conversation, of which other middleware may send only a part.
+                messages=cast("Any", request.state).get("messages") or request.messages,
             )
         except PlaitError as error:
             if not self._is_outage(error):
                 raise
             logger.warning("continuing without tools: %s", error)
             return []
-        return _marked_for_search(tools, self.client.toolbox.deferral) if native else tools
+        if not native:
+            return tools
+        # The provider hides tools with this mark from the model until it finds them.
+        listed = [tool.tool for tool in tools if isinstance(tool, MCPTool)]
+        deferred = {tool.name for tool in self.client.toolbox.deferral.split(listed).deferred}
+        return [
+            tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
+            if tool.name in deferred
+            else tool
+            for tool in tools
+        ]
 
     def _searches_natively(self, model: object) -> bool:
         """Return whether the model's provider searches the deferred tools."""
@@ -228,38 +260,6 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         text += ", or search for others." if self.client.toolbox.deferral.is_set else "."
         return error_message(request, text)
 
-    def _with_tools(
-        self, request: ModelRequest[Any], tools: Sequence[BaseTool], instructions: Sequence[str]
-    ) -> ModelRequest[Any]:
-        own = {tool.name for tool in request.tools if isinstance(tool, BaseTool)}
-        added = [tool for tool in tools if tool.name not in own]
-        system = request.system_message
-        for note in (*instructions, *self._unavailable_notes()):
-            system = with_note(system, note)
-        return request.override(
-            tools=[*request.tools, *added],
-            messages=readable_by(request.model, request.messages),
-            system_message=system,
-        )
-
-    def _unavailable_notes(self) -> list[str]:
-        """Return a note that names the servers that cannot be used now, if there are any."""
-        if not self._report_unavailable:
-            return []
-        status = self.client.status()
-        names = [name for name in status.failures if not self._servers or name in self._servers]
-        unsigned = [name for name in names if status[name].needs_auth]
-        groups = {
-            "are unavailable at the moment": [name for name in names if name not in unsigned],
-            "need the user to sign in first": unsigned,
-        }
-        sentences = [
-            f"These tool servers {state}: {', '.join(sorted(group))}."
-            for state, group in groups.items()
-            if group
-        ]
-        return [" ".join(sentences)] if sentences else []
-
 
 def _as_written(
     reply: ModelResponse[Any] | AIMessage, texts: CallTexts
@@ -272,24 +272,6 @@ def _as_written(
         for message in reply.result
     ]
     return replace(reply, result=result)
-
-
-def _marked_for_search(tools: Sequence[BaseTool], deferring: DeferralPlan) -> list[BaseTool]:
-    """Mark the deferred tools, which the provider then hides from the model until it finds them."""
-    own = [tool.tool for tool in tools if isinstance(tool, MCPTool)]
-    deferred = {tool.name for tool in deferring.split(own).deferred}
-    return [
-        tool.model_copy(update={"extras": {**(tool.extras or {}), "defer_loading": True}})
-        if tool.name in deferred
-        else tool
-        for tool in tools
-    ]
-
-
-def _messages_of(request: ModelRequest[Any]) -> Sequence[BaseMessage]:
-    """Return the whole conversation, of which other middleware may send only a part."""
-    state = cast("Mapping[str, Any]", request.state)
-    return state.get("messages") or request.messages
 
 
 def run_of(request: object) -> Mapping[str, Any]:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import mcp_types as types
 from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
 
+from plait._support import mcp_types as types
 from plait._support.own_types import own_type
 from plait._support.threads import convert_aside
 from plait.client.calls.outcome import json_text

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-import mcp_types as types
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableBinding
 from langchain_core.runnables.config import var_child_runnable_config
 
+from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait.client.calls.outcome import json_text
 from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
@@ -41,28 +41,24 @@ def sampling_from(option: object) -> Sampling | None:
 
 def _sampler(model: object) -> Sampler:
     if isinstance(model, str):
-        return _ChatModelSampler(_named_model(model))
+        from langchain.chat_models import init_chat_model  # noqa: PLC0415  # slow to import
+
+        try:
+            return _ChatModelSampler(init_chat_model(model))
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"sampling: cannot make the model {model!r}: {reason}") from error
     if isinstance(model, BaseChatModel | RunnableBinding):
         return _ChatModelSampler(cast("Runnable[Any, Any]", model))
     if callable(model):
-        return _translated(model)
+        return _translating_sampler(model)
     raise ConfigError(
         "sampling takes a chat model, a name such as 'provider:model', or a function of a server "
         f"and its request; found {type(model).__name__}"
     )
 
 
-def _named_model(name: str) -> BaseChatModel:
-    from langchain.chat_models import init_chat_model  # noqa: PLC0415  # slow to import
-
-    try:
-        return init_chat_model(name)
-    except Exception as error:
-        kind = type(error).__name__
-        raise ConfigError(f"sampling: cannot make the model {name!r}: {kind}: {error}") from error
-
-
-def _translated(function: Callable[..., Any]) -> Sampler:
+def _translating_sampler(function: Callable[..., Any]) -> Sampler:
     """Let a function also return a LangChain message."""
 
     async def sample(server: str, request: SamplingRequest) -> SamplingResult | str:
@@ -80,9 +76,22 @@ class _ChatModelSampler:
 
     async def __call__(self, server: str, request: SamplingRequest) -> SamplingResult:
         del server
-        model, extra = _limited(self._model, request)
-        if request.tools and _tool_mode(request) != "none":
-            model = _with_tools(model, request)
+        model, extra = _limited_model(self._model, request)
+        mode = (request.tool_choice and request.tool_choice.mode) or "auto"
+        if request.tools and mode != "none":
+            tools = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description or "",
+                        "parameters": tool.input_schema,
+                    },
+                }
+                for tool in request.tools
+            ]
+            options = {"tool_choice": "any"} if mode == "required" else {}
+            model = cast("Any", model).bind_tools(tools, **options)
         if request.stop_sequences:
             extra["stop"] = request.stop_sequences
         # The callbacks of the run must not trace or stream this call.
@@ -94,12 +103,12 @@ class _ChatModelSampler:
         return result_from(reply, request)
 
 
-def _limited(
+def _limited_model(
     model: Runnable[Any, Any], request: SamplingRequest
 ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
     """Return the model with the limits of a request, and those to pass with the call."""
     if isinstance(model, RunnableBinding):
-        inner, extra = _limited(model.bound, request)
+        inner, extra = _limited_model(model.bound, request)
         return model.model_copy(update={"bound": inner}), extra
     known = type(model).model_fields if isinstance(model, BaseChatModel) else {}
     changes: dict[str, Any] = {}
@@ -118,26 +127,6 @@ def _limited(
     return model, extra
 
 
-def _with_tools(model: Runnable[Any, Any], request: SamplingRequest) -> Runnable[Any, Any]:
-    options = {"tool_choice": "any"} if _tool_mode(request) == "required" else {}
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description or "",
-                "parameters": tool.input_schema,
-            },
-        }
-        for tool in request.tools or ()
-    ]
-    return cast("Any", model).bind_tools(tools, **options)
-
-
-def _tool_mode(request: SamplingRequest) -> str:
-    return (request.tool_choice and request.tool_choice.mode) or "auto"
-
-
 def messages_from(request: SamplingRequest) -> list[BaseMessage]:
     """Translate the conversation of a request."""
     messages: list[BaseMessage] = []
@@ -148,7 +137,16 @@ def messages_from(request: SamplingRequest) -> list[BaseMessage]:
         calls: list[dict[str, Any]] = []
         for part in message.content_as_list:
             if isinstance(part, types.ToolResultContent):
-                messages.append(_tool_message(part))
+                results = [_block(block) for block in part.content]
+                if not results and part.structured_content is not None:
+                    results = [text_block(json_text(part.structured_content))]
+                messages.append(
+                    ToolMessage(
+                        _content(results),
+                        tool_call_id=part.tool_use_id,
+                        status="error" if part.is_error else "success",
+                    )
+                )
             elif isinstance(part, types.ToolUseContent):
                 calls.append(
                     {"name": part.name, "args": part.input, "id": part.id, "type": "tool_call"}
@@ -160,17 +158,6 @@ def messages_from(request: SamplingRequest) -> list[BaseMessage]:
         elif blocks:
             messages.append(HumanMessage(_content(blocks)))
     return messages
-
-
-def _tool_message(part: types.ToolResultContent) -> ToolMessage:
-    blocks = [_block(block) for block in part.content]
-    if not blocks and part.structured_content is not None:
-        blocks = [text_block(json_text(part.structured_content))]
-    return ToolMessage(
-        _content(blocks),
-        tool_call_id=part.tool_use_id,
-        status="error" if part.is_error else "success",
-    )
 
 
 def _block(part: types.ContentBlock) -> Block:
@@ -186,12 +173,23 @@ def _content(blocks: Sequence[Block]) -> Any:
 def result_from(message: AIMessage, request: SamplingRequest) -> SamplingResult:
     """Translate the reply of a model; content that MCP has no type for is left out."""
     facts: dict[str, Any] = dict(message.response_metadata)
+    reason = facts.get("stop_reason") or facts.get("finish_reason") or facts.get("done_reason")
+    if message.tool_calls:
+        reason = "tool_calls"
     reply: dict[str, Any] = {
         "role": "assistant",
         "model": str(facts.get("model_name") or facts.get("model") or "unknown"),
-        "stop_reason": _stop_reason(message, facts),
+        "stop_reason": None
+        if reason is None
+        else _STOP_REASONS.get(str(reason).lower(), str(reason)),
     }
-    content = _content_of(message)
+    text = types.TextContent(text=str(message.text))
+    media = [
+        block
+        for block in mcp_content_from(cast("Any", message.content_blocks))
+        if isinstance(block, types.ImageContent | types.AudioContent)
+    ]
+    content = [text, *media] if text.text or not media else list(media)
     if not request.tools:
         return types.CreateMessageResult(content=content[0], **reply)
     calls = [
@@ -200,23 +198,3 @@ def result_from(message: AIMessage, request: SamplingRequest) -> SamplingResult:
     ]
     blocks = [block for block in content if not isinstance(block, types.TextContent) or block.text]
     return types.CreateMessageResultWithTools(content=[*blocks, *calls] or content[0], **reply)
-
-
-def _content_of(
-    message: AIMessage,
-) -> list[types.TextContent | types.ImageContent | types.AudioContent]:
-    """Return the text, images and audio of a reply: at least one block."""
-    text = types.TextContent(text=str(message.text))
-    media = [
-        block
-        for block in mcp_content_from(cast("Any", message.content_blocks))
-        if isinstance(block, types.ImageContent | types.AudioContent)
-    ]
-    return [text, *media] if text.text or not media else list(media)
-
-
-def _stop_reason(message: AIMessage, facts: Mapping[str, Any]) -> str | None:
-    if message.tool_calls:
-        return "toolUse"
-    reason = facts.get("stop_reason") or facts.get("finish_reason") or facts.get("done_reason")
-    return None if reason is None else _STOP_REASONS.get(str(reason).lower(), str(reason))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES, get_all_basemodel_annotations
@@ -12,6 +11,7 @@ from mcp.server.mcpserver.tools import Tool as ServerTool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from pydantic import BaseModel, create_model
 
+from plait._support import mcp_types as types
 from plait._support.mappings import entries_of
 from plait.langchain.tools.blocks import mcp_content_from
 

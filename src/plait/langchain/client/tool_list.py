@@ -1,25 +1,48 @@
-"""The LangChain tools of a client; loaded with the first list of tools, for LangChain is large."""
+"""The LangChain tools of a client: those of its servers, and those that its toolbox answers itself.
+
+The latter read resources, and the rest of shortened results. The module is loaded with the first
+list of tools, for LangChain is large.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
+from plait._support import mcp_types as types
 from plait._support.garbage import collection_paused
+from plait._support.threads import convert_aside, in_thread
+from plait.client.calls.arguments import checked_arguments
+from plait.client.calls.outcome import ToolResult, block_from_resource
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.catalog.deferral import Split
+from plait.client.catalog.names import free_name
+from plait.client.catalog.tool import Tool
+from plait.errors import PlaitError
 from plait.langchain.client.deferred import deferred_tools
-from plait.langchain.client.own_tools import read_more_tools, resource_tools
+from plait.langchain.tools.caller import ToolboxCaller
+from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
 
+    from plait.client.calls.tool_call import ToolCall
     from plait.client.catalog.schemas import Profile
-    from plait.client.catalog.tool import Tool
+    from plait.client.connections.credentials import CallerCredentials
+    from plait.client.toolbox import Toolbox
     from plait.langchain.client.client import MultiServerMCPClient, Selection
+
+
+_LIST = "list_resources"
+_READ = "read_resource"
+_READ_ONLY = {"read_only_hint": True, "idempotent_hint": True}
 
 
 def langchain_tools(
@@ -49,3 +72,172 @@ def langchain_tools(
         )
     own = [*readers, *deferred_tools(split, runner, selection, taken, messages)]
     return [*tools, *(tool.with_profile(profile) for tool in own)]
+
+
+def resource_tools(
+    toolbox: Toolbox,
+    servers: Sequence[str],
+    *,
+    taken: Collection[str],
+    settings: RunnerSettings,
+    reader: str = READ_MORE,
+) -> list[MCPTool]:
+    """Make the tools for these servers, or for all, under names that are not taken.
+
+    Servers whose resources the policy denies are left out.
+    """
+    names = [
+        name
+        for name in servers or toolbox.server_names
+        if not toolbox.calls.policy.hides(_as_tool(name, _READ))
+    ]
+    if not names:
+        return []
+    server = {"type": "string", "enum": names, "description": "The server to ask."}
+    listing = Tool(
+        server="resources",
+        wire_name=_LIST,
+        name=free_name(_LIST, taken),
+        description="List the resources (files, records, documents) that servers offer to read.",
+        input_schema={"type": "object", "properties": {"server": server}},
+        annotations=_READ_ONLY,
+    )
+    reading = Tool(
+        server="resources",
+        wire_name=_READ,
+        name=free_name(_READ, taken),
+        description=f"Read a resource that {listing.name} lists, or one that a template describes.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "server": server,
+                "uri": {"type": "string", "description": "The address of the resource."},
+            },
+            "required": ["server", "uri"],
+        },
+        annotations=_READ_ONLY,
+    )
+    caller = _ResourceCaller(toolbox, names, (listing, reading))
+    runner = ToolRunner(caller, settings, reader=reader)
+    return [MCPTool(listing, runner), MCPTool(reading, runner)]
+
+
+def _as_tool(server: str, name: str, schema: Mapping[str, Any] | None = None) -> Tool:
+    """Describe the resources of a server as a tool of it, for the policy."""
+    return Tool(
+        server=server,
+        wire_name=name,
+        name=name,
+        input_schema=schema or {},
+        annotations=_READ_ONLY,
+    )
+
+
+class _ResourceCaller(ToolboxCaller):
+    """Answers the two tools from a toolbox."""
+
+    def __init__(self, toolbox: Toolbox, servers: Sequence[str], tools: Sequence[Tool]) -> None:
+        super().__init__(toolbox, self._answer)
+        self.bounded = toolbox.calls.bounded
+        self._schemas = {tool.wire_name: tool.input_schema for tool in tools}
+        self._servers = list(servers)
+
+    async def _answer(self, call: ToolCall) -> ToolResult:
+        await checked_arguments(self._schemas[call.tool], call.arguments, tool=call.tool)
+        if call.tool == _LIST:
+            block = types.TextContent(
+                text=await self._listing_text(call, call.arguments.get("server"))
+            )
+            return ToolResult(server=call.server, tool=_LIST, is_error=False, content=(block,))
+        server = str(call.arguments.get("server"))
+        uri = str((await self._permitted_call(call, server)).arguments.get("uri"))
+        contents = (await self.read_resource(server, uri)).contents
+        blocks = tuple(await convert_aside(block_from_resource, contents))
+        return ToolResult(server=server, tool=_READ, is_error=False, content=blocks)
+
+    async def _permitted_call(self, call: ToolCall, server: str) -> ToolCall:
+        """Apply the policy to a call as to one of a tool of that server."""
+        rest = {name: value for name, value in call.arguments.items() if name != "server"}
+        own = replace(call, server=server, arguments=rest)
+        tool = _as_tool(server, call.tool, self._schemas[call.tool])
+        permitted = await self._toolbox.calls.policy.permit(own, tool)
+        if permitted.arguments is not own.arguments:
+            arguments = {**permitted.arguments, "server": server}
+            await checked_arguments(self._schemas[call.tool], arguments, tool=call.tool)
+        return permitted
+
+    async def _listing_text(self, call: ToolCall, server: Any) -> str:
+        entries: list[dict[str, Any]] = []
+        for name in [str(server)] if server else self._servers:
+            try:
+                await self._permitted_call(call, name)
+                resources = await self._toolbox.list_resources(name)
+                templates = await self._toolbox.list_resource_templates(name)
+            except PlaitError as error:
+                if server:
+                    raise
+                entries.append({"server": name, "unavailable": error.message})
+                continue
+            items = [listed.item for listed in (*resources, *templates)]
+            described = await convert_aside(_facts, items)
+            entries += [{"server": name, **description} for description in described]
+        # In a thread: there may be tens of thousands.
+        return await in_thread(json.dumps, entries, ensure_ascii=False, indent=2)
+
+
+def _facts(item: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
+    fields = item.model_dump(by_alias=True, exclude_none=True, mode="json")
+    shown = ("uri", "uriTemplate", "name", "title", "description", "mimeType", "size")
+    return {name: fields[name] for name in shown if name in fields}
+
+
+def read_more_tools(
+    toolbox: Toolbox,
+    *,
+    taken: Collection[str],
+    settings: RunnerSettings,
+    access: CallerCredentials | None = None,
+) -> list[MCPTool]:
+    """Make the tool, under a name that is not taken; none without a result budget."""
+    return [
+        MCPTool(tool, _ReadMoreRunner(toolbox, tool.name, settings, access))
+        for tool in toolbox.own_tools(taken=taken)
+    ]
+
+
+class _ReadMoreCaller(ToolboxCaller):
+    """Answers the tool from the results that a toolbox keeps."""
+
+    def __init__(self, toolbox: Toolbox, name: str) -> None:
+        super().__init__(toolbox, partial(toolbox.calls.read_more, reader=name))
+
+    @override
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
+        if server not in self._toolbox.server_names:
+            return None  # no server made the result: it is a resource that was read
+        return await self._toolbox.calls.access_for(server, run, access)
+
+
+class _ReadMoreRunner(ToolRunner):
+    """Runs the tool as one of the server that made the result.
+
+    So a result is read with the same credentials, and through the same interceptors.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        name: str,
+        settings: RunnerSettings,
+        access: CallerCredentials | None,
+    ) -> None:
+        super().__init__(_ReadMoreCaller(toolbox, name), settings, access=access)
+        self._limiter = toolbox.calls.limiter
+
+    @override
+    async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
+        server = self._limiter.server_of(invocation.arguments.get("handle"))
+        tool = tool if server is None else replace(tool, server=server)
+        return await super().run(tool, invocation, config)

@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp
-import mcp_types as types
 from mcp import types as sdk_types
 from mcp.client.session import ClientSession
 from pydantic import RootModel, TypeAdapter
 
+from plait._support import mcp_types as types
 from plait._support.own_types import own_type
 from plait.client.connections.status import ServerInfo
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.repair import repair_result
+from plait.client.protocol.tool_rows import row_of
 from plait.client.transports.sdk_messages import IS_SDK_1
 from plait.langchain.library_internals import dispatcher_of, with_dispatcher
 
@@ -35,10 +36,14 @@ async def info_of(session: AnySession) -> ServerInfo:
     declared = opened.get_server_capabilities() if IS_SDK_1 else opened.server_capabilities
     if declared is None:
         result = own_type(types.InitializeResult, await opened.initialize())
-        return ServerInfo.from_handshake(result)
+        return ServerInfo.of_types(
+            result.capabilities, result.server_info, result.protocol_version, result.instructions
+        )
     if IS_SDK_1:  # it keeps nothing else of the handshake
-        return ServerInfo(capabilities=own_type(types.ServerCapabilities, declared))
-    return ServerInfo.of(opened)
+        return ServerInfo.of_types(own_type(types.ServerCapabilities, declared))
+    return ServerInfo.of_types(
+        declared, opened.server_info, opened.protocol_version, opened.instructions
+    )
 
 
 def user_session(session: AnySession) -> UserSession:
@@ -69,9 +74,9 @@ class UserSession:
     async def send_raw_request(self, method: str, *args: Any) -> Any:
         """Send a request as the dispatcher of the session."""
         result = await self._dispatcher.send_raw_request(method, *args)
-        return self._repaired(method, result)
+        return self._repaired_result(method, result)
 
-    def _repaired(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
+    def _repaired_result(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
         version = self.protocol_version or types.LATEST_PROTOCOL_VERSION
         repaired = repair_result(method, result, version)
         self.notes += repaired.notes if method == "tools/list" else ()
@@ -95,6 +100,16 @@ class UserSession:
             tools=[own_type(types.Tool, tool) for tool in page.tools],
             next_cursor=after if isinstance(after, str) else None,  # a mock has any attribute
         )
+
+    async def tool_page(self, cursor: str | None = None) -> dict[str, Any]:
+        """Return one page of the tools as JSON."""
+        page = await self.list_tools(cursor=cursor)
+        return {
+            "tools": [row_of(tool) for tool in page.tools],
+            "nextCursor": page.next_cursor,
+            "ttlMs": page.ttl_ms,
+            "cacheScope": page.cache_scope,
+        }
 
     async def _list_tools(self, params: types.PaginatedRequestParams) -> types.ListToolsResult:
         return await self.session.list_tools(params=params if params.cursor else None)
@@ -126,7 +141,7 @@ class OldUserSession(UserSession):
             if isinstance(detail := getattr(error, "error", None), sdk_types.ErrorData):
                 raise RequestError(detail.code, detail.message, detail.data) from None
             raise
-        raw = self._repaired(data["method"], answer.root)
+        raw = self._repaired_result(data["method"], answer.root)
         return result_type.validate_python(raw, by_name=False)
 
     async def _list_tools(self, params: types.PaginatedRequestParams) -> types.ListToolsResult:

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.mappings import entries_of
-from plait.client.calls.outcome import ResourceContents, json_text, link_line
+from plait.client.calls.outcome import json_text, link_line
 from plait.client.protocol.repair import ORIGINAL
 from plait.traces.messages.from_mcp import contents_line
 
@@ -36,13 +35,23 @@ def standard_block(block: types.ContentBlock) -> Block:
     """
     match block:
         case types.TextContent():
-            return _extended(text_block(block.text), block)
+            return _with_extras(text_block(block.text), block)
         case types.ImageContent() | types.AudioContent():
-            return _extended(_data_block(block.type, block.data, block.mime_type), block)
+            data = {"type": block.type, "base64": block.data, "mime_type": block.mime_type}
+            return _with_extras(data, block)
         case types.ResourceLink():
             return text_block(link_line(block))
         case types.EmbeddedResource():
-            return _resource_block(block)
+            resource = block.resource
+            if isinstance(resource, types.TextResourceContents):
+                if not resource.text.strip():
+                    return text_block(contents_line(resource))
+                fields = {"uri": resource.uri, "mime_type": resource.mime_type}
+                return _with_extras(text_block(resource.text), block, **fields)
+            mime_type = resource.mime_type or ANY_TYPE
+            kind = _kind_of(mime_type)
+            data = {"type": kind, "base64": resource.blob, "mime_type": mime_type}
+            return _with_extras(data, block, uri=resource.uri, filename=filename_of(resource.uri))
 
 
 def text_block(text: str) -> Block:
@@ -50,23 +59,7 @@ def text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-def _data_block(kind: str, data: str, mime_type: str) -> Block:
-    return {"type": kind, "base64": data, "mime_type": mime_type}
-
-
-def _resource_block(block: types.EmbeddedResource) -> Block:
-    resource = block.resource
-    if isinstance(resource, types.TextResourceContents):
-        if not resource.text.strip():
-            return text_block(contents_line(resource))
-        fields = {"uri": resource.uri, "mime_type": resource.mime_type}
-        return _extended(text_block(resource.text), block, **fields)
-    mime_type = resource.mime_type or ANY_TYPE
-    translated = _data_block(_kind_of(mime_type), resource.blob, mime_type)
-    return _extended(translated, block, uri=resource.uri, filename=filename_of(resource.uri))
-
-
-def _extended(translated: Block, block: types.ContentBlock, **fields: object) -> Block:
+def _with_extras(translated: Block, block: types.ContentBlock, **fields: object) -> Block:
     """Add fields that standard blocks do not have as `extras`, if there are any."""
     if not fields and block.annotations is None and not block.meta:
         return translated
@@ -89,25 +82,19 @@ def legacy_block(block: types.ContentBlock) -> Block:
             url = f"data:{block.mime_type};base64,{block.data}"
             return {"type": "image_url", "image_url": {"url": url}}
         case types.AudioContent():
-            return _legacy_data("audio", block.data, block.mime_type)
+            kind, data, mime_type = "audio", block.data, block.mime_type
         case types.ResourceLink():
             return text_block(link_line(block))
         case types.EmbeddedResource():
-            return _legacy_resource(block.resource)
-
-
-def _legacy_resource(resource: ResourceContents) -> Block:
-    if isinstance(resource, types.TextResourceContents):
-        # LangChain itself cannot read a file block of the older shape that has text.
-        return text_block(resource.text if resource.text.strip() else contents_line(resource))
-    mime_type = resource.mime_type or ANY_TYPE
-    kind = _kind_of(mime_type)
-    if kind == "image":
-        return legacy_block(types.ImageContent(data=resource.blob, mime_type=mime_type))
-    return _legacy_data(kind, resource.blob, mime_type)
-
-
-def _legacy_data(kind: str, data: str, mime_type: str) -> Block:
+            resource = block.resource
+            if isinstance(resource, types.TextResourceContents):
+                # LangChain itself cannot read a file block of the older shape that has text.
+                is_blank = not resource.text.strip()
+                return text_block(contents_line(resource) if is_blank else resource.text)
+            data, mime_type = resource.blob, resource.mime_type or ANY_TYPE
+            kind = _kind_of(mime_type)
+            if kind == "image":
+                return legacy_block(types.ImageContent(data=data, mime_type=mime_type))
     return {"type": kind, "source_type": "base64", "mime_type": mime_type, "data": data}
 
 
@@ -140,77 +127,70 @@ def _kind_of(mime_type: str) -> str:
 _Json = Mapping[str, Any]
 
 _DATA_KINDS = frozenset({"image", "audio", "video", "file", "text-plain"})
-_MEDIA = {"image": types.ImageContent, "audio": types.AudioContent}
+_MEDIA = {"image": "ImageContent", "audio": "AudioContent"}
+"""The names of their types."""
 
 
 def mcp_content_from(content: str | Sequence[str | _Json]) -> list[types.ContentBlock]:
     """Translate the content of a message; a block without an MCP type becomes JSON text."""
-    parts = [content] if isinstance(content, str) else content
-    return [_block_from(part) for part in parts]
+    blocks: list[types.ContentBlock] = []
+    for part in [content] if isinstance(content, str) else content:
+        if isinstance(part, str):
+            blocks.append(types.TextContent(text=part))
+            continue
+        try:
+            block = _mcp_block(part)
+        except ValueError:  # a field has the wrong type, or text that cannot be encoded
+            block = None
+        blocks.append(block or types.TextContent(text=json_text(dict(part))))
+    return blocks
 
 
-def _block_from(part: str | _Json) -> types.ContentBlock:
-    if isinstance(part, str):
-        return types.TextContent(text=part)
-    try:
-        block = _translated(part)
-    except ValueError:  # a field has the wrong type, or text that cannot be encoded
-        block = None
-    return block or types.TextContent(text=json_text(dict(part)))
-
-
-def _translated(part: _Json) -> types.ContentBlock | None:
+def _mcp_block(part: _Json) -> types.ContentBlock | None:
     kind = part.get("type")
     extras = entries_of(part.get("extras"))
     if kind == "text" and "uri" in extras:
-        return _embedded(part, text=cast("Any", part.get("text")))
+        return _resource_block(part, text=cast("Any", part.get("text")))
     if kind == "text":
         return types.TextContent(text=cast("Any", part.get("text")), **_annotations(extras))
     if kind == "image_url":
         url = entries_of(part.get("image_url")).get("url", part.get("image_url"))
-        return _data("image", {"url": url})
-    return _data(kind, part) if isinstance(kind, str) and kind in _DATA_KINDS else None
+        return _data_block("image", {"url": url})
+    return _data_block(kind, part) if isinstance(kind, str) and kind in _DATA_KINDS else None
 
 
-def _data(kind: str, part: _Json) -> types.ContentBlock | None:
+def _data_block(kind: str, part: _Json) -> types.ContentBlock | None:
     mime_type = part.get("mime_type")
     # Older shapes have base64 in `data`, with a `source_type`.
     encoded = part.get("base64", part.get("data"))
     if isinstance(encoded, str):
         return _from_base64(kind, part, encoded, mime_type)
     if isinstance(part.get("text"), str):
-        return _embedded(part, text=part["text"])
+        return _resource_block(part, text=part["text"])
     url = part.get("url")
     if not isinstance(url, str):
         return None
     if url[:5].lower() != "data:":
-        return _link(part, url)
-    decoded = _from_data_url(url)
-    if decoded is None:
+        return _link_block(part, url)
+    head, comma, body = url[5:].partition(",")
+    if not comma:
         return None
-    return _from_base64(kind, part, decoded[1], mime_type or decoded[0])
+    own_type, *parameters = head.split(";")
+    data = unquote_to_bytes(body)
+    in_base64 = data if "base64" in parameters else base64.b64encode(data)
+    decoded = in_base64.decode("ascii", "replace")
+    return _from_base64(kind, part, decoded, mime_type or own_type or None)
 
 
 def _from_base64(kind: str, part: _Json, encoded: str, mime_type: str | None) -> types.ContentBlock:
     extras = entries_of(part.get("extras"))
     if "uri" not in extras and kind in _MEDIA:
-        media = _MEDIA[kind]
+        media = getattr(types, _MEDIA[kind])
         return media(data=encoded, mime_type=mime_type or ANY_TYPE, **_annotations(extras))
-    return _embedded({**part, "mime_type": mime_type}, blob=encoded)
+    return _resource_block({**part, "mime_type": mime_type}, blob=encoded)
 
 
-def _from_data_url(url: str) -> tuple[str | None, str] | None:
-    """Return the MIME type and the base64 of a data URL."""
-    head, comma, body = url[5:].partition(",")
-    if not comma:
-        return None
-    mime_type, *parameters = head.split(";")
-    data = unquote_to_bytes(body)
-    encoded = data if "base64" in parameters else base64.b64encode(data)
-    return mime_type or None, encoded.decode("ascii", "replace")
-
-
-def _embedded(part: _Json, **contents: str) -> types.EmbeddedResource:
+def _resource_block(part: _Json, **contents: str) -> types.EmbeddedResource:
     extras = entries_of(part.get("extras"))
     name = extras.get("filename") or part.get("filename") or part.get("title") or "file"
     resource = {
@@ -221,7 +201,7 @@ def _embedded(part: _Json, **contents: str) -> types.EmbeddedResource:
     return types.EmbeddedResource.model_validate({"resource": resource, **_annotations(extras)})
 
 
-def _link(part: _Json, url: str) -> types.ResourceLink:
+def _link_block(part: _Json, url: str) -> types.ResourceLink:
     extras = entries_of(part.get("extras"))
     filename = filename_of(url)
     # Not `guess_type`, which reads files of the system and may block.

@@ -107,32 +107,26 @@ class Callbacks(ServerCallbacks):
 
     def to_mcp_format(self, *, context: CallbackContext) -> MCPCallbacks:
         """Bind the callbacks to a context, in the form of the MCP SDK."""
-        on_progress = self.on_progress
+        on_progress, on_elicitation = self.on_progress, self.on_elicitation
+        bound = MCPCallbacks()
+        if self._has_log_callback:
+            bound.logging_callback = partial(self._log, context=context)
+        if on_progress is not None:
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            if on_progress is not None:
+            async def progressed(progress: float, total: float | None, message: str | None) -> None:
                 await resolve(on_progress(progress, total, message, context))
 
-        return MCPCallbacks(
-            logging_callback=partial(self._log, context=context)
-            if self._has_log_callback
-            else None,
-            progress_callback=progressed if on_progress is not None else None,
-            elicitation_callback=partial(self._elicit, callback_context=context)
-            if self.on_elicitation is not None
-            else None,
-        )
+            bound.progress_callback = progressed
+        if on_elicitation is not None:
+            bound_context = context
 
-    async def _elicit(
-        self,
-        context: RequestContext,
-        params: types.ElicitRequestParams,
-        *,
-        callback_context: CallbackContext,
-    ) -> types.ElicitResult:
-        if self.on_elicitation is None:
-            return await decline(context, params)
-        return await self.on_elicitation(context, params, callback_context)
+            async def elicited(
+                context: RequestContext, params: types.ElicitRequestParams
+            ) -> types.ElicitResult:
+                return await on_elicitation(context, params, bound_context)
+
+            bound.elicitation_callback = elicited
+        return bound
 
     @property
     def _has_log_callback(self) -> bool:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
-from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.result_budget.limiter import READ_MORE
-from plait.client.catalog.validation import prepare
-from plait.errors import InvalidArgumentsError
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -71,19 +68,18 @@ class Caller(Protocol):
 
 
 class ToolboxCaller(Caller):
-    """Base of callers whose tools are answered by the toolbox itself, not by a server."""
+    """Calls tools with a toolbox, or with a function for those that no server answers."""
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        execute: Callable[[ToolCall], Coroutine[Any, Any, ToolResult]] | None = None,
+    ) -> None:
         self._toolbox = toolbox
+        self._execute = execute or toolbox.calls.execute
         self.read_resource = toolbox.read_resource
         self.run_blocking = toolbox.run_blocking
 
-
-async def checked_arguments(
-    schema: Mapping[str, Any], arguments: Mapping[str, Any], *, tool: str
-) -> Mapping[str, Any]:
-    """Return arguments in the types of the schema, or raise `InvalidArgumentsError`."""
-    prepared = await prepare_in_bounded_time(await prepare(schema), arguments, tool=tool)
-    if prepared.problems:
-        raise InvalidArgumentsError(argument_error_text(tool, prepared.problems), tool=tool)
-    return prepared.arguments
+    async def execute(self, call: ToolCall) -> ToolResult:
+        """Make the call."""
+        return await self._execute(call)

@@ -9,30 +9,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from pydantic import TypeAdapter, ValidationError
 
+from plait._support import mcp_types as types
 from plait._support.exception_groups import one_line
+from plait._support.mappings import entries_of
 from plait._support.sanitize import Care, sanitize_text
 from plait._support.suggestions import did_you_mean
 from plait.client.calls.outcome import (
     NO_DETAILS,
     NOTHING,
-    ContentPart,
     ResourceContents,
     StructuredRoute,
-    field_of,
+    ToolResult,
     is_structured_shown,
     is_unread,
     json_text,
+    label_of,
     original_of,
     part_from_mcp,
-    structured_of,
     structured_text,
 )
 from plait.client.catalog.validation import validator_if_prepared
@@ -68,30 +69,24 @@ class OutputHandling:
     def of(cls, *layers: HandlingLayer) -> Self:
         """Merge layers, of which later ones win; unknown types and routes raise `ConfigError`."""
         merged = cls()
+        names = tuple(field.name for field in fields(cls))
         for layer in layers:
-            merged = replace(merged, **_routes(layer))
+            routes = layer if isinstance(layer, Mapping) else dict.fromkeys(names, layer)
+            changes: dict[str, Any] = {}
+            for name, route in routes.items():
+                if route is None:
+                    continue
+                if name not in names:
+                    hint = did_you_mean(name, names) or f"the types are {', '.join(names)}"
+                    raise ConfigError(f"output_handling has no type {name!r}: {hint}")
+                auto = ("auto",) if name == "structured_content" else ()
+                allowed = ("content", "artifact", *auto)
+                if route not in allowed:
+                    text = f"output_handling of {name} is {route!r}: use {' or '.join(allowed)}"
+                    raise ConfigError(text)
+                changes[name] = route
+            merged = replace(merged, **changes)
         return merged
-
-
-_TYPES = tuple(field.name for field in fields(OutputHandling))
-
-
-def _routes(layer: HandlingLayer) -> dict[str, Route]:
-    if layer is None:
-        return {}
-    if not isinstance(layer, Mapping):
-        return {name: _checked(name, layer) for name in _TYPES}
-    return {name: _checked(name, route) for name, route in layer.items() if route is not None}
-
-
-def _checked(name: str, route: object) -> Route:
-    if name not in _TYPES:
-        hint = did_you_mean(name, _TYPES) or f"the types are {', '.join(_TYPES)}"
-        raise ConfigError(f"output_handling has no type {name!r}: {hint}")
-    allowed = ("content", "artifact", *(["auto"] if name == "structured_content" else []))
-    if route not in allowed:
-        raise ConfigError(f"output_handling of {name} is {route!r}: use {' or '.join(allowed)}")
-    return cast("Route", route)
 
 
 DEFAULT_HANDLING = OutputHandling()
@@ -137,10 +132,8 @@ def error_from(output: ToolOutput) -> ToolFailedException:
 
 
 def convert_result(
-    result: types.CallToolResult,
+    result: ToolResult,
     *,
-    server: str,
-    tool: str,
     handling: OutputHandling = DEFAULT_HANDLING,
     standard_blocks: bool = True,
     sanitize: bool = True,
@@ -151,7 +144,7 @@ def convert_result(
     the artifact unchanged.
     """
     translate = standard_block if standard_blocks else legacy_block
-    is_error = bool(result.is_error)
+    is_error = result.is_error
     if is_error:  # the model has to know what failed, wherever results go
         handling = replace(handling, text="content", structured_content="auto")
     shown: list[Block] = []
@@ -165,19 +158,24 @@ def convert_result(
             to_artifact = False
         if part.original is not None:
             aside.append(part.original)
-            kind = field_of(part.original, "type")
+            kind = entries_of(part.original).get("type")
             labels.append(one_line(kind, 80) if isinstance(kind, str) and kind else "unknown")
         elif to_artifact or part.sanitized or isinstance(block, types.ResourceLink):
             aside.append(wire_json(block))
-            labels.append(_label(block))
-        readable = _readable(part) if to_artifact else part.shown
+            labels.append(one_line(label_of(block), 80))
+        readable = part.shown
+        if to_artifact and not (part.unread or isinstance(readable, types.ResourceLink)):
+            # Of what is in the artifact, the model reads a line about resources.
+            readable = None
+            if isinstance(part.shown, types.EmbeddedResource):
+                readable = types.TextContent(text=contents_line(part.shown.resource))
         if isinstance(readable, types.EmbeddedResource):
             # No provider package passes on the URI of a block.
             shown.append(text_block(contents_line(readable.resource)))
         if readable is not None:
             text = _embedded_text(readable)
             shown += [translate(readable)] if text is None or text.strip() else []
-    structured = structured_of(result)
+    structured = result.structured_content
     if structured is not None:
         text_shown = handling.text != "artifact"
         route = handling.structured_content
@@ -188,11 +186,22 @@ def convert_result(
     artifact = {
         "structured_content": structured,
         "content": aside,
-        "_meta": result.meta,
-        "server": server,
-        "tool": tool,
+        "_meta": result.wire_meta,
+        "server": result.server,
+        "tool": result.tool,
     }
-    return ToolOutput(_content(shown, labels, is_error=is_error), artifact, is_error)
+    content: str | list[Block] = shown
+    match shown:
+        case []:
+            content = NO_DETAILS if is_error else NOTHING
+            if labels:
+                count = f"{len(labels)} blocks were" if len(labels) > 1 else "1 block was"
+                content = f"{count} set aside ({', '.join(dict.fromkeys(labels))})"
+        case [{"type": "text", "text": str(text), **rest}] if "uri" not in rest.get("extras", {}):
+            content = text
+        case _:
+            pass
+    return ToolOutput(content, artifact, is_error)
 
 
 @dataclass(slots=True)
@@ -205,7 +214,7 @@ class TextConverter:
     tool: Tool
     handling: OutputHandling
     sanitize: bool
-    takes_errors: bool
+    takes_errors: bool = field(kw_only=True)
     """Whether the model reads the errors of the tool."""
 
     def output_of(self, result: Mapping[str, Any], version: str, began: float) -> ToolOutput | None:
@@ -226,7 +235,10 @@ class TextConverter:
             if validator is None or not validator.surely_accepts(structured):
                 return None
         text: str = blocks[0]["text"]
-        if not text or text.isspace() or (self.sanitize and not _is_clean(text)):
+        if not text or text.isspace():
+            return None
+        is_plain = len(text) < _MAX_SHORT_CHARACTERS and text.isascii() and text.isprintable()
+        if self.sanitize and not is_plain and sanitize_text(text) != text:
             return None
         artifact: dict[str, Any] = {
             "structured_content": structured,
@@ -241,16 +253,14 @@ class TextConverter:
         return ToolOutput(text, artifact, is_error)
 
 
-def _is_clean(text: str) -> bool:
-    if len(text) < _SHORT_TEXT and text.isascii() and text.isprintable():
-        return True
-    return sanitize_text(text) == text
-
-
-_SHORT_TEXT = 1000
+_MAX_SHORT_CHARACTERS = 1000
 """Below this length, the checks that Python has are faster than ours."""
-_MADE = ToolMessage(content="", artifact=None, tool_call_id="", name="", status="success")
-_CONTAINERS = tuple(name for name, value in vars(_MADE).items() if type(value) in (dict, list))
+_MESSAGE_TEMPLATE = ToolMessage(
+    content="", artifact=None, tool_call_id="", name="", status="success"
+)
+_CONTAINER_FIELDS = tuple(
+    name for name, value in vars(_MESSAGE_TEMPLATE).items() if type(value) in (dict, list)
+)
 """Fields that no two messages may share."""
 
 
@@ -267,18 +277,20 @@ def message_from(output: ToolOutput, call_id: str, name: str) -> ToolMessage:
         )
     # The same without validation, which takes longer than everything else here.
     fields: dict[str, Any] = {
-        **vars(_MADE),
+        **vars(_MESSAGE_TEMPLATE),
         "content": output.content,
         "artifact": output.artifact,
         "tool_call_id": call_id,
         "name": name,
         "status": status,
     }
-    for container in _CONTAINERS:
+    for container in _CONTAINER_FIELDS:
         fields[container] = fields[container].copy()
     message = ToolMessage.__new__(ToolMessage)
     object.__setattr__(message, "__dict__", fields)
-    object.__setattr__(message, "__pydantic_fields_set__", _MADE.model_fields_set.copy())
+    object.__setattr__(
+        message, "__pydantic_fields_set__", _MESSAGE_TEMPLATE.model_fields_set.copy()
+    )
     object.__setattr__(message, "__pydantic_extra__", {})
     object.__setattr__(message, "__pydantic_private__", None)
     return message
@@ -303,54 +315,19 @@ def output_from_error(
     return ToolOutput(text, artifact, is_error=True)
 
 
-def _readable(part: ContentPart) -> types.ContentBlock | None:
-    """Return the line that a model reads of a block in the artifact, for resources only."""
-    if part.unread or isinstance(part.shown, types.ResourceLink):
-        return part.shown
-    if isinstance(part.shown, types.EmbeddedResource):
-        return types.TextContent(text=contents_line(part.shown.resource))
-    return None
-
-
 def _embedded_text(block: types.ContentBlock) -> str | None:
     return getattr(getattr(block, "resource", None), "text", None)
 
 
-def _content(shown: list[Block], labels: Sequence[str], *, is_error: bool) -> str | list[Block]:
-    match shown:
-        case []:
-            if labels:
-                count = f"{len(labels)} blocks were" if len(labels) > 1 else "1 block was"
-                return f"{count} set aside ({', '.join(dict.fromkeys(labels))})"
-            return NO_DETAILS if is_error else NOTHING
-        case [{"type": "text", "text": str(text), **rest}] if "uri" not in rest.get("extras", {}):
-            return text
-        case _:
-            return shown
-
-
-def _label(block: types.ContentBlock) -> str:
-    match block:
-        case types.TextContent():
-            label = "text"
-        case types.ImageContent() | types.AudioContent():
-            label = block.mime_type or block.type
-        case types.ResourceLink():
-            label = "resource link"
-        case types.EmbeddedResource():
-            label = block.resource.mime_type or "resource"
-    return one_line(label, 80)
-
-
-def pending_reads(result: types.CallToolResult) -> list[str]:
+def pending_reads(result: ToolResult) -> list[str]:
     """List the URIs of embedded resources without contents, each once."""
     links = (block for block in result.content if isinstance(block, types.ResourceLink))
     return list(dict.fromkeys(link.uri for link in links if is_unread(link)))
 
 
 def with_resources(
-    result: types.CallToolResult, contents: Mapping[str, Sequence[ResourceContents]]
-) -> types.CallToolResult:
+    result: ToolResult, contents: Mapping[str, Sequence[ResourceContents]]
+) -> ToolResult:
     """Replace URIs by the contents read from them; a URI without contents stays a link."""
     blocks: list[types.ContentBlock] = []
     for block in result.content:
@@ -358,15 +335,17 @@ def with_resources(
         if isinstance(block, types.ResourceLink) and is_unread(block):
             read = contents.get(block.uri, ())
         if read:
-            meta = field_of(original_of(block), "_meta")
+            meta = entries_of(original_of(block)).get("_meta")
             kept = dict(cast("Mapping[str, Any]", meta)) if isinstance(meta, Mapping) else None
             blocks += [types.EmbeddedResource(resource=item, _meta=kept) for item in read]
         else:
             blocks.append(block)
-    return result.model_copy(update={"content": blocks})
+    return replace(result, content=tuple(blocks))
 
 
-_BLOCK: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+@cache
+def _block_adapter() -> TypeAdapter[types.ContentBlock]:
+    return TypeAdapter(types.ContentBlock)
 
 
 def map_content(items: Iterable[types.ContentBlock | Mapping[str, Any]]) -> list[Block]:
@@ -378,11 +357,11 @@ def map_content_item(item: types.ContentBlock | Mapping[str, Any]) -> Block:
     """Translate one content block or its MCP JSON; a resource becomes a text with its URI."""
     if isinstance(item, Mapping):
         kind = item.get("type")
-        uri = field_of(item.get("resource"), "uri") or item.get("uri")
+        uri = entries_of(item.get("resource")).get("uri") or item.get("uri")
         if kind in ("resource", "resource_link") and isinstance(uri, str):
             return text_block(f"Resource: {uri}")
         try:
-            item = _BLOCK.validate_python(dict(item))
+            item = _block_adapter().validate_python(dict(item))
         except (ValidationError, RecursionError):
             logger.warning("a content block of type %r is unknown or invalid: kept as text", kind)
             return text_block(json_text(dict(item)))

@@ -15,8 +15,8 @@ from langgraph.types import Interrupt
 
 from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
-from plait.client.call_pipeline import thread_of
 from plait.client.calls.tool_call import RunIdentity
+from plait.client.connections.credentials import thread_of
 from plait.errors import ConfigError
 from plait.langchain.library_internals import is_resumed, may_run_again
 
@@ -39,10 +39,16 @@ def run_identity(config: Mapping[str, Any], runtime: object | None = None) -> Ru
     id. A resumed run has a new one, is marked as resumed in its first step only, and has the same
     last human message.
     """
+    state = getattr(runtime, "state", None)
+    fields = entries_of(state) or entries_of(getattr(state, "__dict__", None))
+    messages = fields.get("messages")
+    newest_first = reversed(
+        cast("Sequence[object]", messages if isinstance(messages, Sequence) else ())
+    )
     return RunIdentity(
         key=getattr(_graph_runtime(), "control", None),
         thread=thread_of(config),
-        turn=_last_human_message_id(getattr(runtime, "state", None)),
+        turn=next((item.id for item in newest_first if isinstance(item, HumanMessage)), None),
         resumed=is_resumed(configurable_of(config)),
     )
 
@@ -56,22 +62,6 @@ def _graph_runtime() -> Runtime[Any] | None:
         return module.get_runtime()
     except (KeyError, RuntimeError):
         return None
-
-
-def _last_human_message_id(state: object) -> str | None:
-    if state is None:
-        return None
-    fields = entries_of(state) or entries_of(getattr(state, "__dict__", None))
-    messages = fields.get("messages")
-    if not isinstance(messages, Sequence):
-        return None
-    newest_first = reversed(cast("Sequence[object]", messages))
-    return next((item.id for item in newest_first if isinstance(item, HumanMessage)), None)
-
-
-def may_interrupt(config: Mapping[str, Any]) -> bool:
-    """Return whether a run can pause and resume: its graph has a checkpointer."""
-    return bool(configurable_of(config).get(CONFIG_KEY_CHECKPOINTER))
 
 
 def task_of(configurable: Mapping[str, Any]) -> TaskFacts | None:
@@ -119,12 +109,12 @@ class TaskFacts:
 
     async def writes(self) -> list[tuple[str, str, Any]]:
         """Return what was written for the tasks of the checkpoint: task, channel and value."""
-        saved = await self._asked("get_tuple", self._where)
+        saved = await self._ask_saver("get_tuple", self._where)
         return list((saved and saved.pending_writes) or ())
 
     async def write(self, task: str, channel: str, value: object) -> None:
         """Write a value for a task."""
-        await self._asked("put_writes", self._where, [(channel, value)], task)
+        await self._ask_saver("put_writes", self._where, [(channel, value)], task)
 
     def write_blocking(self, task: str, channel: str, value: object) -> None:
         """Do what `write` does, where no event loop runs."""
@@ -147,7 +137,7 @@ class TaskFacts:
             where |= {"checkpoint_ns": min(around, key=len), "checkpoint_id": checkpoint}
         return {"configurable": where}
 
-    async def _asked(self, method: str, *arguments: Any) -> Any:
+    async def _ask_saver(self, method: str, *arguments: Any) -> Any:
         """Call a method of the checkpointer, in the way it can be called here."""
         here = asyncio.get_running_loop()
         if getattr(self.saver, "loop", here) is here:

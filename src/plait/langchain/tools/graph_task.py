@@ -36,10 +36,10 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn, TypedDict
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -47,10 +47,12 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
 from plait import errors
+from plait._support.mappings import entries_of
+from plait.client.calls.approval import Approval
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import Pause, ToolCall
+from plait.client.config.raw_value import as_list
 from plait.errors import OutcomeUnknownError, PlaitError
-from plait.langchain.tools.answers import Kind, Question, answers_of, shown_value
 from plait.langchain.tools.graph_run import TaskFacts
 
 logger = logging.getLogger("plait.langchain")
@@ -68,10 +70,86 @@ _CHANNEL: Final = "plait_calls"
 _MAX_TASKS: Final = 4096
 """How many tasks are known at once; LangGraph does not say when one ends, so the oldest leave."""
 
-_LOST = (
+_LOST_TEXT = (
     "it was sent before the graph was interrupted, and its result is not known. "
     "It may have taken effect, so it was not sent again; check before doing it again"
 )
+
+
+Kind = Literal["approval", "sign-in", "elicitation"]
+
+REQUESTS_INTERRUPT_TYPE: Final = "mcp_requests"
+"""The `type` of the value of an interrupt with the questions of several calls."""
+
+
+class RequestsInterrupt(TypedDict):
+    """The value of an interrupt with the questions of several calls.
+
+    Each request is the value that the interrupt of its call alone has, with its `tool_call_id`.
+    """
+
+    type: Literal["mcp_requests"]
+    requests: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a call needs to know from a person."""
+
+    call: str
+    """The call, as its task knows it."""
+    call_id: str | None
+    kind: Kind
+    value: dict[str, Any] = field(repr=False)
+    """The value of the interrupt, if no other call asks."""
+    facts: str
+    """A digest of what the answer is bound to."""
+    more: Any = field(repr=False)
+    """What the call needs besides the answer to go on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to plain data, which the class takes as keywords."""
+        return asdict(self)
+
+
+def shown_value(questions: Sequence[Question]) -> dict[str, Any]:
+    """Return the value of the interrupt that asks these questions."""
+    if len(questions) == 1:
+        return questions[0].value
+    requests = [{**one.value, "tool_call_id": one.call_id} for one in questions]
+    return {"type": REQUESTS_INTERRUPT_TYPE, "requests": requests}
+
+
+def answers_of(answer: object, questions: Sequence[Question]) -> list[object | None]:
+    """Return the answer to each question; `None` where there is none, or it is not clear which.
+
+    Several questions are answered by `{tool_call_id: answer}`, by a list in their order, or by one
+    answer that fits them all.
+    """
+    by_id = entries_of(answer)
+    if any(question.call_id in by_id for question in questions if question.call_id):
+        return [by_id.get(question.call_id or "") for question in questions]
+    if len(questions) == 1:
+        return [answer]
+    listed = as_list(by_id.get("decisions", by_id.get("answers", answer)))
+    if listed is not None:
+        return [*listed] if len(listed) == len(questions) else [None] * len(questions)
+    kinds = {question.kind for question in questions}
+    return [answer if _fits(answer, one, alone=len(kinds) == 1) else None for one in questions]
+
+
+def _fits(answer: object, question: Question, *, alone: bool) -> bool:
+    """Return whether an answer that names no call can be one to this question."""
+    entries = entries_of(answer)
+    if question.kind == "elicitation":
+        keys = entries_of(entries.get("responses")).keys()
+        return bool(keys) and keys >= {one["key"] for one in question.value["requests"]}
+    if isinstance(answer, bool) and not alone:
+        return question.kind == "sign-in"  # having signed in is no approval of something else
+    if question.kind == "sign-in":
+        return isinstance(answer, bool) or "action" in entries
+    approval = Approval.read(answer)
+    return approval is not None and approval.decision != "edit"
 
 
 @dataclass(slots=True)
@@ -106,17 +184,18 @@ class GraphTask:
         """By key, when each call was made in comparison with others; questions have this order."""
         self._is_loaded = not facts.runs_again
         self._loading = asyncio.Lock()
-        self._past: dict[str, _Past] = {}
+        self.past: dict[str, _Past] = {}
+        """What is known of calls from earlier runs, by key."""
         self._records = 0
         self._answered: list[frozenset[str]] = []
         """The calls of each interrupt that was answered and has not come again in this run."""
-        self._shown: tuple[Any, list[Question]] | None = None
+        self._last_interrupt: tuple[Any, list[Question]] | None = None
         """The last interrupt, if it is one of this module: its value and its questions."""
         self._underway: set[GraphCall] = set()
         self._joined_at = 0.0
-        self._asking: list[tuple[Question, Callable[[], object]]] = []
+        self._open_questions: list[tuple[Question, Callable[[], object]]] = []
         """What calls ask, and how to wake them when another call has ended or asks."""
-        self._interrupt: GraphInterrupt | None = None
+        self._graph_interrupt: GraphInterrupt | None = None
 
     async def call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
         """Return a call of the task; in each run it is known by its id, or else its arguments.
@@ -129,14 +208,14 @@ class GraphTask:
                 await self._load(facts)
                 self._is_loaded = True
             await self._take_answers(facts, key)
-        return GraphCall(self, facts, key, call, is_repeatable=is_repeatable)
+        return GraphCall(self, facts, key, call, is_repeatable)
 
     def first_call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
         """Return a call of a task that surely runs for the first time."""
-        return GraphCall(self, facts, self._key_of(call), call, is_repeatable=is_repeatable)
+        return GraphCall(self, facts, self._key_of(call), call, is_repeatable)
 
     def _key_of(self, call: ToolCall) -> str:
-        name = f"{call.where} {call.call_id or _digest(call.arguments)}"
+        name = f"{call.where} {call.call_id or digest(call.arguments)}"
         with _lock:  # nodes that are not async make their calls in threads
             number = self._calls[name]
             self._calls[name] += 1
@@ -144,9 +223,8 @@ class GraphTask:
             self._order[key] = len(self._order)
         return key
 
-    def past_of(self, key: str) -> _Past:
-        """Return what is known of a call from earlier runs."""
-        return self._past.setdefault(key, _Past())
+    def _past_of(self, key: str) -> _Past:
+        return self.past.setdefault(key, _Past())
 
     def full_name(self, key: str) -> tuple[str, str, str]:
         """Return how a call is known in all threads and tasks."""
@@ -162,65 +240,64 @@ class GraphTask:
         writes = await facts.writes()
         records = [value for _, channel, value in writes if channel == _CHANNEL]
         own = [record for record in records if record["task"] == self._name]
-        self._past, self._answered = {}, []
+        self.past, self._answered = {}, []
         asked: dict[str, list[Question]] = {}
         for record in sorted(own, key=lambda record: record["number"]):
             self._records = max(self._records, record["number"])
-            self._apply(record, asked)
-        shown = facts.last_interrupt(writes)
-        if shown is not None and (questions := asked.get(_digest(shown.value))) is not None:
-            self._shown = shown.value, questions
-
-    def _apply(self, record: Mapping[str, Any], asked: dict[str, list[Question]]) -> None:
-        match record:
-            case {"kind": "sent", "call": key}:
-                self.past_of(key).is_sent = True
-            case {"kind": "dropped", "call": key}:
-                self.past_of(key).is_sent = False
-            case {"kind": "ended", "call": key}:
-                self.past_of(key).outcome = record
-            case {"kind": "asked", "shown": shown, "questions": questions}:
-                asked[shown] = [Question(**one) for one in questions]
-                for question in asked[shown]:
-                    past = self.past_of(question.call)
-                    past.is_sent, past.unanswered = False, question
-            case {"kind": "answered", "calls": calls, "answers": answers}:
-                self._answered.append(frozenset(calls))
-                for question, answer in answers:
-                    self._note_answer(Question(**question), answer)
-            case _:
-                pass  # written by a later version
+            match record:
+                case {"kind": "sent", "call": key}:
+                    self._past_of(key).is_sent = True
+                case {"kind": "dropped", "call": key}:
+                    self._past_of(key).is_sent = False
+                case {"kind": "ended", "call": key}:
+                    self._past_of(key).outcome = record
+                case {"kind": "asked", "shown": shown, "questions": questions}:
+                    asked[shown] = [Question(**one) for one in questions]
+                    for question in asked[shown]:
+                        past = self._past_of(question.call)
+                        past.is_sent, past.unanswered = False, question
+                case {"kind": "answered", "calls": calls, "answers": answers}:
+                    self._answered.append(frozenset(calls))
+                    for question, answer in answers:
+                        self._note_answer(Question(**question), answer)
+                case _:
+                    pass  # written by a later version
+        last = facts.last_interrupt(writes)
+        if last is not None and (questions := asked.get(digest(last.value))) is not None:
+            self._last_interrupt = last.value, questions
 
     def _note_answer(self, question: Question, answer: object) -> None:
-        past = self.past_of(question.call)
+        past = self._past_of(question.call)
         past.unanswered = None
         past.answers.append((question, answer))
 
     async def _take_answers(self, facts: TaskFacts, key: str) -> None:
         """Take the answers to interrupts of this module that a call was part of."""
-        if self._interrupt is not None:
+        if self._graph_interrupt is not None:
             return  # there are no more answers in this run
-        is_shown = self._shown is not None and key in {one.call for one in self._shown[1]}
+        is_shown = self._last_interrupt is not None and key in {
+            one.call for one in self._last_interrupt[1]
+        }
         # The last interrupt came after all that were answered before it.
         repeated = [calls for calls in self._answered if is_shown or key in calls]
         for calls in repeated:
             self._answered.remove(calls)
             with contextlib.suppress(GraphInterrupt):
                 interrupt(None)  # returns the answer, which is recorded
-        if self._shown is None or not is_shown:
+        if self._last_interrupt is None or not is_shown:
             return
         try:
-            answer = interrupt(self._shown[0])
+            answer = interrupt(self._last_interrupt[0])
         except GraphInterrupt as unanswered:
-            self._interrupt, self._shown = unanswered, None
+            self._graph_interrupt, self._last_interrupt = unanswered, None
             return
         await self._note_answers(facts, answer)
 
     async def _note_answers(self, facts: TaskFacts, answer: object) -> None:
         """Record the answer to the last interrupt for the calls that it belongs to."""
-        if self._shown is None:
+        if self._last_interrupt is None:
             return
-        (_, questions), self._shown = self._shown, None
+        (_, questions), self._last_interrupt = self._last_interrupt, None
         answers = [
             (question, given)
             for question, given in zip(questions, answers_of(answer, questions), strict=True)
@@ -234,16 +311,16 @@ class GraphTask:
 
     async def record(self, facts: TaskFacts, **record: Any) -> None:
         """Leave a record with the checkpointer."""
-        # It is the id of no task, so that LangGraph does not take the record for output.
-        await facts.write(str(uuid.uuid4()), _CHANNEL, self._numbered(record))
+        await facts.write(*self._entry(record))
 
     def record_blocking(self, facts: TaskFacts, **record: Any) -> None:
         """Do what `record` does, where no event loop runs."""
-        facts.write_blocking(str(uuid.uuid4()), _CHANNEL, self._numbered(record))
+        facts.write_blocking(*self._entry(record))
 
-    def _numbered(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _entry(self, record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
         self._records += 1
-        return {**record, "task": self._name, "number": self._records}
+        # It has the id of no task, so that LangGraph does not take the record for output.
+        return str(uuid.uuid4()), _CHANNEL, {**record, "task": self._name, "number": self._records}
 
     @contextlib.contextmanager
     def underway(self, call: GraphCall) -> Generator[None]:
@@ -257,7 +334,7 @@ class GraphTask:
             self._wake_asking()
 
     def _wake_asking(self) -> None:
-        for _, wake in list(self._asking):
+        for _, wake in list(self._open_questions):
             wake()
 
     async def ask(self, question: Question, facts: TaskFacts) -> NoReturn:
@@ -266,25 +343,27 @@ class GraphTask:
         Raises:
             GraphInterrupt: Always, and the same one for all that ask.
         """
-        if self._interrupt is not None:
+        if self._graph_interrupt is not None:
             # It comes too late to be shown, and asks again when the graph resumes.
             asked = [question.to_dict()]
             await self.record(facts, kind="asked", shown="", questions=asked)
-            raise self._interrupt
+            raise self._graph_interrupt
         changed = asyncio.Event()
         # Calls of nodes that are not async end in other threads.
         wake = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
         asking = question, wake
-        self._asking.append(asking)
+        self._open_questions.append(asking)
         self._wake_asking()
         ends_at = time.monotonic() + SIBLING_SECONDS
         try:
-            while self._interrupt is None:
+            while self._graph_interrupt is None:
                 changed.clear()
                 seconds = None
-                if self._asking[0] is asking:  # it asks for all, and wakes the others
+                if self._open_questions[0] is asking:  # it asks for all, and wakes the others
                     seconds = ends_at - time.monotonic()
-                    if self._is_settled:
+                    open_calls = {one.call for one, _ in self._open_questions}
+                    if {call.key for call in list(self._underway)} <= open_calls:
+                        # All that are under way ask; others may be about to be made.
                         seconds = self._joined_at + _SETTLE_SECONDS - time.monotonic()
                     if seconds <= 0:
                         await self._interrupt_together(facts)
@@ -292,55 +371,47 @@ class GraphTask:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await changed.wait()
-            raise self._interrupt
+            raise self._graph_interrupt
         finally:
-            self._asking.remove(asking)
+            self._open_questions.remove(asking)
             self._wake_asking()
 
-    @property
-    def _is_settled(self) -> bool:
-        """Whether every call that is under way asks."""
-        asking = {question.call for question, _ in self._asking}
-        return {call.key for call in list(self._underway)} <= asking
-
     async def _interrupt_together(self, facts: TaskFacts) -> None:
-        asking = [question for question, _ in self._asking]
-        questions = sorted(asking, key=lambda question: self._order[question.call])
+        questions = [question for question, _ in self._open_questions]
+        questions.sort(key=lambda question: self._order[question.call])
         self._answered.clear()
         value = shown_value(questions)
         asked = [question.to_dict() for question in questions]
-        await self.record(facts, kind="asked", shown=_digest(value), questions=asked)
+        await self.record(facts, kind="asked", shown=digest(value), questions=asked)
         answers: list[object] = []
         try:
             while True:
                 answers.append(interrupt(value))  # those to interrupts that did not come again
         except GraphInterrupt as raised:
-            self._interrupt = raised
+            self._graph_interrupt = raised
         if answers:
             await self._note_answers(facts, answers[-1])
 
 
+@dataclass(slots=True, eq=False)
 class GraphCall:
     """A call of a task."""
 
-    def __init__(
-        self,
-        task: GraphTask,
-        facts: TaskFacts,
-        key: str,
-        call: ToolCall,
-        *,
-        is_repeatable: bool,
-    ) -> None:
-        self.key = key
-        self.call_id = call.call_id
-        self._task = task
-        self._facts = facts
-        self._call = call
-        self._is_repeatable = is_repeatable
-        self._outcome: concurrent.futures.Future[Mapping[str, Any]] = concurrent.futures.Future()
-        """The record of the result."""
-        self._is_sent = False
+    _task: GraphTask
+    _facts: TaskFacts
+    key: str
+    _call: ToolCall
+    _is_repeatable: bool
+    _outcome: concurrent.futures.Future[Mapping[str, Any]] = field(
+        default_factory=concurrent.futures.Future[Mapping[str, Any]]
+    )
+    """The record of the result."""
+    _is_sent: bool = False
+
+    @property
+    def call_id(self) -> str | None:
+        """The id that the model gave the call."""
+        return self._call.call_id
 
     @property
     def pause(self) -> Pause:
@@ -350,12 +421,13 @@ class GraphCall:
     @property
     def unanswered(self) -> Question | None:
         """What the call asked in an earlier run, if there is no answer yet."""
-        return self._task.past_of(self.key).unanswered
+        past = self._task.past.get(self.key)
+        return None if past is None else past.unanswered
 
     def answers(self, kind: Kind) -> list[tuple[Question, object]]:
         """Return the questions of a kind that were answered, oldest first."""
-        answers = self._task.past_of(self.key).answers
-        return [(question, answer) for question, answer in answers if question.kind == kind]
+        past = self._task.past.get(self.key)
+        return [] if past is None else [pair for pair in past.answers if pair[0].kind == kind]
 
     async def ask(
         self, kind: Kind, value: Mapping[str, Any], *, facts: str = "", more: Any = None
@@ -377,57 +449,46 @@ class GraphCall:
         Raises:
             PlaitError: The call has failed, or it was sent and its result is not known.
         """
-        past = self._task.past_of(self.key)
+        past = self._task.past.get(self.key)
+        if past is None:
+            return None
         if past.outcome is None and past.is_sent:
             running = _running.get(self._task.full_name(self.key))
             if running is not None:
                 return self._result_of(await asyncio.wrap_future(running))
             await self._task.reload(self._facts)  # it may have ended a moment ago
-            past = self._task.past_of(self.key)
+            past = self._task.past.get(self.key, past)
         if past.outcome is not None:
             return self._result_of(past.outcome)
         if past.is_sent:
-            raise self._call.error(OutcomeUnknownError, _LOST)
+            raise self._call.error(OutcomeUnknownError, _LOST_TEXT)
         return None
 
-    @contextlib.asynccontextmanager
-    async def underway(self) -> AsyncGenerator[None]:
-        """Record how the call fails, and let others wait for it meanwhile."""
-        with self._task.underway(self):
-            try:
-                yield
-            except PlaitError as error:
-                await self._fail(error)
-                raise
-            finally:
-                self._lose()
-
     @contextlib.contextmanager
-    def underway_here(self) -> Generator[None]:
-        """Let others wait for the call while it is made where no event loop runs."""
+    def underway(self) -> Generator[None]:
+        """Let others wait for the call while it is made."""
         with self._task.underway(self):
             try:
                 yield
             finally:
-                self._lose()
-
-    def _lose(self) -> None:
-        if not self._outcome.done():
-            self._outcome.set_exception(self._call.error(OutcomeUnknownError, _LOST))
+                if not self._outcome.done():
+                    self._outcome.set_exception(self._call.error(OutcomeUnknownError, _LOST_TEXT))
 
     async def send(self) -> None:
         """Record that the call is about to be sent."""
         if self._is_repeatable or self._is_sent:
             return
         await self._task.record(self._facts, kind="sent", call=self.key)
-        self._is_sent = True
-        _running[self._task.full_name(self.key)] = self._outcome
+        self._note_sent()
 
     def send_blocking(self) -> None:
         """Do what `send` does, where no event loop runs."""
         if self._is_repeatable or self._is_sent:
             return
         self._task.record_blocking(self._facts, kind="sent", call=self.key)
+        self._note_sent()
+
+    def _note_sent(self) -> None:
         self._is_sent = True
         _running[self._task.full_name(self.key)] = self._outcome
 
@@ -445,7 +506,8 @@ class GraphCall:
             with self._logged():
                 self._task.record_blocking(self._facts, call=self.key, **record)
 
-    async def _fail(self, error: PlaitError) -> None:
+    async def fail(self, error: PlaitError) -> None:
+        """Record the error of the call."""
         self._outcome.set_exception(error)
         if error.retry == "always" or error.kind == "auth":
             await self._end(kind="dropped")  # it was not executed
@@ -488,6 +550,7 @@ _running = WeakValueDictionary()
 """The outcomes of calls that this process makes; also of those that outlive their task."""
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """Return a short text that is the same for equal JSON values, also in another process."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -5,20 +5,37 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    cast,
+    runtime_checkable,
+)
 
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
-from mcp_types import CallToolResult, TextContent
 
+from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait.errors import ConfigError
 from plait.langchain.tools.content import ToolOutput
 
-MCPToolCallResult = CallToolResult | ToolMessage | Command[Any]
-"""What a call, or an interceptor instead of it, returns."""
+if TYPE_CHECKING:
+    MCPToolCallResult: TypeAlias = types.CallToolResult | ToolMessage | Command[Any]
+    """What a call, or an interceptor instead of it, returns."""
 
-Handler = Callable[["MCPToolCallRequest"], Awaitable[MCPToolCallResult]]
+Handler = Callable[["MCPToolCallRequest"], Awaitable["MCPToolCallResult"]]
+
+
+def __getattr__(name: str) -> Any:
+    # The types of MCP are imported when somebody asks for the alias.
+    if name == "MCPToolCallResult":
+        return types.CallToolResult | ToolMessage | Command[Any]
+    raise AttributeError(name)
 
 
 class _Overrides(TypedDict, total=False):
@@ -54,18 +71,18 @@ class ToolCallInterceptor(Protocol):
         ...
 
 
-def chained(handler: Handler, interceptors: Sequence[ToolCallInterceptor]) -> Handler:
+def chain_of(handler: Handler, interceptors: Sequence[ToolCallInterceptor]) -> Handler:
     """Wrap a handler in interceptors; the first of them is outermost."""
+
+    def wrapped(interceptor: ToolCallInterceptor, inner: Handler) -> Handler:
+        async def handle(request: MCPToolCallRequest) -> MCPToolCallResult:
+            return await interceptor(request, inner)
+
+        return handle
+
     for interceptor in reversed(interceptors):
-        handler = _wrapped(interceptor, handler)
+        handler = wrapped(interceptor, handler)
     return handler
-
-
-def _wrapped(interceptor: ToolCallInterceptor, inner: Handler) -> Handler:
-    async def handle(request: MCPToolCallRequest) -> MCPToolCallResult:
-        return await interceptor(request, inner)
-
-    return handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +110,28 @@ class Hooks:
     async def __call__(self, request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         """Run the first hook, the call, and the second hook."""
         if self.before is not None:
-            request = _changed(request, await self._run(self.before, request, request))
+            request = _changed_request(request, await self._run(self.before, request, request))
         result = await handler(request)
         if self.after is not None:
             end = ToolCallEnd(request.server_name, request.name, request.args, result)
-            result = _result(await self._run(self.after, end, request), result)
+            result = _changed_result(await self._run(self.after, end, request), result)
         return result
 
     async def _run(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
+        """Call a hook with as many of call, state and config as it takes."""
         state = getattr(request.runtime, "state", None) or dict[str, Any]()
-        return await resolve(hook(*(subject, state, self.config)[: _positions(hook)]))
+        try:
+            kinds = [one.kind for one in inspect.signature(hook).parameters.values()]
+        except (TypeError, ValueError):
+            kinds = [inspect.Parameter.POSITIONAL_ONLY]
+        positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        count = sum(kind in positional for kind in kinds)
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            count = 3
+        return await resolve(hook(*(subject, state, self.config)[:count]))
 
 
-def _positions(hook: Hook) -> int:
-    """Return how many of call, state and config a hook takes."""
-    try:
-        parameters = inspect.signature(hook).parameters.values()
-    except (TypeError, ValueError):
-        return 1
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return 3
-    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return min(3, sum(parameter.kind in positional for parameter in parameters))
-
-
-def _changed(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:
+def _changed_request(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:
     if changes is None:
         return request
     if isinstance(changes, MCPToolCallRequest):
@@ -135,15 +149,15 @@ def _changed(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:
     )
 
 
-def _result(returned: Any, result: MCPToolCallResult) -> MCPToolCallResult:
+def _changed_result(returned: Any, result: MCPToolCallResult) -> MCPToolCallResult:
     if isinstance(returned, Mapping) and "result" in returned:
         returned = cast("Mapping[str, Any]", returned)["result"]
     if returned is None:
         return result
-    if isinstance(returned, CallToolResult | ToolMessage | Command):
+    if isinstance(returned, types.CallToolResult | ToolMessage | Command):
         return cast("MCPToolCallResult", returned)
     if isinstance(returned, str):
-        return CallToolResult(content=[TextContent(text=returned)])
+        return types.CallToolResult(content=[types.TextContent(text=returned)])
     if isinstance(returned, list | tuple) and len(pair := cast("Sequence[Any]", returned)) == 2:
         return cast("Any", ToolOutput(*pair))
     raise ConfigError(

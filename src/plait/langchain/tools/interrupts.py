@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, NotRequired, TypedDict, cast
 
-import mcp_types as types
-
+from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait.client.calls.approval import DECISIONS, Approval, ApprovalRequest, OnApproval
@@ -17,31 +14,27 @@ from plait.client.connections.operations import InputAnswers
 from plait.errors import (
     AuthRequiredError,
     ConfigError,
-    ForbiddenError,
     HttpError,
     InputNeededError,
-    PlaitError,
 )
+from plait.langchain.tools.graph_task import GraphCall, digest
 
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import ToolCall
-    from plait.langchain.tools.graph_task import GraphCall
 
 ELICITATION_INTERRUPT_TYPE = "mcp_elicitation"
 """The `type` of the value of an elicitation interrupt."""
 
-_REFUSALS = frozenset({"decline", "cancel"})
-_ACTIONS = ("accept", "decline", "cancel")
 
-_UNCLEAR = (
+_UNCLEAR_TEXT = (
     'there is no clear answer yet: resume with {"decision": "approve"}, '
     '{"decision": "edit", "args": {…}} or {"decision": "reject", "message": "…"}'
 )
 
 
-_CHANGED = "the call changed after it was approved, so it needs another approval"
+_CHANGED_TEXT = "the call changed after it was approved, so it needs another approval"
 
-_BINDING = ("type", "server_name", "tool_name", "arguments", "annotations", "instead_of")
+_BINDING_FIELDS = ("type", "server_name", "tool_name", "arguments", "annotations", "instead_of")
 """What an approval is bound to: the call, and what the server says of its tool."""
 
 
@@ -86,27 +79,24 @@ class Approvals:
         return self._decisions[key]
 
     async def _decide(self, request: ApprovalRequest) -> object:
+        """Return the decision about a call as it is now, or interrupt the graph for it."""
         if self._on_approval is not None:
             decision: object = await resolve(self._on_approval(request))
             if decision is not None:
                 return decision
         if self._call is None:
             return None
-        return await _approval_of(self._call, _interrupt_value(request, self._call.call_id))
-
-
-async def _approval_of(call: GraphCall, value: ApprovalInterrupt) -> Approval:
-    """Return the decision about a call as it is now, or interrupt the graph for it."""
-    facts, unanswered = _facts(value), call.unanswered
-    answers = call.answers("approval")
-    given = [answer for question, answer in answers if question.facts == facts]
-    if given and (approval := Approval.read(given[-1])) is not None:
-        return approval
-    if given or (unanswered is not None and unanswered.facts == facts):
-        value["problem"] = _UNCLEAR
-    elif answers:
-        value["problem"] = _CHANGED
-    return await call.ask("approval", value, facts=facts)
+        value = _interrupt_value(request, self._call.call_id)
+        facts, unanswered = _facts(value), self._call.unanswered
+        answers = self._call.answers("approval")
+        given = [answer for question, answer in answers if question.facts == facts]
+        if given and (approval := Approval.read(given[-1])) is not None:
+            return approval
+        if given or (unanswered is not None and unanswered.facts == facts):
+            value["problem"] = _UNCLEAR_TEXT
+        elif answers:
+            value["problem"] = _CHANGED_TEXT
+        return await self._call.ask("approval", value, facts=facts)
 
 
 def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> ApprovalInterrupt:
@@ -127,8 +117,7 @@ def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> Appr
 
 def _facts(value: Mapping[str, Any]) -> str:
     """Return a digest of what an approval is bound to, of the value of its interrupt."""
-    bound = json.dumps([value.get(name) for name in _BINDING], sort_keys=True, default=repr)
-    return hashlib.sha256(bound.encode()).hexdigest()
+    return digest([value.get(name) for name in _BINDING_FIELDS])
 
 
 class AuthInterrupt(TypedDict):
@@ -145,14 +134,7 @@ class AuthInterrupt(TypedDict):
     """The page where the user signs in."""
 
 
-def needs_sign_in(error: PlaitError) -> bool:
-    """Return whether a login may help: credentials are missing, or lack a scope."""
-    if isinstance(error, ForbiddenError):
-        return bool(error.scopes)
-    return isinstance(error, AuthRequiredError)
-
-
-async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: PlaitError) -> NoReturn:
+async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: HttpError) -> NoReturn:
     """Interrupt the graph until the user has signed in; then the call is made again.
 
     Resume with `True` or `{"action": "retry"}` to repeat the call, and with `False` or
@@ -161,17 +143,16 @@ async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: PlaitErro
     Raises:
         GraphInterrupt: Always.
     """
-    facts = error if isinstance(error, HttpError) else HttpError(error.message)
     value: AuthInterrupt = {
         "type": "mcp_auth",
         "server_name": call.server,
         "tool_name": call.tool,
-        "scopes": list(facts.scopes),
-        "message": facts.message,
-        "login": facts.login,
+        "scopes": list(error.scopes),
+        "message": error.message,
+        "login": error.login,
     }
-    if facts.authorization_url is not None:
-        value["authorization_url"] = facts.authorization_url
+    if error.authorization_url is not None:
+        value["authorization_url"] = error.authorization_url
     await in_graph.ask("sign-in", value)
 
 
@@ -182,16 +163,13 @@ def check_not_declined(in_graph: GraphCall, call: ToolCall) -> None:
     declined.
     """
     answers = in_graph.answers("sign-in")
-    if answers and _is_refusal(answers[-1][1]):
+    answer = answers[-1][1] if answers else None
+    if answer is False or entries_of(answer).get("action") in ("decline", "cancel"):
         raise AuthRequiredError(
             f"{call.where}: it needs somebody to sign in, and the user declined",
             server=call.server,
             tool=call.tool,
         )
-
-
-def _is_refusal(answer: object) -> bool:
-    return answer is False or entries_of(answer).get("action") in _REFUSALS
 
 
 class ElicitationRequest(TypedDict):
@@ -234,11 +212,20 @@ async def ask_for_input(in_graph: GraphCall, call: ToolCall, needed: InputNeeded
             "which an interrupt cannot answer",
             server=call.server,
         )
+    described: list[ElicitationRequest] = []
+    for key, request in requests.items():
+        params = request.params
+        one: ElicitationRequest = {"key": key, "message": params.message, "mode": "form"}
+        if isinstance(params, types.ElicitRequestURLParams):
+            one["mode"], one["url"] = "url", str(params.url)
+        else:
+            one["requested_schema"] = dict(params.requested_schema)
+        described.append(one)
     value: ElicitationInterrupt = {
         "type": "mcp_elicitation",
         "server_name": call.server,
         "tool_name": call.tool,
-        "requests": [_description(key, request) for key, request in requests.items()],
+        "requests": described,
     }
     asked = {
         key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -261,48 +248,25 @@ async def input_answers(in_graph: GraphCall, call: ToolCall) -> InputAnswers | N
     if not answers:
         return None
     question, answer = answers[-1]
-    requests = {
-        key: types.ElicitRequest.model_validate(request)
-        for key, request in question.more["asked"].items()
-    }
-    return InputAnswers(_responses(answer, requests, call), question.more["state"])
 
+    def unusable(reason: str) -> ConfigError:
+        return ConfigError(f"{call.where}: cannot go on: {reason}", server=call.server)
 
-def _description(key: str, request: types.ElicitRequest) -> ElicitationRequest:
-    params = request.params
-    if isinstance(params, types.ElicitRequestURLParams):
-        return {"key": key, "message": params.message, "mode": "url", "url": str(params.url)}
-    return {
-        "key": key,
-        "message": params.message,
-        "mode": "form",
-        "requested_schema": dict(params.requested_schema),
-    }
-
-
-def _responses(
-    answer: object, requests: Mapping[str, types.ElicitRequest], call: ToolCall
-) -> types.InputResponses:
     responses = entries_of(answer).get("responses")
     if not isinstance(responses, Mapping):
-        raise _unusable(call, 'resume with {"responses": {key: {"action": …}}}')
+        raise unusable('resume with {"responses": {key: {"action": …}}}')
     by_key = entries_of(cast("object", responses))
-    if missing := [key for key in requests if key not in by_key]:
-        raise _unusable(call, f"there is no answer to {', '.join(missing)}")
-    return {
-        key: with_schema_defaults(request.params, _result(key, by_key[key], call))
-        for key, request in requests.items()
-    }
-
-
-def _result(key: str, response: object, call: ToolCall) -> types.ElicitResult:
-    entries = entries_of(response)
-    action = entries.get("action")
-    if action not in _ACTIONS:
-        raise _unusable(call, f"the action of {key} is accept, decline or cancel")
-    content = entries.get("content") if action == "accept" else None
-    return types.ElicitResult(action=cast("Any", action), content=content)
-
-
-def _unusable(call: ToolCall, reason: str) -> ConfigError:
-    return ConfigError(f"{call.where}: cannot go on: {reason}", server=call.server)
+    asked: dict[str, Any] = question.more["asked"]
+    if missing := [key for key in asked if key not in by_key]:
+        raise unusable(f"there is no answer to {', '.join(missing)}")
+    results: types.InputResponses = {}
+    for key, data in asked.items():
+        request = types.ElicitRequest.model_validate(data)
+        entries = entries_of(by_key[key])
+        action = entries.get("action")
+        if action not in ("accept", "decline", "cancel"):
+            raise unusable(f"the action of {key} is accept, decline or cancel")
+        content = entries.get("content") if action == "accept" else None
+        result = types.ElicitResult(action=cast("Any", action), content=content)
+        results[key] = with_schema_defaults(request.params, result)
+    return InputAnswers(results, question.more["state"])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.runnables import RunnableBinding
 from langchain_core.tools.base import TOOL_MESSAGE_BLOCK_TYPES
@@ -49,6 +48,8 @@ def profile_of(model: object) -> Profile | None:
 
 def provider_of(model: object) -> str:
     """Return the provider of a chat model in lower case, or an empty string."""
+    from langchain_core.language_models import BaseChatModel  # noqa: PLC0415  # a model imports it
+
     inner = _unbound(model)
     params: Mapping[str, Any] = {}
     if isinstance(inner, BaseChatModel):
@@ -61,7 +62,23 @@ def readable_by(model: object, messages: Sequence[AnyMessage]) -> list[AnyMessag
     capabilities = cast("Mapping[str, Any]", getattr(_unbound(model), "profile", None) or {})
     if not capabilities:
         return list(messages)
-    return [_readable(message, capabilities) for message in messages]
+
+    def supported(block: str | dict[Any, Any]) -> str | dict[Any, Any]:
+        needed = () if isinstance(block, str) else _NEEDED.get(block.get("type", ""), ())
+        if isinstance(block, str) or all(capabilities.get(name) is not False for name in needed):
+            return block
+        kind = block.get("mime_type") or block["type"]
+        where = f": {block['url']}" if block.get("url") else ""
+        return text_block(f"[{kind} that this model cannot take{where}]")
+
+    readable: list[AnyMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage) and not isinstance(message.content, str):
+            blocks = [supported(block) for block in message.content]
+            if any(new is not old for new, old in zip(blocks, message.content, strict=True)):
+                message = message.model_copy(update={"content": blocks})  # noqa: PLW2901
+        readable.append(message)
+    return readable
 
 
 def for_messages(output: ToolOutput) -> ToolOutput:
@@ -69,12 +86,21 @@ def for_messages(output: ToolOutput) -> ToolOutput:
 
     LangGraph would write the content as JSON, with base64 in it; packages of providers refuse it.
     """
-    content = output.content
-    if isinstance(content, str) or all(map(_fits_messages, content)):
+    if isinstance(output.content, str):
         return output
-    shown = [block if _fits_messages(block) else _description(block) for block in content]
-    aside = mcp_content_from([block for block in content if not _fits_messages(block)])
-    kept = [*output.artifact["content"], *(wire_json(block) for block in aside)]
+    shown: list[Block] = []
+    others: list[Block] = []
+    for block in output.content:
+        if block.get("type") in TOOL_MESSAGE_BLOCK_TYPES:
+            shown.append(block)
+            continue
+        others.append(block)
+        data = str(block.get("base64") or block.get("data") or "")
+        size = size_label(decoded_bytes(data))
+        shown.append(text_block(f"[{block.get('mime_type') or block['type']}, {size}, not shown]"))
+    if not others:
+        return output
+    kept = [*output.artifact["content"], *map(wire_json, mcp_content_from(others))]
     return replace(
         output,
         content=shown if len(shown) > 1 else shown[0]["text"],
@@ -82,39 +108,8 @@ def for_messages(output: ToolOutput) -> ToolOutput:
     )
 
 
-def _fits_messages(block: Block) -> bool:
-    return block.get("type") in TOOL_MESSAGE_BLOCK_TYPES
-
-
-def _description(block: Block) -> Block:
-    data = str(block.get("base64") or block.get("data") or "")
-    size = size_label(decoded_bytes(data))
-    return text_block(f"[{block.get('mime_type') or block['type']}, {size}, not shown]")
-
-
 def _unbound(model: object) -> object:
     """Return the model without the tools and settings bound to it."""
     while isinstance(model, RunnableBinding):
         model = cast("object", model.bound)
     return model
-
-
-def _readable(message: AnyMessage, capabilities: Mapping[str, Any]) -> AnyMessage:
-    if not isinstance(message, ToolMessage) or isinstance(message.content, str):
-        return message
-    blocks = [_supported(block, capabilities) for block in message.content]
-    unchanged = all(new is old for new, old in zip(blocks, message.content, strict=True))
-    return message if unchanged else message.model_copy(update={"content": blocks})
-
-
-def _supported(
-    block: str | dict[Any, Any], capabilities: Mapping[str, Any]
-) -> str | dict[Any, Any]:
-    if isinstance(block, str):
-        return block
-    needed = _NEEDED.get(block.get("type", ""), ())
-    if not any(capabilities.get(name) is False for name in needed):
-        return block
-    kind = block.get("mime_type") or block["type"]
-    where = f": {block['url']}" if block.get("url") else ""
-    return text_block(f"[{kind} that this model cannot take{where}]")

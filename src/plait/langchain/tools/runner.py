@@ -12,18 +12,29 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-import mcp_types as types
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
+from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
 from plait._support.loops import running_loop
 from plait._support.threads import in_thread
-from plait.client.calls.outcome import FULL_RESULT, ToolResult, has_many_parts
+from plait.client.calls.outcome import (
+    FULL_RESULT,
+    ResourceContents,
+    ToolResult,
+    has_many_parts,
+)
 from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
-from plait.errors import ConfigError, InputNeededError, PlaitError
+from plait.errors import (
+    AuthRequiredError,
+    ConfigError,
+    ForbiddenError,
+    InputNeededError,
+    PlaitError,
+)
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
 from plait.langchain.tools.content import (
     DEFAULT_HANDLING,
@@ -46,20 +57,17 @@ from plait.langchain.tools.graph_run import (
 )
 from plait.langchain.tools.graph_task import GraphCall, GraphTask
 from plait.langchain.tools.interceptors import (
-    Handler,
     Hook,
     Hooks,
     MCPToolCallRequest,
-    MCPToolCallResult,
     ToolCallInterceptor,
-    chained,
+    chain_of,
 )
 from plait.langchain.tools.interrupts import (
     Approvals,
     ask_for_input,
     check_not_declined,
     input_answers,
-    needs_sign_in,
     wait_for_sign_in,
 )
 from plait.langchain.tools.written_calls import check_call, fault_of_call
@@ -72,6 +80,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.servers import ServerConfig
     from plait.langchain.tools.caller import Caller
+    from plait.langchain.tools.interceptors import MCPToolCallResult
 
 logger = logging.getLogger("plait.langchain")
 
@@ -183,11 +192,21 @@ class ToolRunner:
         )
         try:
             check_call(tool, invocation.arguments, invocation.runtime)
-            request.args = dict((await sender.completed(request)).arguments)
-            result = await self._chain(sender.send, config)(request)
+            request.args = dict((await sender.complete(request)).arguments)
+            interceptors = list(self.settings.interceptors)
+            before, after = self.settings.before_tool_call, self.settings.after_tool_call
+            if before is not None or after is not None:
+                interceptors.insert(0, Hooks(config, before, after))
+            if not interceptors:
+                return await self._output_of(sender, await sender.send(request))
+
+            async def send(request: MCPToolCallRequest) -> MCPToolCallResult:
+                return (await sender.send(request)).to_mcp()
+
+            result = await chain_of(send, interceptors)(request)
             if not isinstance(result, types.CallToolResult):
                 return result
-            return await self._converted(sender, result)
+            return await self._output_of(sender, sender.made_by_interceptors(result))
         except PlaitError as error:
             return self._output_of_error(error, tool, began)
 
@@ -223,7 +242,7 @@ class ToolRunner:
             if isinstance(result, ToolOutput):
                 return result
             sender = sender or _Sender(self._caller, self.settings, tool, call, task)
-            return await self._converted(sender, sender.noted(result))
+            return await self._output_of(sender, sender.note_answer(result))
         except PlaitError as error:
             return self._output_of_error(error, tool, began)
 
@@ -250,7 +269,7 @@ class ToolRunner:
             return self.block_on(self.run, tool, invocation, config)
         call, began = self._plain_call(tool, invocation), time.monotonic()
         sender = _Sender(self._caller, self.settings, tool, call, task)
-        with nullcontext() if task is None else sender.begun(task):
+        with nullcontext() if task is None else sender.begin(task):
             made: ToolResult | ToolOutput | PlaitError
             try:
                 made = plain.run_blocking(sender.call, self._converter(tool))
@@ -259,9 +278,9 @@ class ToolRunner:
             if isinstance(made, ToolOutput):
                 sender.end_blocking(made)
                 return made
-            return self.block_on(self._finished, sender, made, tool, began)
+            return self.block_on(self._finish, sender, made, tool, began)
 
-    async def _finished(
+    async def _finish(
         self, sender: _Sender, made: ToolResult | PlaitError, tool: Tool, began: float
     ) -> Outcome:
         """Return the outcome of a call that was made without an event loop."""
@@ -273,7 +292,7 @@ class ToolRunner:
 
         try:
             result = await sender.make(sender.call, execute)
-            return await self._converted(sender, sender.noted(result))
+            return await self._output_of(sender, sender.note_answer(result))
         except PlaitError as error:
             return self._output_of_error(error, tool, began)
 
@@ -290,24 +309,26 @@ class ToolRunner:
             or self._access is not None
         )
 
-    async def _converted(self, sender: _Sender, result: types.CallToolResult) -> ToolOutput:
+    async def _output_of(self, sender: _Sender, result: ToolResult) -> ToolOutput:
         """Return the output for a result, with its resources, and within its budget."""
         settings = self.settings
-        result = await self._with_resources(sender, result)
-        result, full_result = await self._within_budget(sender, result)
+        if uris := pending_reads(result):
+            result = with_resources(result, await self._contents(sender, uris))
+        # Interceptors and resources come before, for they may change its size.
+        result = await self._caller.bounded(result, sender.call, reader=self._reader_name)
         convert = partial(
             convert_result,
             result,
-            server=sender.server,
-            tool=sender.tool,
             handling=settings.handling_for(sender.listed.server),
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
         output = await in_thread(convert) if has_many_parts(result) else convert()
-        output.artifact.update(sender.facts)
-        if full_result is not None:
-            output.artifact[FULL_RESULT] = full_result
+        output.artifact.update(
+            attempts=result.attempts, seconds=result.seconds, notes=list(result.notes)
+        )
+        if result.full_result is not None:
+            output.artifact[FULL_RESULT] = result.full_result
         if output.is_error and not settings.handle_tool_errors:
             raise error_from(output)
         return output
@@ -323,18 +344,12 @@ class ToolRunner:
     def _converter(self, tool: Tool) -> Convert[ToolOutput]:
         """Return what converts the most common results of a tool."""
         settings = self.settings
-        handling = settings.handling_for(tool.server)
         return TextConverter(
-            tool, handling, settings.sanitize, settings.handle_tool_errors
+            tool,
+            settings.handling_for(tool.server),
+            settings.sanitize,
+            takes_errors=settings.handle_tool_errors,
         ).output_of
-
-    def _chain(self, send: Handler, config: Mapping[str, Any]) -> Handler:
-        settings = self.settings
-        interceptors = list(settings.interceptors)
-        if settings.before_tool_call is not None or settings.after_tool_call is not None:
-            hooks = Hooks(config, settings.before_tool_call, settings.after_tool_call)
-            interceptors.insert(0, hooks)
-        return chained(send, interceptors)
 
     async def _sender(
         self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
@@ -343,6 +358,14 @@ class ToolRunner:
         context = CallbackContext(server_name=tool.server, tool_name=tool.wire_name)
         callbacks = self.settings.callbacks.to_mcp_format(context=context)
         configurable = configurable_of(config)
+        ends_at, deadline = None, configurable.get("deadline")
+        if deadline is not None:
+            if isinstance(deadline, datetime):
+                deadline = deadline.timestamp()
+            if not isinstance(deadline, int | float):
+                text = "deadline in the config of a call takes a datetime or time.time()"
+                raise ConfigError(text)
+            ends_at = time.monotonic() + deadline - time.time()
         call = ToolCall(
             server=tool.server,
             tool=tool.wire_name,
@@ -355,7 +378,7 @@ class ToolRunner:
             on_elicitation=callbacks.elicitation_callback,
             on_approval=Approvals(self.settings.on_approval, None),
             access=access,
-            ends_at=_monotonic(configurable.get("deadline")),
+            ends_at=ends_at,
             run=run_identity(config, invocation.runtime),
         )
         return _Sender(self._caller, self.settings, tool, call, task_of(configurable))
@@ -369,39 +392,27 @@ class ToolRunner:
             on_approval=Approvals(self.settings.on_approval, None),
         )
 
-    async def _with_resources(
-        self, sender: _Sender, result: types.CallToolResult
-    ) -> types.CallToolResult:
-        """Read the embedded resources of which the server sent only the URI."""
-        uris = pending_reads(result)
-        if not uris:
-            return result
+    async def _contents(
+        self, sender: _Sender, uris: Sequence[str]
+    ) -> dict[str, Sequence[ResourceContents]]:
+        """Read embedded resources of which the server sent only the URI."""
         results = await asyncio.gather(
-            *(self._caller.read_resource(sender.server, uri, access=sender.access) for uri in uris),
+            *(
+                self._caller.read_resource(sender.answered.server, uri, access=sender.access)
+                for uri in uris
+            ),
             return_exceptions=True,
         )
-        contents: dict[str, Sequence[Any]] = {}
+        contents: dict[str, Sequence[ResourceContents]] = {}
         for uri, read in zip(uris, results, strict=True):
             if isinstance(read, types.ReadResourceResult):
                 contents[uri] = read.contents
             elif isinstance(read, PlaitError):
-                logger.warning("%s: cannot read the resource %s: %s", sender.server, uri, read)
+                name = sender.answered.server
+                logger.warning("%s: cannot read the resource %s: %s", name, uri, read)
             else:
                 raise read
-        return with_resources(result, contents)
-
-    async def _within_budget(
-        self, sender: _Sender, result: types.CallToolResult
-    ) -> tuple[types.CallToolResult, str | None]:
-        """Shorten a result that is over the budget, and return the handle of the full one.
-
-        Interceptors and resources come before, for they may change its size.
-        """
-        full = ToolResult.from_mcp(sender.server, sender.tool, result)
-        bounded = await self._caller.bounded(full, sender.call, reader=self._reader_name)
-        if bounded.full_result is None:
-            return result, None
-        return bounded.to_mcp(), bounded.full_result
+        return contents
 
 
 class _Sender:
@@ -425,30 +436,40 @@ class _Sender:
         self._in_graph: GraphCall | None = None
         """The call of that task, if it was begun."""
         self._run_access = self.access = call.access
-        """The credentials of the run, and those for reading resources of `server`."""
-        self.server, self.tool = call.server, call.tool
-        """What answered: maybe the fallback server, or a tool that an interceptor chose."""
-        self.facts: Mapping[str, Any] = {"attempts": 0, "notes": [], "seconds": 0.0}
-        """What the artifact says of the call; of the last one, if there were several."""
+        """The credentials of the run, and those for reading resources of what answered."""
+        self.answered = ToolResult(
+            server=call.server, tool=call.tool, is_error=False, content=(), attempts=0
+        )
+        """The last result: maybe of the fallback server, or of a tool that an interceptor chose."""
 
-    async def completed(self, context: object) -> ToolCall:
+    async def complete(self, context: object) -> ToolCall:
         self.call = await self._caller.apply_overrides(self.call, context=context)
         return self.call
 
-    async def send(self, request: MCPToolCallRequest) -> MCPToolCallResult:
+    async def send(self, request: MCPToolCallRequest) -> ToolResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
         call = replace(self.call, tool=request.name, arguments=request.args, access=access)
         self.call = call
-        return self.noted(await self.make(call, self._caller.execute))
+        return self.note_answer(await self.make(call, self._caller.execute))
 
-    def noted(self, result: ToolResult) -> types.CallToolResult:
-        """Note what is known of a result, and return it for interceptors."""
-        self.server, self.tool = result.server, result.tool
-        notes = list(result.notes)
-        self.facts = {"attempts": result.attempts, "seconds": result.seconds, "notes": notes}
+    def note_answer(self, result: ToolResult) -> ToolResult:
+        """Note what has answered, and return it."""
+        self.answered = result
         # The fallback server must not get the credentials of another server.
         self.access = self.call.access if result.server == self.call.server else None
-        return result.to_mcp()
+        return result
+
+    def made_by_interceptors(self, result: types.CallToolResult) -> ToolResult:
+        """Return what interceptors made of the last result, with what is known of its call."""
+        last = self.answered
+        return ToolResult.from_mcp(
+            last.server,
+            last.tool,
+            result,
+            attempts=last.attempts,
+            notes=last.notes,
+            seconds=last.seconds,
+        )
 
     async def make(
         self, call: ToolCall, execute: Callable[[ToolCall], Awaitable[T]]
@@ -464,38 +485,42 @@ class _Sender:
             earlier = await in_graph.earlier_result()
             if earlier is not None:
                 return earlier
-        async with in_graph.underway():
-            check_not_declined(in_graph, call)
-            answers = await input_answers(in_graph, call)
-            call = replace(self._call_of(in_graph, call), input_answers=answers)
+        settings = self._settings
+        with in_graph.underway():
             try:
-                result = await execute(call)
-            except InputNeededError as needed:
-                await ask_for_input(in_graph, call, needed)
+                check_not_declined(in_graph, call)
+                answers = await input_answers(in_graph, call)
+                call = replace(self._call_of(in_graph, call), input_answers=answers)
+                try:
+                    result = await execute(call)
+                except InputNeededError as needed:
+                    await ask_for_input(in_graph, call, needed)
+                except (AuthRequiredError, ForbiddenError) as error:
+                    if not settings.handle_tool_errors or settings.raise_auth_errors:
+                        raise
+                    if isinstance(error, ForbiddenError) and not error.scopes:
+                        raise  # a login would not help
+                    await wait_for_sign_in(in_graph, call, error)
+                await in_graph.end(_record_of(result))
             except PlaitError as error:
-                settings = self._settings
-                if not settings.handle_tool_errors or settings.raise_auth_errors:
-                    raise
-                if not needs_sign_in(error):
-                    raise
-                await wait_for_sign_in(in_graph, call, error)
-            await in_graph.end(_described(result))
+                await in_graph.fail(error)
+                raise
             return result
 
     @contextmanager
-    def begun(self, task: TaskFacts) -> Generator[None]:
+    def begin(self, task: TaskFacts) -> Generator[None]:
         """Begin a call that its task makes for the first time, where no event loop runs."""
         in_graph = self._in_graph = GraphTask.of(task).first_call(
             self.call, task, is_repeatable=self._is_repeatable(self.call)
         )
         self.call = self._call_of(in_graph, self.call)
-        with in_graph.underway_here():
+        with in_graph.underway():
             yield
 
     def end_blocking(self, output: ToolOutput) -> None:
         """Record the output of a call that was begun."""
         if self._in_graph is not None:
-            self._in_graph.end_blocking(_described(output))
+            self._in_graph.end_blocking(_record_of(output))
 
     def _is_repeatable(self, call: ToolCall) -> bool:
         return self.listed.read_only and call.tool == self.listed.wire_name
@@ -509,7 +534,7 @@ class _Sender:
         )
 
 
-def _described(result: ToolResult | ToolOutput) -> dict[str, Any]:
+def _record_of(result: ToolResult | ToolOutput) -> dict[str, Any]:
     """Return a result as data, for a run of the task that returns it again."""
     if isinstance(result, ToolResult):
         return result.to_dict()
@@ -525,14 +550,3 @@ def _described(result: ToolResult | ToolOutput) -> dict[str, Any]:
         "notes": artifact["notes"],
         "seconds": artifact["seconds"],
     }
-
-
-def _monotonic(value: object) -> float | None:
-    """Read the deadline of the run: a datetime, or seconds since 1970."""
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        value = value.timestamp()
-    if not isinstance(value, int | float):
-        raise ConfigError("deadline in the config of a call takes a datetime or time.time()")
-    return time.monotonic() + value - time.time()

@@ -1,5 +1,8 @@
 """MCP tools as LangChain tools.
 
+LangChain's own preparation of a run costs more than a call on a local server. A run that nobody
+observes, by callbacks, tracers or instrumentation, does not need it.
+
 Annotations are not deferred in this module: LangChain inspects those of `_run` and `_arun` on every
 call, and would compile them each time if they were strings.
 """
@@ -18,10 +21,15 @@ from typing import (
     cast,
 )
 
+from langchain_core.callbacks import manager as callbacks_manager
+from langchain_core.callbacks.manager import AsyncCallbackManagerForToolRun
+from langchain_core.globals import get_debug, get_verbose
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import patch_config, var_child_runnable_config
-from langchain_core.tools.base import ArgsSchema
+from langchain_core.tools import BaseTool
+from langchain_core.tools.base import FILTERED_ARGS, ArgsSchema
+from langchain_core.tracers.context import tracing_v2_callback_var
 from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
@@ -32,7 +40,9 @@ from plait.client.catalog.tool import HINTS, Tool
 from plait.langchain.library_internals import (
     InvocationTool,
     checked_invocation,
+    has_hooks,
     is_original,
+    traces_to_langsmith,
 )
 from plait.langchain.tools.content import (
     ToolFailedException,
@@ -40,16 +50,18 @@ from plait.langchain.tools.content import (
     error_from,
     message_from,
 )
+from plait.langchain.tools.graph_run import CALL_OPTIONS
 from plait.langchain.tools.model_support import for_messages
-from plait.langchain.tools.observers import (
-    RUN_OPTIONS,
-    announced_run,
-    config_of_quiet_run,
-)
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""
+
+
+_RUN_OPTIONS = frozenset(
+    {"callbacks", "tags", "metadata", "run_name", "run_id", "config", "tool_call_id"}
+)
+"""The options that `BaseTool.ainvoke` passes to `BaseTool.arun`."""
 
 
 class MCPToolArtifact(TypedDict):
@@ -97,7 +109,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         private = {"_tool": tool, "_runner": runner, "_profile": profile}
         if type(self) is MCPTool:
             # All values are ours, so that validating them would only take time.
-            object.__setattr__(self, "__dict__", {})
+            object.__setattr__(self, "__dict__", {"name": tool.name})
             object.__setattr__(self, "__pydantic_extra__", None)
             object.__setattr__(self, "__pydantic_private__", {**_PRIVATE_DEFAULTS, **private})
             return
@@ -123,7 +135,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
                 made = _READERS[name](private["_tool"], private["_profile"])
             else:
                 return super().__getattr__(name)
-            return made if name in _NOT_KEPT else self.__dict__.setdefault(name, made)
+            return made if name in _UNCACHED_FIELDS else self.__dict__.setdefault(name, made)
 
     def _complete(self) -> None:
         """Make the fields that are missing in `__dict__`, which gets the order of the fields."""
@@ -186,7 +198,9 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
     def tool_call_schema(self) -> ArgsSchema:
         """The schema for models; what is shared with the catalog in it is read, never changed."""
         private = self.__pydantic_private__ or {}
-        if private["_profile"] in (None, "default") and self.__dict__.keys().isdisjoint(_DESCRIBED):
+        if private["_profile"] in (None, "default") and self.__dict__.keys().isdisjoint(
+            _SCHEMA_FIELDS
+        ):
             shared = private["_tool"].shared_schema()
             if shared is not None:
                 return {**shared}
@@ -233,8 +247,13 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         if run is None:
             return await super().ainvoke(input, config, **kwargs)
         plain, runner, tool, invocation, own_config = run
-        with _CurrentConfig(own_config):
+        # The config is that of the run meanwhile, as LangChain does it: interrupts look there.
+        token = var_child_runnable_config.set(own_config) if own_config else None
+        try:
             outcome = await runner.run_plain(plain, tool, invocation, own_config)
+        finally:
+            if token is not None:
+                var_child_runnable_config.reset(token)
         return self._message(outcome, invocation.tool_call_id)[0]
 
     @override
@@ -244,17 +263,26 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         if run is None:
             return super().invoke(input, config, **kwargs)
         plain, runner, tool, invocation, own_config = run
-        with _CurrentConfig(own_config):
+        token = var_child_runnable_config.set(own_config) if own_config else None
+        try:
             outcome = runner.run_plain_blocking(plain, tool, invocation, own_config)
+        finally:
+            if token is not None:
+                var_child_runnable_config.reset(token)
         return self._message(outcome, invocation.tool_call_id)[0]
 
     def _quiet_run(self, tool_input: Any, config: RunnableConfig | None) -> "_QuietRun | None":
         """Return a run that nobody observes, and that has no options; `None` for others."""
         if type(tool_input) is not dict or not self._is_run_by_runner():
             return None
-        own_config = config_of_quiet_run(self, config)
-        if own_config is None:
+        if is_observed(self, config) or self.response_format == "content":
             return None
+        outer = var_child_runnable_config.get()
+        own_config: RunnableConfig = outer or {}
+        if config:
+            if not CALL_OPTIONS.isdisjoint(config):
+                return None  # LangChain moves them to `configurable`
+            own_config = config if outer is None else ensure_config(config)
         private = self.__pydantic_private__ or {}  # much quicker than its attributes
         tool, runner = private["_tool"], private["_runner"]
         plain = runner.plain(tool, own_config)
@@ -286,11 +314,15 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             return await super().arun(tool_input, *args, **options)
         arguments = cast("dict[str, Any]", tool_input)
         call_id, config = options["tool_call_id"], options["config"]
-        run = await announced_run(self, arguments, options)
+        run = await _announced_run(self, arguments, options)
         try:
             invocation = self.invocation_from(arguments, call_id)
-            with _CurrentConfig(patch_config(config, callbacks=run.get_child())):
+            child = patch_config(config, callbacks=run.get_child())
+            token = var_child_runnable_config.set(child)
+            try:
                 outcome = await self._runner.run(self._tool, invocation, config)
+            finally:
+                var_child_runnable_config.reset(token)
             content = self._message(outcome, call_id)[0]
         except (Exception, KeyboardInterrupt) as error:
             await run.on_tool_error(error, tool_call_id=call_id)
@@ -300,7 +332,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
 
     def _needs_langchain(self, tool_input: object, options: Mapping[str, Any]) -> bool:
         """Return whether a run has to be prepared by LangChain itself."""
-        if type(tool_input) is not dict or options.keys() ^ RUN_OPTIONS:
+        if type(tool_input) is not dict or options.keys() ^ _RUN_OPTIONS:
             return True
         if not self._is_run_by_runner():
             return True
@@ -315,23 +347,17 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
     ) -> Invocation:
         """Return the invocation for the input of a run."""
-        arguments = self._arguments(tool_input)
-        return Invocation(
-            runtime=arguments.pop(_RUNTIME, None),
-            arguments=arguments,
-            tool_call_id=tool_call_id,
-        )
-
-    def _arguments(self, tool_input: str | dict[str, Any]) -> dict[str, Any]:
-        if isinstance(tool_input, dict):
-            return dict(tool_input)
-        names = list(self.args)
-        if len(names) != 1:
-            raise ValueError(
-                f"{self.name} takes {', '.join(names) or 'no arguments'}: "
-                "pass them as a dict, not as a string"
-            )
-        return {names[0]: tool_input}
+        if isinstance(tool_input, str):
+            names = list(self.args)
+            if len(names) != 1:
+                raise ValueError(
+                    f"{self.name} takes {', '.join(names) or 'no arguments'}: "
+                    "pass them as a dict, not as a string"
+                )
+            tool_input = {names[0]: tool_input}
+        arguments = dict(tool_input)
+        runtime = arguments.pop(_RUNTIME, None)
+        return Invocation(arguments=arguments, tool_call_id=tool_call_id, runtime=runtime)
 
     @override
     def _run(
@@ -366,7 +392,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         if call_id is None:
             return outcome.content, outcome.artifact
         output = outcome if type(outcome.content) is str else for_messages(outcome)
-        name = vars(self).get("name") or vars(self).setdefault("name", self.name)
+        name = self.name
         return message_from(output, call_id, name), output.artifact
 
 
@@ -378,8 +404,8 @@ _READERS: Final[dict[str, Callable[[Tool, Profile | None], Any]]] = {
 }
 """The fields that depend on the tool."""
 
-_DESCRIBED: Final = {"description", "args_schema"}
-_NOT_KEPT: Final = {"name", "description"}
+_SCHEMA_FIELDS: Final = {"description", "args_schema"}
+_UNCACHED_FIELDS: Final = {"description"}
 """Read of every tool when tools are bound; small pieces that stay would keep much memory in use."""
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -394,21 +420,6 @@ _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
 
 _QuietRun = tuple[ToolExecutor, ToolRunner, Tool, Invocation, RunnableConfig]
 """What a run needs that nobody observes, and that has no options."""
-
-
-class _CurrentConfig:
-    """Makes a config that of the run in a block, as LangChain does: interrupts look there."""
-
-    def __init__(self, config: RunnableConfig) -> None:
-        self._config = config
-
-    def __enter__(self) -> None:
-        if self._config:
-            self._token = var_child_runnable_config.set(self._config)
-
-    def __exit__(self, *_: object) -> None:
-        if self._config:
-            var_child_runnable_config.reset(self._token)
 
 
 def _metadata(tool: Tool) -> dict[str, Any]:
@@ -429,3 +440,53 @@ def _metadata(tool: Tool) -> dict[str, Any]:
     if tool.title:
         metadata["title"] = tool.title
     return metadata
+
+
+async def _announced_run(
+    tool: InvocationTool, arguments: dict[str, Any], options: Mapping[str, Any]
+) -> AsyncCallbackManagerForToolRun:
+    """Announce the run of a tool to its observers, as `BaseTool.arun` does with these options."""
+    manager = callbacks_manager.AsyncCallbackManager.configure(
+        options["callbacks"],
+        tool.callbacks,
+        tool.verbose,
+        options["tags"],
+        tool.tags,
+        options["metadata"],
+        tool.metadata,
+    )
+    hidden = tool.injected.union(FILTERED_ARGS)
+    shown = {name: value for name, value in arguments.items() if name not in hidden}
+    return await manager.on_tool_start(
+        {"name": tool.name, "description": tool.description},
+        str(shown),
+        color="green",
+        name=options["run_name"],
+        run_id=options["run_id"],
+        inputs=shown,
+        tool_call_id=options["tool_call_id"],
+    )
+
+
+def is_observed(tool: BaseTool, config: Mapping[str, Any] | None) -> bool:
+    """Return whether the run of a tool has to be announced to an observer."""
+    if config is not None and (_has_handlers(config.get("callbacks")) or config.get("run_id")):
+        return True
+    outer = var_child_runnable_config.get()
+    if outer is not None and _has_handlers(outer.get("callbacks")):
+        return True
+    return (
+        bool(tool.callbacks or tool.verbose or tool.handle_tool_error)
+        or get_verbose()
+        or get_debug()
+        or tracing_v2_callback_var.get() is not None
+        or has_hooks()
+        or traces_to_langsmith()
+        or not is_original()
+    )
+
+
+def _has_handlers(callbacks: Any) -> bool:
+    if not callbacks:
+        return False
+    return isinstance(callbacks, list) or bool(callbacks.handlers)

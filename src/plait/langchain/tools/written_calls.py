@@ -173,17 +173,14 @@ _STOP_REASONS = ("stop_reason", "finish_reason", "stopReason", "done_reason", "s
 def stop_reason_of(message: AIMessage) -> str | None:
     """Return why the model stopped, as the provider names it."""
     metadata = message.response_metadata
-    if _is_refusal(message):
-        return "refusal"
+    blocks = message.content if isinstance(message.content, list) else []
+    kinds = (entries_of(block).get("type") for block in blocks)
+    if message.additional_kwargs.get("refusal") or "refusal" in kinds:
+        return "refusal"  # OpenAI's models report it apart from the reason to stop
     if metadata.get("status") == "incomplete":  # OpenAI's Responses API
         details = entries_of(metadata.get("incomplete_details"))
         return str(details.get("reason") or "incomplete")
-    reasons = (metadata.get(name) for name in _STOP_REASONS)
-    return next((str(reason) for reason in reasons if reason), None)
-
-
-def _is_refusal(message: AIMessage) -> bool:
-    """Check whether OpenAI's model refuses, which it reports apart from the reason to stop."""
-    blocks = message.content if isinstance(message.content, list) else []
-    kinds = (entries_of(block).get("type") for block in blocks)
-    return bool(message.additional_kwargs.get("refusal")) or "refusal" in kinds
+    for name in _STOP_REASONS:
+        if reason := metadata.get(name):
+            return str(reason)
+    return None

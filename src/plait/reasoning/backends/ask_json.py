@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn, TypeVar, cast
@@ -23,13 +22,13 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCED = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?(?P<inside>.*)```", re.DOTALL | re.IGNORECASE)
 """From the first fence to the last: a text inside the JSON may hold fences of its own."""
 
-_MAX_PROBLEMS = 5
+MAX_PROBLEMS = 5
 """Enough for a model to correct its answer."""
 
-_MAX_STRING = 400
-_MAX_ITEMS = 5
+MAX_STRING_CHARACTERS = 400
+MAX_ARRAY_ITEMS = 5
 
-_MAX_EXCERPT = 2000
+MAX_EXCERPT_CHARACTERS = 2000
 """How much of an invalid answer is sent back to the model, in characters."""
 
 
@@ -47,7 +46,17 @@ async def ask_json(
         return reply_from_text(first.text, reply_type), first
     except ValueError as error:
         problem = str(error)
-    second = await completer.complete(_repair(prompt, first.text, problem))
+    answer = first.text
+    excerpt = (
+        answer if len(answer) <= MAX_EXCERPT_CHARACTERS else answer[:MAX_EXCERPT_CHARACTERS] + "…"
+    )
+    question = (
+        f"{prompt.user}\n\n"
+        f"Your last answer could not be used: {problem}\n"
+        f"The answer was:\n{excerpt}\n\n"
+        "Answer again, with the complete JSON object and nothing else."
+    )
+    second = await completer.complete(replace(prompt, user=question))
     completion = replace(
         second,
         input_tokens=_sum(first.input_tokens, second.input_tokens),
@@ -82,9 +91,9 @@ def schema_of(reply_type: type[BaseModel]) -> dict[str, Any]:
             schema["properties"].pop("metadata", None)
             schema["required"] = [*schema["properties"]]
         if schema.get("type") == "string":
-            schema["maxLength"] = _MAX_STRING
+            schema["maxLength"] = MAX_STRING_CHARACTERS
         if schema.get("type") == "array":
-            schema.setdefault("maxItems", _MAX_ITEMS)
+            schema.setdefault("maxItems", MAX_ARRAY_ITEMS)
         return schema
 
     return bounded(reply_type.model_json_schema())
@@ -99,59 +108,39 @@ def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:
     try:
         return reply_type.model_validate_json(_object_in(text))
     except ValidationError as error:
-        raise ValueError(_problems(error)) from None
+        # The problems do not quote the answer.
+        problems = [
+            f"{'.'.join(map(str, one['loc'])) or 'the object'}: {one['msg']}"
+            for one in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+    more = len(problems) - MAX_PROBLEMS
+    and_more = f"; and {more} more" if more > 0 else ""
+    raise ValueError("; ".join(problems[:MAX_PROBLEMS]) + and_more)
 
 
 def _object_in(text: str) -> str:
-    reasons: list[str] = []
-    for candidate in _candidates(text):
+    answer = _THINKING.sub("", text).strip()
+    candidates = [answer] if answer else []
+    if fenced := _FENCED.search(answer):
+        inside = fenced["inside"]
+        candidates += [inside.partition("```")[0].strip(), inside.strip()]
+    reason = "the answer is empty"
+    for candidate in candidates:
         try:
             value: object = json.loads(candidate, parse_constant=_refuse_constant)
         except RecursionError:
-            reasons.append("the JSON is nested too deeply")
+            reason = "the JSON is nested too deeply"
         except ValueError as error:
-            reasons.append(f"this is not JSON: {error}")
+            reason = f"this is not JSON: {error}"
         else:
             if isinstance(value, dict):
                 return candidate
-            reasons.append("this is JSON, but not an object")
-    raise ValueError(reasons[-1] if reasons else "the answer is empty")
-
-
-def _candidates(text: str) -> Iterator[str]:
-    answer = _THINKING.sub("", text).strip()
-    if answer:
-        yield answer
-    if fenced := _FENCED.search(answer):
-        yield fenced["inside"].partition("```")[0].strip()
-        yield fenced["inside"].strip()
+            reason = "this is JSON, but not an object"
+    raise ValueError(reason)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
-
-
-def _problems(error: ValidationError) -> str:
-    """Describe the problems without quoting the answer."""
-    problems = [
-        f"{'.'.join(map(str, problem['loc'])) or 'the object'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
-    more = len(problems) - _MAX_PROBLEMS
-    return "; ".join(problems[:_MAX_PROBLEMS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _repair(prompt: Prompt, answer: str, problem: str) -> Prompt:
-    excerpt = answer if len(answer) <= _MAX_EXCERPT else answer[:_MAX_EXCERPT] + "…"
-    return replace(
-        prompt,
-        user=(
-            f"{prompt.user}\n\n"
-            f"Your last answer could not be used: {problem}\n"
-            f"The answer was:\n{excerpt}\n\n"
-            "Answer again, with the complete JSON object and nothing else."
-        ),
-    )
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -7,27 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from plait.errors import BackendError, ConfigError
-from plait.models.endpoints import (
-    OPENAI_URL,
-    Endpoint,
-    find_ollama,
-    ollama_url,
-    origin_of,
-)
-from plait.models.providers import (
-    ANTHROPIC,
-    OPENAI,
-    Clues,
-    FoundModel,
-    find_model,
-    installed_packages,
-)
+from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama, ollama_url, origin_of
+from plait.models.providers import ANTHROPIC, OPENAI, find_model, installed_packages
 from plait.models.weights import WEIGHTS, models_folder, usable_weights, weights_named
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import LangbaseCompleter, pipes_of
-from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.port import Completer, HostCompleter
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.http import (
+    LangbaseCompleter,
+    LocalCompleter,
+    OpenAICompatibleCompleter,
+    pipes_of,
+)
+from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedCompleter
 from plait.reasoning.backends.settings import (
     MODEL_TIMEOUT_SECONDS,
     BackendName,
@@ -80,15 +69,29 @@ def choose(
         return preferred
     if settings.keys.langbase is not None:
         return BackendChoice(backend="langbase", reason="LANGBASE_API_KEY is set")
-    model, notes = find_model(_clues(settings, available))
-    if model is not None:
-        return _choice(model, notes)
-    if available.local is not None:
-        reason = f"the weights of {available.local} are on this machine"
-        return BackendChoice(backend="local", reason=reason, model=available.local, notes=notes)
-    if sampling:
-        return BackendChoice(backend="sampling", reason="the client offers sampling", notes=notes)
-    return BackendChoice(backend="host", reason="no model is configured", notes=notes)
+    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
+    has_package = ANTHROPIC.package in available.packages
+    model, notes = find_model(
+        [name for name, key in keys.items() if key is not None],
+        openai_url=settings.openai_url,
+        endpoint=available.endpoint,
+        local=available.local,
+        lacking={} if has_package else {ANTHROPIC.name: "langchain-anthropic is not installed"},
+    )
+    if model is None:
+        backend, reason = "host", "no model is configured"
+        if sampling:
+            backend, reason = "sampling", "the client offers sampling"
+        return BackendChoice(backend=backend, reason=reason, notes=notes)
+    if model.provider is ANTHROPIC:
+        backend, name, base_url = "model", f"{ANTHROPIC.name}:{model.model}", None
+    elif model.is_local:
+        backend, name, base_url = "local", model.model, None
+    else:
+        backend, name, base_url = "openai", model.model, model.base_url or OPENAI_URL
+    return BackendChoice(
+        backend=backend, reason=model.reason, model=name, base_url=base_url, notes=notes
+    )
 
 
 async def detect_models(settings: ReasoningSettings) -> AvailableModels:
@@ -108,30 +111,6 @@ async def detect_models(settings: ReasoningSettings) -> AvailableModels:
     return replace(available, endpoint=endpoint)
 
 
-def _clues(settings: ReasoningSettings, available: AvailableModels) -> Clues:
-    keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
-    has_package = ANTHROPIC.package in available.packages
-    return Clues(
-        keys=frozenset(name for name, key in keys.items() if key is not None),
-        openai_url=settings.openai_url,
-        endpoint=available.endpoint,
-        lacking={} if has_package else {ANTHROPIC.name: "langchain-anthropic is not installed"},
-    )
-
-
-def _choice(model: FoundModel, notes: tuple[str, ...]) -> BackendChoice:
-    if model.provider is ANTHROPIC:
-        name = f"{ANTHROPIC.name}:{model.model}"
-        return BackendChoice(backend="model", reason=model.reason, model=name, notes=notes)
-    return BackendChoice(
-        backend="openai",
-        reason=model.reason,
-        model=model.model,
-        base_url=model.base_url or OPENAI_URL,
-        notes=notes,
-    )
-
-
 def _openai_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | None:
     """Return the endpoint and the model that OpenAI's own variables configure."""
     if settings.openai_url is not None:
@@ -142,38 +121,45 @@ def _openai_endpoint(settings: ReasoningSettings) -> tuple[str, str | None] | No
 def _preferred(
     settings: ReasoningSettings, available: AvailableModels, *, sampling: bool | None
 ) -> BackendChoice | None:
+    """Return the backend that a preference names or implies, if it has what that needs."""
     preference = settings.preference
-    backend = _backend_of(preference)
-    model = base_url = None
-    match backend:
+    model, base_url = preference.model, preference.base_url
+    match preference.backend or _implied_backend(preference):
         case None:
             return None
-        case "langbase":
+        case "langbase" as backend:
+            model = base_url = None
             _require(settings.keys.langbase, "LANGBASE_API_KEY is required for Langbase")
-        case "model":
-            model = _require(preference.model, "the backend model needs a model: provider:name")
-        case "openai":
-            base_url, model = _endpoint(settings, available)
-        case "sampling":
-            if sampling is False:
-                raise BackendError("the client does not offer sampling", backend="sampling")
-        case "local":
-            model = preference.model or available.local or next(iter(WEIGHTS))
+        case "model" as backend:
+            base_url = None
+            _require(model, "the backend model needs a model: provider:name")
+        case "openai" as backend if base_url is None:
+            base_url, default = _openai_endpoint(settings) or (None, None)
+            if base_url is None:
+                endpoint = _require(
+                    available.endpoint, "the backend openai needs a base URL, or OPENAI_API_KEY"
+                )
+                base_url, default = endpoint.base_url, endpoint.models[0]
+            model = model or default
+        case "openai" as backend:
+            pass
+        case "local" as backend:
+            base_url = None
+            model = model or available.local or next(iter(WEIGHTS))
             if not weights_named(model).is_in(models_folder()):
                 raise ConfigError(
                     f"the local model {model} is not on this machine: plait model fetch {model}"
                 )
-        case "scripted":
-            _require(preference.script, "the scripted backend needs a file with replies")
-        case "host":
-            pass
+        case "sampling" | "scripted" | "host" as backend:
+            model = base_url = None
+            if backend == "sampling" and sampling is False:
+                raise BackendError("the client does not offer sampling", backend="sampling")
+            if backend == "scripted":
+                _require(preference.script, "the scripted backend needs a file with replies")
     return BackendChoice(backend=backend, reason="it was asked for", model=model, base_url=base_url)
 
 
-def _backend_of(preference: BackendPreference) -> BackendName | None:
-    """Return the backend that a preference names or implies."""
-    if preference.backend is not None:
-        return preference.backend
+def _implied_backend(preference: BackendPreference) -> BackendName | None:
     if preference.base_url is not None:
         return "openai"
     if preference.model is not None:
@@ -186,21 +172,6 @@ def _backend_of(preference: BackendPreference) -> BackendName | None:
     if preference.script is not None:
         raise ConfigError("a script is used only when the backend scripted is asked for")
     return None
-
-
-def _endpoint(settings: ReasoningSettings, available: AvailableModels) -> tuple[str, str | None]:
-    """Return the base URL and the model for the backend `openai`."""
-    preference = settings.preference
-    if preference.base_url is not None:
-        return preference.base_url, preference.model
-    if (configured := _openai_endpoint(settings)) is not None:
-        base_url, model = configured
-    else:
-        endpoint = _require(
-            available.endpoint, "the backend openai needs a base URL, or OPENAI_API_KEY"
-        )
-        base_url, model = endpoint.base_url, endpoint.models[0]
-    return base_url, preference.model or model
 
 
 def _require(value: T | None, message: str) -> T:
@@ -226,12 +197,25 @@ def completer_for(
                 retry=settings.retry_policy(settings.retry.timeout_seconds),
             )
         case "model":
-            return _langchain(choice, settings, retry)
+            try:
+                # Only this backend needs LangChain: slow to import, and maybe not installed.
+                from plait.reasoning.backends.langchain_model import (  # noqa: PLC0415
+                    LangChainCompleter,
+                )
+            except ModuleNotFoundError as error:
+                raise ConfigError(
+                    f"the model {choice.model!r} needs LangChain, which is not installed: "
+                    "pip install 'plait[langchain]'"
+                ) from error
+            model = choice.model or ""
+            return LangChainCompleter(model, key=key_for_model(model, settings), retry=retry)
         case "openai":
+            base_url = choice.base_url or ""
+            is_ollama = origin_of(base_url) == ollama_url(settings.ollama_host)
             return OpenAICompatibleCompleter(
-                choice.base_url or "",
+                base_url,
                 model=choice.model,
-                name=_endpoint_name(choice.base_url or "", settings),
+                name="ollama" if is_ollama else "openai",
                 key=key_for_endpoint(choice, settings),
                 retry=retry,
             )
@@ -242,37 +226,12 @@ def completer_for(
         case "host":
             return HostCompleter()
         case "local":
-            return _local(choice, settings)
+            weights = weights_named(choice.model or "")
+            retry = settings.retry_policy(_LOCAL_TIMEOUT_SECONDS)
+            path = weights.path_in(models_folder())
+            return LocalCompleter(path, model=weights.name, retry=retry)
         case _:
             assert_never(choice.backend)
-
-
-def _local(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
-    # Only this backend starts processes.
-    from plait.reasoning.backends.local import LocalCompleter  # noqa: PLC0415
-
-    weights = weights_named(choice.model or "")
-    retry = settings.retry_policy(_LOCAL_TIMEOUT_SECONDS)
-    return LocalCompleter(weights.path_in(models_folder()), model=weights.name, retry=retry)
-
-
-def _endpoint_name(base_url: str, settings: ReasoningSettings) -> str:
-    """Return what an endpoint is, for results and errors."""
-    is_ollama = origin_of(base_url) == ollama_url(settings.ollama_host)
-    return "ollama" if is_ollama else "openai"
-
-
-def _langchain(choice: BackendChoice, settings: ReasoningSettings, retry: RetryPolicy) -> Completer:
-    try:
-        # Only this backend needs LangChain, which is slow to import and may not be installed.
-        from plait.reasoning.backends.langchain_model import LangChainCompleter  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the model {choice.model!r} needs LangChain, which is not installed: "
-            "pip install 'plait[langchain]'"
-        ) from error
-    model = choice.model or ""
-    return LangChainCompleter(model, key=key_for_model(model, settings), retry=retry)
 
 
 def key_for_model(model: str, settings: ReasoningSettings) -> str | None:

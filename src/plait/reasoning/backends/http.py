@@ -1,25 +1,38 @@
-"""Completers at a provider's JSON API: retries, and `BackendError` for every failure."""
+"""Backends at the JSON API of a provider: OpenAI's protocol, a local model, and Langbase."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from http import HTTPStatus
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Any, Final, Literal, cast
 
 import httpx2
 
 from plait._support.clock import Clock, SystemClock
+from plait._support.gather import gather_or_cancel
 from plait._support.http import HttpReply, send_request, with_retries
+from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError
-from plait.models.endpoints import is_loopback, origin_of
-from plait.reasoning.backends.port import Completer, Completion, fields
+from plait.models.endpoints import (
+    is_transient,
+    origin_of,
+    provider_client,
+    texts_at,
+    with_version,
+    writing_models,
+)
+from plait.models.weights import LocalModel
+from plait.reasoning.backends.port import Completer, Completion, Prompt, fields
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +83,10 @@ class HttpCompleter(Completer):
         self._retry = retry or RetryPolicy()
         self._clock = clock or SystemClock()
         self._redact = Redactor([key] if key else [])
-        self._http = httpx2.AsyncClient(
+        self._http = provider_client(
+            base_url,
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            timeout=None,  # each attempt as a whole has a deadline
-            trust_env=not is_loopback(base_url),  # no proxy to this machine
+            follow_redirects=False,
         )
 
     async def _send(
@@ -98,11 +111,20 @@ class HttpCompleter(Completer):
             logger.debug("response %(status)d in %(ms)d ms", facts, extra=fields(facts))
             return reply
 
+        def give_up(error: PlaitError, attempts: int) -> BackendError:
+            return BackendError(
+                f"{error.message} (after {attempts} attempts)",
+                backend=self.name,
+                status=error.status,
+                retryable=error.retryable,
+                retry_after=error.retry_after,
+            )
+
         return await with_retries(
             attempt,
             delays=self._retry.delays(),
             clock=self._clock,
-            give_up=self._with_attempts,
+            give_up=give_up,
             max_retry_after_seconds=MAX_RETRY_AFTER_SECONDS,
         )
 
@@ -143,7 +165,7 @@ class HttpCompleter(Completer):
             raise self._error(
                 f"answered HTTP {status}{f': {text}' if text else ''}",
                 status=status,
-                retryable=is_retryable(status),
+                retryable=is_transient(status),
                 retry_after=reply.retry_after,
             )
         if body is None:
@@ -153,22 +175,8 @@ class HttpCompleter(Completer):
             )
         return JsonReply(status, body)
 
-    def _with_attempts(self, error: PlaitError, attempts: int) -> BackendError:
-        return BackendError(
-            f"{error.message} (after {attempts} attempts)",
-            backend=self.name,
-            status=error.status,
-            retryable=error.retryable,
-            retry_after=error.retry_after,
-        )
-
     def _error(self, text: str, **details: Any) -> BackendError:
         return BackendError(f"{self.name} {text}", backend=self.name, **details)
-
-
-def is_retryable(status: int) -> bool:
-    """Return whether the same request may succeed after this HTTP status."""
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _message_in(body: object) -> str | None:
@@ -185,15 +193,315 @@ def _message_in(body: object) -> str | None:
 def completion_with(text: str, reply: Mapping[str, Any]) -> Completion:
     """Return a completion with the `model` and `usage` of a provider's reply."""
     model = reply.get("model")
-    usage = reply.get("usage")
-    counts = cast("Mapping[str, object]", usage if isinstance(usage, Mapping) else {})
+    counts = entries_of(reply.get("usage"))
+    read, written = counts.get("prompt_tokens"), counts.get("completion_tokens")
     return Completion(
         text=text,
         model=model if isinstance(model, str) else None,
-        input_tokens=_int_or_none(counts.get("prompt_tokens")),
-        output_tokens=_int_or_none(counts.get("completion_tokens")),
+        input_tokens=read if type(read) is int else None,
+        output_tokens=written if type(written) is int else None,
     )
 
 
-def _int_or_none(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+_REJECTED: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSettings:
+    """The request settings that an endpoint supports; all of them until it rejects one."""
+
+    json_mode: bool = True
+    by_schema: bool = False
+    """Whether the JSON mode is sent the schema of the reply."""
+    temperature: bool = True
+    length_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+
+    def without(self, param: str | None) -> RequestSettings | None:
+        """Return the settings without a rejected one; `None` if nothing is left to omit.
+
+        Endpoints that do not name the rejected setting mostly mean the JSON mode.
+        """
+        match param:
+            case "max_tokens" if self.length_key == "max_tokens":
+                return replace(self, length_key="max_completion_tokens")
+            case "temperature" if self.temperature:
+                return replace(self, temperature=False)
+            case _ if self.json_mode:
+                return replace(self, json_mode=False)
+            case _:
+                return None
+
+
+class OpenAICompatibleCompleter(HttpCompleter):
+    """Completes prompts at one endpoint; without a model name, with its first model.
+
+    `name` is what the endpoint is: `openai`, or `ollama`.
+    `options` are those of `HttpCompleter`.
+    """
+
+    name = "openai"
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        name: str = "openai",
+        by_schema: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(with_version(base_url), **options)
+        self.name = name
+        self._model = model
+        self._settings = RequestSettings(by_schema=by_schema)
+
+    def describe(self) -> str:
+        """Return the model and the endpoint."""
+        return f"{self._model or 'the first model'} at {self._where}"
+
+    async def open(self) -> None:
+        """Choose the first model of the endpoint, if none is named."""
+        if self._model is not None:
+            return
+        reply = await self._send("/models")
+        models = writing_models(texts_at(reply.body.get("data"), "id"))
+        if not models:
+            raise BackendError(
+                f"{self.name} has no model at {self._where}", backend=self.name, status=200
+            )
+        self._model = models[0]
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Send the prompt; a setting that the endpoint rejects is omitted from then on."""
+        await self.open()
+        settings: RequestSettings | None = self._settings
+        while True:
+            body = chat_body(prompt, self._model or "", settings)
+            reply = await self._send("/chat/completions", body, allowed=_REJECTED)
+            if reply.status not in _REJECTED:
+                self._settings = settings
+                if (completion := completion_from_chat(reply.body)) is None:
+                    raise self._unusable(reply)
+                return completion
+            error = entries_of(reply.body.get("error"))
+            settings = settings.without(error.get("param"))
+            if settings is None or chat_body(prompt, self._model or "", settings) == body:
+                raise self._unusable(reply)
+
+
+def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str, Any]:
+    """Return the request for a prompt, with the settings that the endpoint supports."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ],
+        "stream": False,
+        settings.length_key: prompt.max_tokens,
+    }
+    if settings.temperature:
+        body["temperature"] = prompt.temperature
+    if settings.json_mode and prompt.json:
+        body["response_format"] = {"type": "json_object"}
+        if settings.by_schema and prompt.schema is not None:
+            shape = {"name": "reply", "schema": prompt.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": shape}
+    return body
+
+
+def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
+    """Return the completion of a chat; `None` if there is none. A refusal is an empty text."""
+    match body.get("choices"):
+        case [{"message": {"content": str() as text}}, *_]:
+            return completion_with(text, body)
+        case [{"message": {"content": None}}, *_]:
+            return completion_with("", body)
+        case [{"message": {"content": [*parts]}}, *_]:
+            return completion_with("".join(texts_at(parts, "text")), body)
+        case _:
+            return None
+
+
+MAX_LOCAL_TOKENS: Final = 800
+"""A small model that writes more has lost the thread, and takes minutes for it."""
+
+
+class LocalCompleter(Completer):
+    """Completes prompts with a local model, whose answers are held to the requested JSON.
+
+    `at_once` is how many prompts it works on together.
+    """
+
+    name = "local"
+
+    def __init__(self, path: Path, *, model: str, retry: RetryPolicy, at_once: int = 1) -> None:
+        self._model = LocalModel(path, at_once=at_once)
+        self._name = model
+        self._retry = replace(retry, max_retries=0)
+        self._inner: OpenAICompatibleCompleter | None = None
+        self._url: str | None = None
+
+    def describe(self) -> str:
+        """Return the model."""
+        return f"{self._name} on this machine"
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Start the model if it does not run, and send it the prompt."""
+        url = await self._model.base_url()
+        if self._inner is None or url != self._url:
+            await self._close_inner()
+            self._url = url
+            self._inner = OpenAICompatibleCompleter(
+                url, model=self._name, name=self.name, retry=self._retry, by_schema=True
+            )
+        return await self._inner.complete(
+            replace(prompt, max_tokens=min(prompt.max_tokens, MAX_LOCAL_TOKENS))
+        )
+
+    async def _close_inner(self) -> None:
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    async def aclose(self) -> None:
+        """End the model."""
+        await self._close_inner()
+        await self._model.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipeNames:
+    """The pipe of each mode."""
+
+    linear: str = "linear-reasoning-v1"
+    tree: str = "tree-reasoning-v1"
+    divergent: str = "divergent-reasoning-v1"
+    reflection: str = "reflection-v1"
+    auto: str = "mode-router-v1"
+    backtracking: str = "backtracking-reasoning-v1"
+    got_generate: str = "got-generate-v1"
+    got_score: str = "got-score-v1"
+    got_aggregate: str = "got-aggregate-v1"
+    got_refine: str = "got-refine-v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipeSettings:
+    """The model settings of a pipe."""
+
+    temperature: float
+    max_tokens: int
+
+
+PIPE_SETTINGS: Final[Mapping[str, PipeSettings]] = {
+    "linear": PipeSettings(temperature=0.7, max_tokens=2000),
+    "tree": PipeSettings(temperature=0.8, max_tokens=3000),
+    "divergent": PipeSettings(temperature=0.9, max_tokens=3000),
+    "reflection": PipeSettings(temperature=0.6, max_tokens=2500),
+    "auto": PipeSettings(temperature=0.5, max_tokens=1000),
+    "backtracking": PipeSettings(temperature=0.7, max_tokens=2000),
+    "got_generate": PipeSettings(temperature=0.7, max_tokens=2500),
+    "got_score": PipeSettings(temperature=0.7, max_tokens=2500),
+    "got_aggregate": PipeSettings(temperature=0.7, max_tokens=2500),
+    "got_refine": PipeSettings(temperature=0.7, max_tokens=2500),
+}
+"""By the fields of `PipeNames`; other backends use the same values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipe(PipeSettings):
+    """A pipe to create at Langbase."""
+
+    name: str
+    system: str | None = None
+    """Its default system prompt; every request has one too."""
+
+
+def pipes_of(names: PipeNames, prompts: Mapping[str, str]) -> tuple[Pipe, ...]:
+    """Return the pipes to create; `prompts` are the system prompts by mode.
+
+    A pipe that modes share has no default prompt, and the settings of the first mode.
+    """
+    modes = {field.name: str(getattr(names, field.name)) for field in dataclass_fields(names)}
+    pipes: dict[str, Pipe] = {}
+    for mode, name in modes.items():
+        shared = list(modes.values()).count(name) > 1
+        system = None if shared else prompts.get(mode)
+        pipes.setdefault(name, Pipe(name=name, system=system, **asdict(PIPE_SETTINGS[mode])))
+    return tuple(pipes.values())
+
+
+BASE_URL: Final = "https://api.langbase.com"
+
+PIPE_MODEL: Final = "openai:gpt-4o-mini"
+"""The model of a new pipe."""
+
+MAX_PIPE_REQUESTS: Final = 4
+
+
+class LangbaseCompleter(HttpCompleter):
+    """Runs a pipe for each prompt; `open` creates the pipes.
+
+    Langbase keeps no conversations: each prompt is complete. `options` are those of
+    `HttpCompleter`.
+    """
+
+    name = "langbase"
+
+    def __init__(
+        self, key: str, *, base_url: str = BASE_URL, pipes: Iterable[Pipe] = (), **options: Any
+    ) -> None:
+        super().__init__(base_url, key=key, **options)
+        self._pipes = tuple(pipes)
+
+    def describe(self) -> str:
+        """Return where the pipes run."""
+        return f"Langbase pipes at {self._where}"
+
+    async def open(self) -> None:
+        """Create or update the pipes."""
+        limit = asyncio.Semaphore(MAX_PIPE_REQUESTS)
+
+        async def ensure(pipe: Pipe) -> None:
+            body: dict[str, Any] = {
+                "name": pipe.name,
+                "status": "private",
+                "model": PIPE_MODEL,
+                "upsert": True,
+                "stream": False,
+                "json": True,
+                "store": False,
+                "temperature": pipe.temperature,
+                "max_tokens": pipe.max_tokens,
+            }
+            if pipe.system is not None:
+                body["messages"] = [{"role": "system", "content": pipe.system}]
+            async with limit:
+                # A pipe that exists and may not be changed can be used.
+                await self._send("/v1/pipes", body, allowed=(HTTPStatus.CONFLICT,))
+
+        await gather_or_cancel(map(ensure, self._pipes))
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """Run the pipe of the prompt."""
+        body: dict[str, Any] = {
+            "name": prompt.pipe,
+            "messages": [
+                {"role": "system", "content": prompt.system},
+                {"role": "user", "content": prompt.user},
+            ],
+            # Pipes stream by default.
+            "stream": False,
+        }
+        if prompt.variables:
+            body["variables"] = [
+                {"name": name, "value": value} for name, value in prompt.variables.items()
+            ]
+        reply = await self._send("/v1/pipes/run", body)
+        text: object = reply.body.get("completion")
+        if reply.body.get("success") is False or not isinstance(text, str):
+            raise self._unusable(reply)
+        # Model and usage are beside the completion, or in `raw`.
+        raw = reply.body.get("raw")
+        details = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else reply.body
+        return completion_with(text, details)

@@ -16,11 +16,12 @@ from langchain_core.exceptions import (
     ModelRateLimitError,
 )
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from plait._support.redact import Redactor
 from plait.errors import BackendError, ConfigError
-from plait.reasoning.backends.http import RetryPolicy, is_retryable
+from plait.models.endpoints import is_transient
+from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.port import Completion, Prompt
 
 _STATUS: dict[type[ModelError], HTTPStatus] = {
@@ -55,7 +56,7 @@ class LangChainCompleter:
         make: MakeChatModel | None = None,
     ) -> None:
         self._source = model
-        self._make = make or _init_chat_model
+        self._make = make
         self._seconds = (retry or RetryPolicy()).timeout_seconds
         self._key = {"api_key": key} if key else {}
         self._redact = Redactor(self._key.values())
@@ -92,17 +93,20 @@ class LangChainCompleter:
     def _model(self, temperature: float | None, max_tokens: int) -> BaseChatModel:
         if not isinstance(self._source, str):
             return self._source
-        key = (temperature, max_tokens)
-        if key not in self._made:
-            settings: dict[str, Any] = {"max_tokens": max_tokens, **self._key}
-            if temperature is not None:
-                settings["temperature"] = temperature
-            self._made[key] = self._named(self._source, **settings)
-        return self._made[key]
-
-    def _named(self, name: str, **settings: Any) -> BaseChatModel:
+        key, name = (temperature, max_tokens), self._source
+        if key in self._made:
+            return self._made[key]
+        settings: dict[str, Any] = {"max_tokens": max_tokens, **self._key}
+        if temperature is not None:
+            settings["temperature"] = temperature
+        make = self._make
         try:
-            return self._make(name, **settings)
+            if make is None:
+                # `langchain` is slow to import and not needed for a model object.
+                from langchain.chat_models import init_chat_model  # noqa: PLC0415
+
+                make = cast("MakeChatModel", init_chat_model)
+            model = make(name, **settings)
         except ImportError as error:
             package = (error.name or "").replace("_", "-")
             hint = self._redact.excerpt(str(error)) or f"{package} is not installed"
@@ -110,6 +114,8 @@ class LangChainCompleter:
         except Exception as error:  # boundary: providers check their settings in their own ways
             text = self._redact.excerpt(str(error))
             raise ConfigError(f"the model {name!r} cannot be used: {text}") from error
+        self._made[key] = model
+        return model
 
     async def _ask(self, model: BaseChatModel, prompt: Prompt) -> Completion:
         messages = [SystemMessage(prompt.system), HumanMessage(prompt.user)]
@@ -118,38 +124,26 @@ class LangChainCompleter:
             async with limit:
                 answer = await model.ainvoke(messages)
         except Exception as error:  # boundary: every provider has errors of its own
+            status, retryable = _status_of(error), isinstance(error, TimeoutError | ConnectionError)
+            text = f"failed: {self._redact.excerpt(f'{type(error).__name__}: {error}')}"
             if isinstance(error, TimeoutError) and limit.expired():
-                text = f"gave no answer in {self._seconds:g} s"
-                raise self._failure(text, None, retryable=True) from error
-            raise self._failed(error) from error
-        return _completion_from(answer)
-
-    def _failed(self, error: Exception) -> BackendError:
-        status = _status_of(error)
-        text = self._redact.excerpt(f"{type(error).__name__}: {error}")
-        return self._failure(f"failed: {text}", status, retryable=_is_retryable(error, status))
-
-    def _failure(self, text: str, status: int | None, *, retryable: bool) -> BackendError:
-        message = f"{self.describe()} {text}"
-        return BackendError(message, backend=self.name, status=status, retryable=retryable)
-
-
-def _init_chat_model(model: str, /, **settings: Any) -> BaseChatModel:
-    # `langchain` is slow to import and not needed for a model object.
-    from langchain.chat_models import init_chat_model  # noqa: PLC0415
-
-    return cast("MakeChatModel", init_chat_model)(model, **settings)
-
-
-def _completion_from(answer: AIMessage) -> Completion:
-    usage = answer.usage_metadata
-    model = answer.response_metadata.get("model_name") or answer.response_metadata.get("model")
-    return Completion(
-        text=str(answer.text),
-        model=model if isinstance(model, str) else None,
-        input_tokens=usage["input_tokens"] if usage else None,
-        output_tokens=usage["output_tokens"] if usage else None,
-    )
+                status, text = None, f"gave no answer in {self._seconds:g} s"
+            elif isinstance(error, ModelError):
+                retryable = error.is_retryable
+            elif status is not None:
+                retryable = is_transient(status)
+            message = f"{self.describe()} {text}"
+            raise BackendError(
+                message, backend=self.name, status=status, retryable=retryable
+            ) from error
+        usage, metadata = answer.usage_metadata, answer.response_metadata
+        name = metadata.get("model_name") or metadata.get("model")
+        return Completion(
+            text=str(answer.text),
+            model=name if isinstance(name, str) else None,
+            input_tokens=usage["input_tokens"] if usage else None,
+            output_tokens=usage["output_tokens"] if usage else None,
+        )
 
 
 def _status_of(error: Exception) -> int | None:
@@ -158,11 +152,3 @@ def _status_of(error: Exception) -> int | None:
     if isinstance(status, int):
         return status
     return next((int(known) for kind, known in _STATUS.items() if isinstance(error, kind)), None)
-
-
-def _is_retryable(error: Exception, status: int | None) -> bool:
-    if isinstance(error, ModelError):
-        return error.is_retryable
-    if status is not None:
-        return is_retryable(status)
-    return isinstance(error, (TimeoutError, ConnectionError))

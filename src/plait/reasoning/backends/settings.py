@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -14,8 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from plait._support.dotenv import DotenvError, parse_dotenv
 from plait.errors import ConfigError, Problem
 from plait.models.endpoints import endpoint_fault
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import BASE_URL, PipeNames
+from plait.reasoning.backends.http import BASE_URL, PipeNames, RetryPolicy
 
 BackendName: TypeAlias = Literal[
     "langbase", "model", "openai", "sampling", "local", "host", "scripted"
@@ -160,6 +159,12 @@ def read_settings(
     # A blank value counts as unset.
     values = {name: text for name, value in values.items() if (text := value.strip())}
     variables = _validated(values)
+    pipes = PipeNames()
+    for mode in (pipe.name for pipe in fields(PipeNames)):
+        # The four steps of a graph may share a pipe.
+        shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
+        if name := values.get(f"PIPE_{mode.upper()}", shared):
+            pipes = replace(pipes, **{mode: name})
     return ReasoningSettings(
         preference=BackendPreference(
             backend=variables.PLAIT_REASONING_BACKEND,
@@ -182,7 +187,7 @@ def read_settings(
         retry=RetryPolicy(
             max_retries=variables.MAX_RETRIES, first_delay_seconds=variables.RETRY_DELAY_MS / 1000
         ),
-        pipes=_pipe_names(values),
+        pipes=pipes,
         got=GotLimits(
             max_nodes=variables.GOT_MAX_NODES,
             max_depth=variables.GOT_MAX_DEPTH,
@@ -200,11 +205,18 @@ def read_settings(
 
 
 def _validated(values: Mapping[str, str]) -> _Variables:
-    messages = dict(_url_faults(values))
+    messages: dict[str, str] = {}
+    for name, has_key in (
+        ("PLAIT_REASONING_BASE_URL", "PLAIT_REASONING_API_KEY" in values),
+        ("LANGBASE_BASE_URL", True),
+        ("OPENAI_BASE_URL", "OPENAI_API_KEY" in values),
+    ):
+        if name in values and (fault := endpoint_fault(values[name], secret=has_key)):
+            messages[name] = fault
+    variables = None
     try:
         variables = _Variables.model_validate(values)
     except ValidationError as error:
-        variables = None
         properties = _Variables.model_json_schema()["properties"]
         for name in dict.fromkeys(str(detail["loc"][0]) for detail in error.errors()):
             messages[name] = _fault(properties[name], values[name])
@@ -216,43 +228,21 @@ def _validated(values: Mapping[str, str]) -> _Variables:
     return variables
 
 
-def _url_faults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, has_key in (
-        ("PLAIT_REASONING_BASE_URL", "PLAIT_REASONING_API_KEY" in values),
-        ("LANGBASE_BASE_URL", True),
-        ("OPENAI_BASE_URL", "OPENAI_API_KEY" in values),
-    ):
-        if name in values and (fault := endpoint_fault(values[name], secret=has_key)):
-            yield name, fault
-
-
 def _fault(schema: Mapping[str, Any], text: str) -> str:
     """Describe the expected value, and the kind of the one that is there without quoting it."""
     schema = schema["anyOf"][0] if "anyOf" in schema else schema
     if "enum" in schema:
         return f"must be one of {', '.join(schema['enum'])}, and is another word"
     kind = "a whole number" if schema["type"] == "integer" else "a number"
-    return f"must be {kind} from {schema['minimum']} to {schema['maximum']}, and is {_kind(text)}"
-
-
-def _kind(text: str) -> str:
     try:
         number = float(text)
     except ValueError:
-        return "a text"
-    if not math.isfinite(number):
-        return "not a finite number"
-    return "a number outside of it" if number.is_integer() else "a fraction"
-
-
-def _pipe_names(values: Mapping[str, str]) -> PipeNames:
-    """Read the names of pipes; `PIPE_GOT` is the default for all four steps of a graph."""
-    names = PipeNames()
-    for mode in (pipe.name for pipe in fields(PipeNames)):
-        shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
-        if name := values.get(f"PIPE_{mode.upper()}", shared):
-            names = replace(names, **{mode: name})
-    return names
+        actual = "a text"
+    else:
+        actual = "a number outside of it" if number.is_integer() else "a fraction"
+        if not math.isfinite(number):
+            actual = "not a finite number"
+    return f"must be {kind} from {schema['minimum']} to {schema['maximum']}, and is {actual}"
 
 
 _KEY_OF_URL: Final = {
@@ -282,7 +272,9 @@ def _without_redirects(
     stolen = [
         name
         for name, value in known.items()
-        if environ.get(_KEY_OF_URL.get(name, ""), "").strip() and _gets_key(name, value)
+        if environ.get(_KEY_OF_URL.get(name, ""), "").strip()
+        # A database may be a file, or have a password of its own.
+        and (name != "DATABASE_PATH" or ("://" in value and _PASSWORD_IN_URL.search(value) is None))
     ]
     kept = {name: value for name, value in known.items() if name not in stolen}
     notes = [f"{path} sets {', '.join(kept)}"] if kept else []
@@ -293,13 +285,6 @@ def _without_redirects(
             f"set {name} in the environment, or {key} in {path}"
         )
     return kept, tuple(notes)
-
-
-def _gets_key(name: str, address: str) -> bool:
-    """Return whether a key is sent to an address: a database may be a file, or have its own."""
-    if name != "DATABASE_PATH":
-        return True
-    return "://" in address and _PASSWORD_IN_URL.search(address) is None
 
 
 def _dotenv(path: Path | None) -> dict[str, str]:

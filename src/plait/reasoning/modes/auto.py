@@ -12,14 +12,15 @@ from plait.reasoning.call_context import CallContext, Outcome, Run
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import RouterReply
 from plait.reasoning.modes.divergent import DivergentParams, divergent
-from plait.reasoning.modes.got_graph import InitParams, got_init
+from plait.reasoning.modes.got import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
 from plait.reasoning.modes.reflection import ReflectionParams, reflection
 from plait.reasoning.modes.tree import TreeParams, tree
 from plait.reasoning.results import Result, ResultPart, move, result_data
 from plait.reasoning.values import Changes
 
-_SHORT_BYTES = 50
+MAX_SHORT_BYTES = 50
+"""A task of fewer bytes has no parts that could be taken apart."""
 
 Alternative: TypeAlias = tuple[str, float, str]
 """Another mode, with its confidence and rationale."""
@@ -47,16 +48,6 @@ _KEYWORDS: Final = (
     ),
 )
 """Keywords; the mode with its confidence, complexity and rationale; and the alternative."""
-
-_NAMES: Final[Mapping[str, str]] = {
-    "linear": "linear",
-    "tree": "tree",
-    "divergent": "divergent",
-    "reflection": "reflection",
-    "got": "got",
-    "graph": "got",
-}
-"""Words of a hint that name a mode."""
 
 _FIRST_STEPS: Mapping[str, tuple[Run, type[Params]]] = {
     "linear": (linear, LinearParams),
@@ -120,7 +111,7 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
 
     Not needed for questions with a plain answer.
     """
-    result = await _recommended(params, call)
+    result = await _recommendation(params, call)
     mode = result.recommended_mode
     run, kind = _FIRST_STEPS[mode]
     arguments = params.model_dump(include={"content", "session_id"}, exclude_none=True)
@@ -140,47 +131,42 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
     return Outcome(result, changes)
 
 
-async def _recommended(params: AutoParams, call: CallContext) -> AutoResult:
-    content = params.content
-    if call.is_host and (hinted := _hinted(params.hints)) is not None:
-        return hinted
-    if len(content.encode()) < _SHORT_BYTES:
+async def _recommendation(params: AutoParams, call: CallContext) -> AutoResult:
+    """Choose by the hints of a caller without a model, by keywords, or by complexity."""
+    content, hints = params.content, " ".join(params.hints)
+    if call.is_host:
+        for word in (*_FIRST_STEPS, "graph"):
+            if _has_word(hints, (word,)):
+                mode = "got" if word == "graph" else word
+                return _result(mode, 0.9, 0.5, f"Your hint names {word}.", [])
+        for words, route, alternative in _KEYWORDS:
+            if _has_word(hints, words):
+                return _result(*route, [alternative])
+    if len(content.encode()) < MAX_SHORT_BYTES:
         why = "The task is short: one step after the other suffices."
         return _result("linear", 0.9, 0.2, why, [])
     for words, route, alternative in _KEYWORDS:
         if _has_word(content, words):
             return _result(*route, [alternative])
-    if call.is_host:
-        complexity, why = params.complexity, "By the complexity you gave."
-        if complexity is None:
-            complexity = _estimated_complexity(content)
-            why = (
-                "No model can be asked: the complexity is estimated from the length and the parts."
-            )
-        fitting = _fitting(complexity)
-        return _result(fitting[0][0], 0.6, complexity, why, fitting)
-    hints = "".join(f"\n- {hint}" for hint in params.hints)
-    user = content + (f"\n\nHints:{hints}" if hints else "")
-    reply = await call.ask("auto", user, RouterReply)
-    mode = reply.recommended_mode.strip().lower()
-    known = mode in _FIRST_STEPS
-    fitting = _fitting(reply.complexity)
-    mode = mode if known else "linear"
-    result = _result(mode, reply.confidence, reply.complexity, reply.rationale, fitting)
-    invalid = {"fallback_used": True, "original_invalid_mode": reply.recommended_mode}
-    return result if known else result.model_copy(update=invalid)
-
-
-def _hinted(hints: Sequence[str]) -> AutoResult | None:
-    """Return the mode that hints name or suggest."""
-    text = " ".join(hints)
-    for word, mode in _NAMES.items():
-        if _has_word(text, (word,)):
-            return _result(mode, 0.9, 0.5, f"Your hint names {word}.", [])
-    for words, route, alternative in _KEYWORDS:
-        if _has_word(text, words):
-            return _result(*route, [alternative])
-    return None
+    if not call.is_host:
+        listed = "".join(f"\n- {hint}" for hint in params.hints)
+        user = content + (f"\n\nHints:{listed}" if listed else "")
+        reply = await call.ask("auto", user, RouterReply)
+        fitting = _fitting(reply.complexity)
+        mode = reply.recommended_mode.strip().lower()
+        if mode in _FIRST_STEPS:
+            return _result(mode, reply.confidence, reply.complexity, reply.rationale, fitting)
+        result = _result("linear", reply.confidence, reply.complexity, reply.rationale, fitting)
+        invalid = {"fallback_used": True, "original_invalid_mode": reply.recommended_mode}
+        return result.model_copy(update=invalid)
+    complexity, why = params.complexity, "By the complexity you gave."
+    if complexity is None:
+        questions = content.count("?")
+        parts = sum(line.lstrip()[:1] in {"-", "*"} for line in content.splitlines())
+        complexity = min(1.0, len(content.split()) / 200 + questions * 0.1 + parts * 0.05)
+        why = "No model can be asked: the complexity is estimated from the length and the parts."
+    fitting = _fitting(complexity)
+    return _result(fitting[0][0], 0.6, complexity, why, fitting)
 
 
 def _has_word(text: str, words: Sequence[str]) -> bool:
@@ -196,6 +182,7 @@ def _result(
     rationale: str,
     alternatives: Sequence[Alternative],
 ) -> AutoResult:
+    """Return a recommendation; the mode itself is no alternative."""
     return AutoResult(
         recommended_mode=mode,
         confidence=confidence,
@@ -208,14 +195,6 @@ def _result(
         ],
         fallback_used=False,
     )
-
-
-def _estimated_complexity(content: str) -> float:
-    """Estimate the complexity of a task from its length, questions and list items."""
-    words = len(content.split())
-    questions = content.count("?")
-    parts = sum(line.lstrip()[:1] in {"-", "*"} for line in content.splitlines())
-    return min(1.0, words / 200 + questions * 0.1 + parts * 0.05)
 
 
 def _fitting(complexity: float) -> list[Alternative]:

@@ -28,6 +28,9 @@ _PARTS: Final[Mapping[str, type[_Part]]] = {
 }
 """What a backtrack restores, by the fields of `Changes`."""
 
+MAX_BRANCHES = 20
+"""How many active branches a prompt names."""
+
 
 class CheckpointParams(SessionParams):
     """Arguments of `reasoning_checkpoint_create`."""
@@ -93,54 +96,6 @@ class CheckpointList(ListResult):
     checkpoints: list[CheckpointInfo]
 
 
-async def checkpoint_create(
-    params: CheckpointParams, call: CallContext
-) -> Outcome[CheckpointResult]:
-    """Keep the state of a session under a name, to be able to come back to it."""
-    session = await call.open_session(params.session_id)
-    checkpoint = Checkpoint(
-        session_id=session.id,
-        branch_id=session.active_branch_id,
-        name=params.name,
-        description=params.description,
-        snapshot=await state_of(call, session),
-    )
-    steps = [
-        move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
-    ]
-    changes = Changes(session=touched(session), checkpoints=(checkpoint,))
-    shown = call.shows_snapshot(params.include_snapshot)
-    return Outcome(CheckpointResult.with_state(checkpoint, shown=shown, next=steps), changes)
-
-
-async def checkpoint_list(params: CheckpointsParams, call: CallContext) -> Outcome[CheckpointList]:
-    """List the checkpoints of a session, newest first."""
-    session = await call.existing_session(params.session_id)
-    stored = await call.store.get_session_checkpoints(session.id)
-    shown = call.shows_snapshot(params.include_snapshot)
-    listed = [CheckpointInfo.with_state(one, shown=shown) for one in stored]
-    return Outcome(CheckpointList(checkpoints=listed))
-
-
-async def state_of(call: CallContext, session: Session) -> dict[str, Any]:
-    """Return the state of a session as JSON data."""
-    store = call.store
-    return {
-        "thoughts": [public_data(value) for value in await store.get_session_thoughts(session.id)],
-        "branches": [public_data(value) for value in await store.get_session_branches(session.id)],
-        "active_branch_id": session.active_branch_id,
-        "graph": {
-            # With positions: a node that is pruned afterwards is restored to its own.
-            "nodes": [
-                {**public_data(value), "position": value.position}
-                for value in await store.get_session_graph_nodes(session.id)
-            ],
-            "edges": [public_data(value) for value in await store.get_session_edges(session.id)],
-        },
-        "created_at": now(),
-    }
-
-
 class BacktrackParams(Params):
     """Arguments of `reasoning_backtrack`."""
 
@@ -168,19 +123,77 @@ class BacktrackResult(Result):
     )
 
 
+async def checkpoint_create(
+    params: CheckpointParams, call: CallContext
+) -> Outcome[CheckpointResult]:
+    """Keep the state of a session under a name, to be able to come back to it."""
+    session = await call.open_session(params.session_id)
+    store = call.store
+    # With positions: a node that is pruned afterwards is restored to its own.
+    nodes = [
+        {**public_data(node), "position": node.position}
+        for node in await store.get_session_graph_nodes(session.id)
+    ]
+    checkpoint = Checkpoint(
+        session_id=session.id,
+        branch_id=session.active_branch_id,
+        name=params.name,
+        description=params.description,
+        snapshot={
+            "thoughts": [public_data(one) for one in await store.get_session_thoughts(session.id)],
+            "branches": [public_data(one) for one in await store.get_session_branches(session.id)],
+            "active_branch_id": session.active_branch_id,
+            "graph": {
+                "nodes": nodes,
+                "edges": [public_data(one) for one in await store.get_session_edges(session.id)],
+            },
+            "created_at": now(),
+        },
+    )
+    steps = [
+        move("backtrack", "to come back here and try another way", checkpoint_id=checkpoint.id)
+    ]
+    changes = Changes(session=touched(session), checkpoints=(checkpoint,))
+    shown = call.shows_snapshot(params.include_snapshot)
+    return Outcome(CheckpointResult.with_state(checkpoint, shown=shown, next=steps), changes)
+
+
+async def checkpoint_list(params: CheckpointsParams, call: CallContext) -> Outcome[CheckpointList]:
+    """List the checkpoints of a session, newest first."""
+    session = await call.existing_session(params.session_id)
+    stored = await call.store.get_session_checkpoints(session.id)
+    shown = call.shows_snapshot(params.include_snapshot)
+    listed = [CheckpointInfo.with_state(one, shown=shown) for one in stored]
+    return Outcome(CheckpointList(checkpoints=listed))
+
+
 async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[BacktrackResult]:
     """Bring a session back to a checkpoint (thoughts, branches, active branch and graph) and set
     out another way. What came after is kept on an abandoned branch.
     """  # noqa: D205 - a model reads the sentence as it is
-    checkpoint = await call.store.get_checkpoint(params.checkpoint_id)
+    key = params.checkpoint_id
+    checkpoint = await call.store.get_checkpoint(key)
     if checkpoint is None:
-        key = params.checkpoint_id
         text = f"Checkpoint not found: {key}"
         raise unknown_id(CheckpointNotFoundError, text, key, "checkpoint_id")
     if params.session_id is not None and params.session_id != checkpoint.session_id:
         raise invalid_argument("session_id", "Session ID does not match checkpoint")
     session = await call.open_session(checkpoint.session_id)
-    reply = await _first_step(params, call, session, checkpoint)
+    own = params.thought or (params.new_direction if call.is_host else None)
+    if own is not None:
+        reply = BacktrackReply(thought=own, confidence=params.confidence)
+    else:
+        about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
+        direction = params.new_direction or "Explore an alternative to what was done after it."
+        reply = await call.ask(
+            "backtracking",
+            f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_state_text(checkpoint)}\n\n"
+            f"New direction: {direction}",
+            BacktrackReply,
+            session=session,
+            parameter="thought",
+            shape='"the first step of the new way"',
+        )
     snapshot = values.StateSnapshot(
         session_id=session.id,
         snapshot_type="branch",
@@ -188,12 +201,20 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         state_data=checkpoint.snapshot,
     )
     changes, abandoned = await _restore(call, session, checkpoint, by=snapshot.id)
+    # The new way follows the last thought on the branch, or on the nearest one above it.
+    above = {one["id"]: one["parent_branch_id"] for one in checkpoint.snapshot.get("branches", ())}
+    thoughts: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
+    branch_id = checkpoint.branch_id
+    while not (before := [one["id"] for one in thoughts if one["branch_id"] == branch_id]):
+        if branch_id is None:
+            break
+        branch_id = above.get(branch_id)
     thought = Thought(
         session_id=session.id,
         content=reply.thought,
         confidence=max(reply.confidence, params.confidence),
         mode="backtracking",
-        parent_id=_last_on_branch(checkpoint),
+        parent_id=before[-1] if before else None,
         branch_id=checkpoint.branch_id,
         metadata={"checkpoint_id": checkpoint.id, "new_direction": params.new_direction},
     )
@@ -214,38 +235,6 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
     return Outcome(result, changes)
 
 
-def _last_on_branch(checkpoint: Checkpoint) -> str | None:
-    """Return the thought after which the new direction starts."""
-    thoughts: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("thoughts", ())
-    branches: Sequence[Mapping[str, Any]] = checkpoint.snapshot.get("branches", ())
-    above = {branch["id"]: branch["parent_branch_id"] for branch in branches}
-    branch_id = checkpoint.branch_id
-    while True:
-        ids = [thought["id"] for thought in thoughts if thought["branch_id"] == branch_id]
-        if ids or branch_id is None:
-            return ids[-1] if ids else None
-        branch_id = above.get(branch_id)
-
-
-async def _first_step(
-    params: BacktrackParams, call: CallContext, session: Session, checkpoint: Checkpoint
-) -> BacktrackReply:
-    own = params.thought or (params.new_direction if call.is_host else None)
-    if own is not None:
-        return BacktrackReply(thought=own, confidence=params.confidence)
-    about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
-    direction = params.new_direction or "Explore an alternative to what was done after it."
-    return await call.ask(
-        "backtracking",
-        f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_state_text(checkpoint)}\n\n"
-        f"New direction: {direction}",
-        BacktrackReply,
-        session=session,
-        parameter="thought",
-        shape='"the first step of the new way"',
-    )
-
-
 def _state_text(checkpoint: Checkpoint) -> str:
     """Describe the state for a model: its last thoughts and active branches, within a budget."""
     lines: list[str] = []
@@ -262,7 +251,7 @@ def _state_text(checkpoint: Checkpoint) -> str:
         for branch in checkpoint.snapshot.get("branches", ())
         if branch["state"] == "active"
     ]
-    return "\n".join([*reversed(lines), *branches[:20]]) or "(nothing yet)"
+    return "\n".join([*reversed(lines), *branches[:MAX_BRANCHES]]) or "(nothing yet)"
 
 
 async def _restore(
@@ -288,51 +277,42 @@ async def _restore(
         """Return the branch of a later part; it must leave one that the checkpoint kept."""
         return abandoned.id if branch_id is None or branch_id in kept["branches"] else branch_id
 
-    def left(part: _Part) -> _Part:
-        match part:
-            case Branch():
-                parent = moved(part.parent_branch_id)
-                return replace(part, state="abandoned", updated_at=now(), parent_branch_id=parent)
-            case Thought():
-                return replace(part, abandoned_by=by, branch_id=moved(part.branch_id))
-            case values.GraphNode():
-                return replace(part, abandoned_by=by, is_active=False)
-            case values.GraphEdge():
-                return replace(part, abandoned_by=by)
-
-    anything = False
+    has_later = False
     rows: dict[str, tuple[Any, ...]] = {}
     for name, kind in _PARTS.items():
+        changed: list[_Part] = []
         present = await call.store.find(kind, session_id=session.id)
-        later = [part for part in present if part.id not in kept[name] and not _is_left(part)]
-        anything = anything or (bool(later) and kind is not values.GraphEdge)
-        rows[name] = (*map(left, later), *_restored(kind, present, kept[name]))
-    if anything:
+        for part in present:
+            if part.id in kept[name]:
+                continue
+            match part:
+                case Branch() if part.state != "abandoned":
+                    left = replace(part, state="abandoned", updated_at=now())
+                    parent = moved(part.parent_branch_id)
+                    changed.append(replace(left, parent_branch_id=parent))
+                case Thought() if part.abandoned_by is None:
+                    changed.append(replace(part, abandoned_by=by, branch_id=moved(part.branch_id)))
+                case values.GraphNode() if part.abandoned_by is None:
+                    changed.append(replace(part, abandoned_by=by, is_active=False))
+                case values.GraphEdge() if part.abandoned_by is None:
+                    changed.append(replace(part, abandoned_by=by))
+                case _:
+                    pass  # an earlier backtrack left it behind
+        has_later = has_later or (bool(changed) and kind is not values.GraphEdge)
+        # What differs from the checkpoint is written as it was; deleted parts come back.
+        current = {part.id: part for part in present}
+        names = {field.name for field in fields(kind)}
+        for key, data in kept[name].items():
+            state = {field: value for field, value in data.items() if field in names}
+            if "abandoned_by" in names:
+                state["abandoned_by"] = None
+            before = current.get(key)
+            after = kind(**state) if before is None else replace(before, **state)
+            if after != before:
+                changed.append(after)
+        rows[name] = (*changed,)
+    if has_later:
         rows["branches"] = (abandoned, *rows["branches"])
     active = snapshot.get("active_branch_id")
     changes = Changes(session=replace(touched(session), active_branch_id=active), **rows)
-    return changes, abandoned if anything else None
-
-
-def _is_left(part: _Part) -> bool:
-    if isinstance(part, Branch):
-        return part.state == "abandoned"
-    return part.abandoned_by is not None
-
-
-def _restored(
-    kind: type[_Part], present: Sequence[_Part], kept: Mapping[str, Mapping[str, Any]]
-) -> list[_Part]:
-    """Return the values that differ from the checkpoint, deleted ones included."""
-    current = {part.id: part for part in present}
-    names = {field.name for field in fields(kind)}
-    restored: list[_Part] = []
-    for key, data in kept.items():
-        state = {name: value for name, value in data.items() if name in names}
-        if "abandoned_by" in names:
-            state["abandoned_by"] = None
-        before = current.get(key)
-        after = kind(**state) if before is None else replace(before, **state)
-        if after != before:
-            restored.append(after)
-    return restored
+    return changes, abandoned if has_later else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from pydantic import Field
@@ -10,16 +11,16 @@ from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
-from plait.reasoning.paths import Place, context_at, current_place, place_on
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart, SessionResult, move
-from plait.reasoning.values import Changes, Session, Thought
+from plait.reasoning.values import Changes, Thought
 
 _CHALLENGE = (
     "\n- Name the assumptions behind the usual view, and take each of them away at least once."
 )
 _REBEL = "\n- At least one view must contradict what everybody believes here, and mean it."
-_MAX_CONTEXT = 5
+MAX_CONTEXT_THOUGHTS = 5
+"""Views should differ from what was thought so far, so little of it is shown."""
 
 
 class PerspectiveParam(Params):
@@ -77,15 +78,31 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
     together. Use it when the usual answers do not do.
     """  # noqa: D205 - a model reads the sentence as it is
     session = await call.new_or_open_session(params.session_id, "divergent")
-    if params.branch_id is not None:
-        branch = await call.branch_of(session, params.branch_id)
-        place = await place_on(call.store, session, branch)
+    place = await call.place(session, params.branch_id)
+    views: Sequence[PerspectiveParam | PerspectiveReply]
+    if params.perspectives is not None:
+        views, together = params.perspectives, params.synthesis or ""
+        if not 2 <= len(views) <= 5:
+            raise invalid_argument("perspectives", "Between 2 and 5 perspectives are needed")
+        if not together.strip():
+            raise invalid_argument("synthesis", "Synthesis is required with your own perspectives")
     else:
-        place = await current_place(call.store, session)
-    reply = await _perspectives(params, call, session, place)
-    # All of the caller's own; a model may answer with more than it was asked for.
-    own = params.perspectives is not None
-    views = reply.perspectives if own else reply.perspectives[: params.num_perspectives]
+        context = await call.context(session, place, title="Context", most=MAX_CONTEXT_THOUGHTS)
+        rules = _CHALLENGE if params.challenge_assumptions else ""
+        rules += _REBEL if params.force_rebellion else ""
+        reply = await call.ask(
+            "divergent",
+            f"{context}Give {params.num_perspectives} perspectives on:\n{params.content}",
+            DivergentReply,
+            session=session,
+            system=PROMPTS["divergent"] + rules,
+            parameter="perspectives",
+            shape='[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
+            f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
+            'in kind), and synthesis="what they show together"',
+        )
+        # A model may answer with more than it was asked for.
+        views, together = reply.perspectives[: params.num_perspectives], reply.synthesis
     new = partial(Thought, session_id=session.id, mode="divergent", branch_id=place.branch_id)
     main = new(content=params.content, confidence=params.confidence, parent_id=place.tip_id)
     thoughts = [
@@ -103,12 +120,13 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         for index, view in enumerate(views)
     ]
     synthesis = new(
-        content=reply.synthesis,
+        content=together,
         confidence=sum(thought.confidence for thought in thoughts) / len(thoughts),
         parent_id=main.id,
         metadata={"is_synthesis": True, "source_perspectives": len(thoughts)},
     )
     best = max(range(len(views)), key=lambda index: views[index].viability)
+    examine = "examine what they show together"
     result = DivergentResult(
         session_id=session.id,
         thought_id=main.id,
@@ -116,7 +134,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
             PerspectiveInfo.of(view, thought_id=thought.id, content=view.thought)
             for view, thought in zip(views, thoughts, strict=True)
         ],
-        synthesis=reply.synthesis,
+        synthesis=together,
         synthesis_thought_id=synthesis.id,
         total_novelty_score=sum(view.novelty for view in views) / len(views),
         most_viable_perspective=best,
@@ -124,35 +142,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         branch_id=place.branch_id,
         next=[
             move("tree", "work out the most viable view", session.id, content=views[best].thought),
-            move(
-                "reflection", "examine what they show together", session.id, thought_id=synthesis.id
-            ),
+            move("reflection", examine, session.id, thought_id=synthesis.id),
         ],
     )
     return Outcome(result, Changes(session=touched(session), thoughts=(main, *thoughts, synthesis)))
-
-
-async def _perspectives(
-    params: DivergentParams, call: CallContext, session: Session, place: Place
-) -> DivergentReply:
-    if params.perspectives is not None:
-        if not 2 <= len(params.perspectives) <= 5:
-            raise invalid_argument("perspectives", "Between 2 and 5 perspectives are needed")
-        if not (params.synthesis or "").strip():
-            raise invalid_argument("synthesis", "Synthesis is required with your own perspectives")
-        own = [PerspectiveReply(**view.model_dump()) for view in params.perspectives]
-        return DivergentReply(perspectives=own, synthesis=params.synthesis or "")
-    context = await context_at(call.store, session, place, title="Context", most=_MAX_CONTEXT)
-    rules = _CHALLENGE if params.challenge_assumptions else ""
-    rules += _REBEL if params.force_rebellion else ""
-    return await call.ask(
-        "divergent",
-        f"{context}Give {params.num_perspectives} perspectives on:\n{params.content}",
-        DivergentReply,
-        session=session,
-        system=PROMPTS["divergent"] + rules,
-        parameter="perspectives",
-        shape='[{"thought": "…", "novelty": 0.0–1.0, "viability": 0.0–1.0, '
-        f'"assumptions_challenged": ["…"]}}, …] ({params.num_perspectives} views that differ '
-        'in kind), and synthesis="what they show together"',
-    )

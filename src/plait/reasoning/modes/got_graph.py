@@ -1,60 +1,28 @@
-"""Graph of thoughts: create, prune, finalize and read a graph, without a model."""
+"""The graph that a call works on: its nodes and edges, what may be added, and the next moves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from pydantic import Field
-
+from plait._support.exception_groups import one_line
 from plait.errors import GraphNotFoundError, NodeNotFoundError
 from plait.reasoning.arguments import invalid_argument, session_error, unknown_id
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.graphs import prunable
-from plait.reasoning.prompts import shortened
-from plait.reasoning.results import Move, ResultPart, SessionResult, move
-from plait.reasoning.values import Changes, Graph, GraphEdge, GraphNode, Session
+from plait.reasoning.fields import AnyText, Id, Params, optional
+from plait.reasoning.prompts import BUDGET_TOKENS, truncated
+from plait.reasoning.results import Move, Result, ResultPart, move
+from plait.reasoning.values import Changes, EdgeType, Graph, GraphEdge, GraphNode, Session
 
-_MAX_CONCLUSIONS = 3
+ResultT = TypeVar("ResultT", bound=Result)
 
+MAX_NODES_SHOWN = 50
+"""A graph may have 1000 nodes; the best ones come first."""
 
-class ConfigParam(Params):
-    """The limits of one graph."""
-
-    max_nodes: Integer | None = clamped(10, 1000, "How many nodes it may have.", default=None)
-    max_depth: Integer | None = clamped(1, 20, "How deep it may grow.", default=None)
-    default_k: Integer | None = clamped(1, 10, "How many continuations to make.", default=None)
-    prune_threshold: Number | None = clamped(0, 1, "Below which score to cut.", default=None)
-
-
-class ConfigInfo(ResultPart):
-    """The limits of a graph, as they are."""
-
-    max_nodes: int
-    max_depth: int
-    default_k: int
-    prune_threshold: float
-
-
-class InitParams(Params):
-    """Arguments of `reasoning_got_init`."""
-
-    content: Text = Field(description="The thought to begin with.")
-    problem: AnyText | None = optional("The problem to be solved.")
-    session_id: Id | None = optional("The session to go on with.")
-    config: ConfigParam | None = optional("Limits of this graph.")
-
-
-class InitResult(SessionResult):
-    """The graph that was begun."""
-
-    graph_id: str
-    root_node_id: str
-    content: str
-    config: ConfigInfo
+MAX_NODE_CHARS = 200
+"""The texts of nodes are for recognising them; `got_state` is called often."""
 
 
 class GraphParams(Params):
@@ -64,54 +32,10 @@ class GraphParams(Params):
     graph_id: Id | None = optional("The graph, if the session has several.")
 
 
-class PruneParams(GraphParams):
-    """Arguments of `reasoning_got_prune`."""
+class GrowthParams(GraphParams):
+    """Arguments of every tool that asks a model about a graph."""
 
-    threshold: Number | None = clamped(
-        0, 1, "Below which score to cut; else the one of the graph.", default=None
-    )
-
-
-class PruneResult(SessionResult):
-    """What was cut."""
-
-    pruned_count: int
-    remaining_count: int
-    threshold_used: float
-    pruned_node_ids: list[str]
-
-
-class FinalizeParams(GraphParams):
-    """Arguments of `reasoning_got_finalize`."""
-
-    terminal_node_ids: list[Id] = Field(
-        default_factory=list[Id],
-        description="The conclusions; left out, the three active nodes with the best scores.",
-    )
-
-
-class ConclusionInfo(ResultPart):
-    """A conclusion of a graph."""
-
-    node_id: str
-    content: str
-    score: float | None
-    depth: int
-
-
-class FinalizeResult(SessionResult):
-    """The conclusions."""
-
-    terminal_count: int
-    conclusions: list[ConclusionInfo]
-
-
-class StateParams(GraphParams):
-    """Arguments of `reasoning_got_state`."""
-
-    EXTENSIONS = frozenset({"include_content"})
-
-    include_content: bool | None = optional("True shows the texts of nodes, cut.")
+    problem: AnyText | None = optional("The problem; left out, the one the graph began with.")
 
 
 class NodeInfo(ResultPart):
@@ -125,39 +49,16 @@ class NodeInfo(ResultPart):
     is_active: bool
 
 
-class StateResult(SessionResult):
-    """The state of a graph."""
-
-    OMIT_IF_NONE = frozenset({"problem", "nodes"})
-
-    graph_id: str
-    total_nodes: int
-    active_nodes: int
-    terminal_nodes: int
-    total_edges: int
-    max_depth: int
-    root_node_ids: list[str]
-    active_node_ids: list[str]
-    terminal_node_ids: list[str]
-    problem: str | None = None
-    nodes: list[NodeInfo] | None = None
-
-
-_MOST_NODES = 50
-"""How many nodes a state shows, the best first."""
-
-_MOST_CONTENT = 200
-"""How many characters of a node a state shows."""
-
-
-def node_infos(nodes: Sequence[GraphNode]) -> list[NodeInfo]:
+def node_infos(
+    nodes: Sequence[GraphNode], *, count: int = MAX_NODES_SHOWN, chars: int = MAX_NODE_CHARS
+) -> list[NodeInfo]:
     """Return nodes with the beginnings of their texts: conclusions, active ones, then others."""
     order = sorted(
         nodes, key=lambda one: (not one.is_terminal, not one.is_active, -(one.score or 0))
     )
     return [
-        NodeInfo.of(node, node_id=node.id, content=shortened(node.content, _MOST_CONTENT))
-        for node in order[:_MOST_NODES]
+        NodeInfo.of(node, node_id=node.id, content=one_line(node.content, chars))
+        for node in order[:count]
     ]
 
 
@@ -186,8 +87,8 @@ class OpenGraph:
 
     def active(self) -> list[GraphNode]:
         """Return the active nodes, the shallowest and oldest first."""
-        opened = [node for node in self.nodes if node.is_active]
-        return sorted(opened, key=lambda node: (node.depth, node.position or 0))
+        active = [node for node in self.nodes if node.is_active]
+        return sorted(active, key=lambda node: (node.depth, node.position or 0))
 
     def room(self) -> int:
         """Return how many more nodes the graph may have, which must not be full."""
@@ -196,6 +97,41 @@ class OpenGraph:
             reason = f"Maximum of {self.limits.max_nodes} nodes reached; prune or finalize"
             raise invalid_argument("nodes", reason)
         return left
+
+    def check_depth(self, depth: int) -> None:
+        """Check that nodes may be added below this depth."""
+        if depth >= self.limits.max_depth:
+            raise invalid_argument("depth", f"Maximum depth {self.limits.max_depth} reached")
+
+    def problem_text(self, params: GrowthParams) -> str:
+        """Return the line of a prompt that names the problem."""
+        problem = params.problem or self.graph.problem
+        return f"\nProblem: {truncated(problem, BUDGET_TOKENS // 4)}" if problem else ""
+
+    def outcome(
+        self,
+        result: ResultT,
+        nodes: Sequence[GraphNode],
+        arrows: Sequence[tuple[GraphNode, GraphNode, float]] = (),
+        edge_type: EdgeType = "generates",
+    ) -> Outcome[ResultT]:
+        """Return changed and new nodes with their arrows, and suggest calls for the new graph."""
+        new = {node.id: node for node in nodes}
+        kept = [new.pop(node.id, node) for node in self.nodes]
+        moves = next_in(self, [*kept, *new.values()])
+        edges = [
+            GraphEdge(
+                graph_id=self.graph.id,
+                session_id=self.session.id,
+                from_node=source.id,
+                to_node=target.id,
+                edge_type=edge_type,
+                weight=weight,
+            )
+            for source, target, weight in arrows
+        ]
+        changes = Changes(session=touched(self.session), nodes=(*nodes,), edges=(*edges,))
+        return Outcome(result.model_copy(update={"next": moves}), changes)
 
 
 async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = False) -> OpenGraph:
@@ -215,11 +151,9 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
             raise session_error("Session has no graph; call reasoning_got_init first")
     else:
         raise invalid_argument("session_id", "Either session_id or graph_id must be provided")
-    session = await call.existing_session(graph.session_id)
-    if not reading:
-        session = await call.new_or_open_session(session.id, "got")
+    find_session = call.existing_session if reading else call.open_session
     return OpenGraph(
-        session=session,
+        session=await find_session(graph.session_id),
         graph=graph,
         limits=replace(call.limits, **graph.config),
         nodes=await call.store.get_graph_nodes(graph.id),
@@ -229,11 +163,10 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
 
 def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
     """Suggest the next calls for a graph that has these nodes; none of them would be refused."""
-    session = opened.session
+    session, limits = opened.session, opened.limits
     if session.status == "concluded":
         return [move("session_reopen", "to go on with it", session.id)]
     ids = {"session_id": session.id, "graph_id": opened.graph.id}
-    limits = opened.limits
     active = [node for node in nodes if node.is_active]
     ranked = sorted(active, key=lambda node: node.score or 0, reverse=True)
     growing = [node for node in ranked if node.depth < limits.max_depth]
@@ -251,115 +184,12 @@ def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
     scored = [node for node in active if node.score is not None]
     if scored and (not moves or max(node.score or 0 for node in scored) >= 0.8):
         moves.append(move("got_finalize", "draw conclusions", **ids))
-    return moves or [_without_frontier(opened, nodes)]
-
-
-def _without_frontier(opened: OpenGraph, nodes: Sequence[GraphNode]) -> Move:
-    """Suggest a call for a graph in which nothing is active, or nothing can be added."""
-    session, limits = opened.session, opened.limits
+    if moves:
+        return moves
+    # Nothing is active, or nothing can be added: an inactive node may still be continued.
     open_ends = [node for node in nodes if node.depth < limits.max_depth and not node.is_terminal]
-    is_concluded = any(node.is_terminal for node in nodes)
-    if is_concluded or not open_ends or len(nodes) >= limits.max_nodes:
-        return move("session_conclude", "close the session with what was found", session.id)
+    if any(node.is_terminal for node in nodes) or not open_ends or not has_room:
+        return [move("session_conclude", "close the session with what was found", session.id)]
     best = max(open_ends, key=lambda node: node.score or 0)
     why = "no node is active; this is the best to go on from"
-    return move("got_generate", why, session.id, graph_id=opened.graph.id, node_id=best.id)
-
-
-async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
-    """Begin a graph of thoughts, for problems with many parts that depend on each other.
-
-    A session may hold several.
-    """
-    session = await call.new_or_open_session(params.session_id, "got")
-    config = params.config.model_dump(exclude_none=True) if params.config else {}
-    limits = replace(call.limits, **config)
-    graph = Graph(session_id=session.id, problem=params.problem or None, config=asdict(limits))
-    root = GraphNode(
-        graph_id=graph.id,
-        session_id=session.id,
-        content=params.content,
-        node_type="root",
-        is_root=True,
-    )
-    result = InitResult(
-        session_id=session.id,
-        graph_id=graph.id,
-        root_node_id=root.id,
-        content=params.content,
-        config=ConfigInfo.of(limits),
-        next=[move("got_generate", "grow the graph", session.id, graph_id=graph.id)],
-    )
-    return Outcome(result, Changes(session=touched(session), graphs=(graph,), nodes=(root,)))
-
-
-async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResult]:
-    """Delete the weak ends of the graph, and what becomes a weak end by that."""
-    opened = await graph_for(params, call)
-    threshold = opened.limits.prune_threshold if params.threshold is None else params.threshold
-    cut = prunable(opened.nodes, opened.edges, threshold)
-    kept = [node for node in opened.nodes if node.id not in set(cut)]
-    result = PruneResult(
-        session_id=opened.session.id,
-        pruned_count=len(cut),
-        remaining_count=len(kept),
-        threshold_used=threshold,
-        pruned_node_ids=cut,
-        next=next_in(opened, kept),
-    )
-    if not cut:
-        return Outcome(result)
-    return Outcome(result, Changes(session=touched(opened.session), removed_nodes=(*cut,)))
-
-
-async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[FinalizeResult]:
-    """Mark nodes of the graph as its conclusions."""
-    opened = await graph_for(params, call)
-    if params.terminal_node_ids:
-        keys = [*dict.fromkeys(params.terminal_node_ids)]
-        chosen = [opened.node("terminal_node_ids", key) for key in keys]
-    else:
-        scored = [node for node in opened.active() if node.score is not None]
-        chosen = sorted(scored, key=lambda node: node.score or 0, reverse=True)[:_MAX_CONCLUSIONS]
-    if not chosen:
-        raise invalid_argument(
-            "terminal_node_ids",
-            "There are no active nodes with a score; score some, or name the conclusions",
-        )
-    ended = [
-        replace(node, is_terminal=True, is_active=False, node_type="terminal") for node in chosen
-    ]
-    result = FinalizeResult(
-        session_id=opened.session.id,
-        terminal_count=len(ended),
-        conclusions=[ConclusionInfo.of(node, node_id=node.id) for node in ended],
-        next=[move("session_conclude", "close the session with what was found", opened.session.id)],
-    )
-    return Outcome(result, Changes(session=touched(opened.session), nodes=(*ended,)))
-
-
-async def got_state(params: StateParams, call: CallContext) -> Outcome[StateResult]:
-    """Tell how a graph stands: its nodes, edges, depth and frontier."""
-    opened = await graph_for(params, call, reading=True)
-    active = opened.active()
-    ends = sorted(
-        (node for node in opened.nodes if node.is_terminal),
-        key=lambda node: node.score or 0,
-        reverse=True,
-    )
-    result = StateResult(
-        session_id=opened.session.id,
-        graph_id=opened.graph.id,
-        total_nodes=len(opened.nodes),
-        active_nodes=len(active),
-        terminal_nodes=len(ends),
-        total_edges=len(opened.edges),
-        max_depth=max((node.depth for node in opened.nodes), default=0),
-        root_node_ids=[node.id for node in opened.nodes if node.is_root],
-        active_node_ids=[node.id for node in active],
-        terminal_node_ids=[node.id for node in ends],
-        problem=opened.graph.problem if params.include_content else None,
-        nodes=node_infos(opened.nodes) if params.include_content else None,
-        next=next_in(opened, opened.nodes),
-    )
-    return Outcome(result)
+    return [move("got_generate", why, **ids, node_id=best.id)]

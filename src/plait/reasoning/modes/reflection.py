@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -12,15 +10,15 @@ from pydantic import Field
 
 from plait.errors import ThoughtNotFoundError
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
-from plait.reasoning.call_context import CallContext, Outcome, touched
+from plait.reasoning.call_context import CallContext, Outcome, Place, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.model_replies import ReflectionReply
-from plait.reasoning.paths import Place, current_place, place_on
 from plait.reasoning.prompts import PROMPTS, truncated
-from plait.reasoning.results import Move, ResultPart, SessionResult, move
+from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
-_MAX_ANCESTORS = 10
+MAX_ANCESTORS = 10
+"""How many steps a prompt shows of those a thought came from."""
 
 
 class ReflectionParam(Params):
@@ -73,14 +71,6 @@ class ReflectionResult(SessionResult):
     branch_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    reply: ReflectionReply
-    best: float
-    improved: str | None
-    rounds: int
-
-
 async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
     """Examine a thought or a text, name strengths and weaknesses, and improve it until it is
     good enough.
@@ -89,17 +79,24 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         raise invalid_argument(
             "thought_id or content", "Either thought_id or content must be provided"
         )
-    original = await _original(params, call)
-    key = params.session_id or (original.session_id if original else None)
-    session = await call.new_or_open_session(key, "reflection")
+    original = None
+    if (key := params.thought_id) is not None:
+        original = await call.store.get_thought(key)
+        if original is None:
+            raise unknown_id(ThoughtNotFoundError, f"Thought not found: {key}", key, "thought_id")
+    session = await call.new_or_open_session(
+        params.session_id or (original.session_id if original else None), "reflection"
+    )
     if original is not None and original.session_id != session.id:
         text = "Thought does not belong to this session"
         raise unknown_id(ThoughtNotFoundError, text, original.id, "thought_id")
-    place = await _place(params, call, session, original)
+    if original is None or params.branch_id is not None:
+        place = await call.place(session, params.branch_id)
+    else:
+        branch = await call.store.get_branch(original.branch_id) if original.branch_id else None
+        place = Place(branch=branch, tip=original)
     text = original.content if original else params.content or ""
-    finding = await _examine(params, call, session, original, text)
-    reply = finding.reply
-    lists = reply.model_dump(include={"strengths", "weaknesses", "recommendations"})
+    reply, best, improvement, rounds = await _examine(params, call, session, original, text)
     original_id = original.id if original else None
     new = partial(
         Thought,
@@ -108,24 +105,35 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         mode="reflection",
         branch_id=place.branch_id,
     )
-    examined = {"examined": text} if original is None else {}
     analysis = new(
         content=reply.analysis,
         parent_id=original_id or place.tip_id,
         metadata={
-            **lists,
+            **reply.model_dump(include={"strengths", "weaknesses", "recommendations"}),
             "quality_score": reply.quality,
-            "iterations": finding.rounds,
-            **examined,
+            "iterations": rounds,
+            **({"examined": text} if original is None else {}),
         },
     )
     improved = None
-    if finding.improved is not None:
+    if improvement is not None:
         improved = new(
-            content=finding.improved,
+            content=improvement,
             parent_id=analysis.id,
             metadata={"is_improved_version": True, "original_thought_id": original_id},
         )
+    if reply.quality < params.quality_threshold and improved is not None:
+        bound = f"{params.quality_threshold:g}"
+        why = f"the quality, {reply.quality:.2f}, is below {bound}: examine the better text"
+        steps = [
+            move("reflection", why, session.id, thought_id=improved.id),
+            move("tree", "look for another way", session.id),
+        ]
+    else:
+        steps = [
+            move("linear", "go on from here", session.id),
+            move("session_conclude", "if the question is answered", session.id),
+        ]
     result = ReflectionResult.of(
         reply,
         session_id=session.id,
@@ -133,36 +141,13 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         original_thought_id=original_id,
         quality_score=reply.quality,
         improved_thought=ImprovedThought.of(improved, thought_id=improved.id) if improved else None,
-        iterations_performed=finding.rounds,
-        quality_improved=finding.best > (original.confidence if original else 0.5),
+        iterations_performed=rounds,
+        quality_improved=best > (original.confidence if original else 0.5),
         branch_id=place.branch_id,
-        next=_next_moves(session, reply, improved, params.quality_threshold),
+        next=steps,
     )
     thoughts = (analysis, improved) if improved else (analysis,)
     return Outcome(result, Changes(session=touched(session), thoughts=thoughts))
-
-
-async def _place(
-    params: ReflectionParams, call: CallContext, session: Session, original: Thought | None
-) -> Place:
-    """Return where the findings go: the branch that is named, else that of the thought."""
-    if params.branch_id is not None:
-        branch = await call.branch_of(session, params.branch_id)
-        return await place_on(call.store, session, branch)
-    if original is None:
-        return await current_place(call.store, session)
-    branch = await call.store.get_branch(original.branch_id) if original.branch_id else None
-    return Place(branch=branch, tip=original)
-
-
-async def _original(params: ReflectionParams, call: CallContext) -> Thought | None:
-    if params.thought_id is None:
-        return None
-    thought = await call.store.get_thought(params.thought_id)
-    if thought is None:
-        key = params.thought_id
-        raise unknown_id(ThoughtNotFoundError, f"Thought not found: {key}", key, "thought_id")
-    return thought
 
 
 async def _examine(
@@ -171,22 +156,23 @@ async def _examine(
     session: Session,
     original: Thought | None,
     text: str,
-) -> _Finding:
-    if params.reflection is not None:
-        reply = ReflectionReply(
-            **params.reflection.model_dump(), confidence=params.reflection.quality_score
-        )
+) -> tuple[ReflectionReply, float, str | None, int]:
+    """Analyse and improve until the quality is sufficient or the rounds are used up.
+
+    Returns the last findings, the best quality, the better text if there is one, and the rounds.
+    """
+    if (own := params.reflection) is not None:
+        reply = ReflectionReply(**own.model_dump(), confidence=own.quality_score)
         improved = reply.improvement if reply.improvement != text else None
-        return _Finding(reply=reply, best=reply.quality, improved=improved, rounds=1)
-    chain = await _chain(call, original) if params.include_chain and original else ""
-    return await _rounds(params, call, session, text, chain)
-
-
-async def _rounds(
-    params: ReflectionParams, call: CallContext, session: Session, text: str, chain: str
-) -> _Finding:
-    """Analyse and improve until the quality is sufficient or the rounds are used up."""
-    history = f"It came from:\n{chain}\n\n" if chain else ""
+        return reply, reply.quality, improved, 1
+    history = ""
+    if params.include_chain and original is not None:
+        ancestors = await call.store.get_thought_chain(original, MAX_ANCESTORS)
+        steps = "\n".join(
+            f"- [{step.mode}] (confidence: {step.confidence:.2f}) {truncated(step.content, 400)}"
+            for step in (*ancestors, original)
+        )
+        history = f"It came from:\n{steps}\n\n"
     current, best, number, most = text, -1.0, 0, params.max_iterations
     while True:
         number += 1
@@ -202,37 +188,13 @@ async def _rounds(
             '"recommendations": ["…"], "quality_score": 0.0–1.0, '
             '"improved_thought": "a better text, or left out"}',
         )
-        beaten = reply.quality > best
+        is_better = reply.quality > best
         best = max(best, reply.quality)
-        done = reply.quality >= params.quality_threshold or number == most
-        if reply.improvement and (beaten or done):
+        is_done = reply.quality >= params.quality_threshold or number == most
+        if reply.improvement and (is_better or is_done):
             current = reply.improvement
-        if done:
-            improved = current if current != text else None
-            return _Finding(reply=reply, best=best, improved=improved, rounds=number)
-
-
-async def _chain(call: CallContext, thought: Thought) -> str:
-    ancestors = await call.store.get_thought_chain(thought, _MAX_ANCESTORS)
-    return "\n".join(
-        f"- [{step.mode}] (confidence: {step.confidence:.2f}) {truncated(step.content, 400)}"
-        for step in (*ancestors, thought)
-    )
-
-
-def _next_moves(
-    session: Session, reply: ReflectionReply, improved: Thought | None, threshold: float
-) -> list[Move]:
-    if reply.quality < threshold and improved is not None:
-        why = f"the quality, {reply.quality:.2f}, is below {threshold:g}: examine the better text"
-        return [
-            move("reflection", why, session.id, thought_id=improved.id),
-            move("tree", "look for another way", session.id),
-        ]
-    return [
-        move("linear", "go on from here", session.id),
-        move("session_conclude", "if the question is answered", session.id),
-    ]
+        if is_done:
+            return reply, best, current if current != text else None, number
 
 
 class EvaluateResult(SessionResult):
@@ -255,9 +217,23 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
     if not thoughts:
         raise session_error("Session has no thoughts to evaluate")
     average = sum(thought.confidence for thought in thoughts) / len(thoughts)
-    coherence = coherence_of(thoughts)
+    # Coherent thoughts follow from one another, and do not jump in confidence.
+    coherence = 1.0
+    if len(thoughts) > 1:
+        pairs = len(thoughts) - 1
+        linked = sum(thought.parent_id is not None for thought in thoughts[1:])
+        near = sum(1 - abs(one.confidence - two.confidence) for one, two in pairwise(thoughts))
+        coherence = (linked / pairs + near / pairs) / 2
     weakest = min(thoughts, key=lambda thought: thought.confidence)
-    text, step = _advice(average, coherence, weakest)
+    why = f"the weakest thought has a confidence of {weakest.confidence:.2f}"
+    step = move("reflection", why, session.id, thought_id=weakest.id)
+    if average < LOW_CONFIDENCE:
+        text = "Review the thoughts of low confidence, and strengthen or drop them."
+    elif coherence < 0.5:
+        text = "There may be logical gaps between thoughts: use reflection to close them."
+    else:
+        text = "The quality of the reasoning is acceptable."
+        step = move("session_conclude", "if the question is answered", session.id)
     if session.status == "concluded":
         step = move("session_reopen", "to go on with it", session.id)
     result = EvaluateResult(
@@ -270,24 +246,3 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
         next=[step],
     )
     return Outcome(result)
-
-
-def coherence_of(thoughts: Sequence[Thought]) -> float:
-    """Return how coherent thoughts are, from 0 to 1."""
-    if len(thoughts) < 2:
-        return 1.0
-    linked = sum(thought.parent_id is not None for thought in thoughts[1:]) / (len(thoughts) - 1)
-    steps = [1 - abs(left.confidence - right.confidence) for left, right in pairwise(thoughts)]
-    return (linked + sum(steps) / len(steps)) / 2
-
-
-def _advice(average: float, coherence: float, weakest: Thought) -> tuple[str, Move]:
-    session = weakest.session_id
-    why = f"the weakest thought has a confidence of {weakest.confidence:.2f}"
-    look = move("reflection", why, session, thought_id=weakest.id)
-    if average < LOW_CONFIDENCE:
-        return "Review the thoughts of low confidence, and strengthen or drop them.", look
-    if coherence < 0.5:
-        return "There may be logical gaps between thoughts: use reflection to close them.", look
-    done = move("session_conclude", "if the question is answered", session)
-    return "The quality of the reasoning is acceptable.", done

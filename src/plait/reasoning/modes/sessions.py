@@ -1,22 +1,28 @@
-"""Session tools: list, read, search, export, delete, fork, conclude and reopen."""
+"""Session tools: list, read, search, export, delete, fork, conclude, reopen, and their state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
-from plait.errors import ThoughtNotFoundError
-from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
+from plait._support.exception_groups import one_line
+from plait.reasoning.arguments import SessionParams, invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.export import EXPORTERS, Exported, Format, read_document
+from plait.reasoning.diagram import read_document
+from plait.reasoning.export import EXPORTERS, Exported, Format
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.modes.got_graph import node_infos
+from plait.reasoning.modes.got_graph import GraphParams, graph_for, next_in, node_infos
 from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move, result_data
-from plait.reasoning.storage.port import SessionLine, Storage
-from plait.reasoning.values import Branch, Changes, Json, Session, ValueT, new_id, now, public_data
+from plait.reasoning.storage.port import SessionLine
+from plait.reasoning.values import Branch, Changes, Session, ValueT, new_id, now, public_data
+
+MAX_BRANCHES_SHOWN = 5
+MAX_NODES_SHOWN = 3
+MAX_QUESTION_CHARS = 200
+MAX_TEXT_CHARS = 80
+"""Where a session stands must be short: it is read at every new start."""
 
 
 class SessionsParams(Params):
@@ -151,6 +157,20 @@ class ReopenResult(SessionResult):
     former_conclusion: dict[str, Any] | None
 
 
+class WhereResult(SessionResult):
+    """Where a session stands: short texts by id."""
+
+    graph_id: str | None
+    question: str
+    conclusion: str
+    budget: dict[str, Any]
+    active_branch: dict[str, str]
+    last_thought: dict[str, str]
+    open_branches: dict[str, str]
+    best_nodes: dict[str, str]
+    checkpoints: dict[str, str]
+
+
 async def session_list(params: SessionsParams, call: CallContext) -> Outcome[SessionsResult]:
     """List reasoning sessions, the one that changed last first."""
     lines = await call.store.list_sessions(
@@ -172,46 +192,43 @@ async def session_get(params: GetParams, call: CallContext) -> Outcome[GetResult
     session = await call.existing_session(params.session_id)
     store = call.store
     page = await store.get_session_thoughts(session.id, limit=params.limit, offset=params.offset)
+    most = params.max_content
     result = GetResult.of(
         session,
         session_id=session.id,
         total_thoughts=await store.count_session_thoughts(session.id),
         thoughts=[
-            {**public_data(value), "content": _cut(value.content, params.max_content)}
-            for value in page
+            {**public_data(one), "content": f"{one.content[: most - 1]}…"}
+            if len(one.content) > most
+            else public_data(one)
+            for one in page
         ],
-        branches=[public_data(value) for value in await store.get_session_branches(session.id)],
+        branches=[public_data(one) for one in await store.get_session_branches(session.id)],
         checkpoints=[
-            {"id": value.id, "name": value.name, "created_at": value.created_at}
-            for value in await store.get_session_checkpoints(session.id)
+            {"id": one.id, "name": one.name, "created_at": one.created_at}
+            for one in await store.get_session_checkpoints(session.id)
         ],
         graphs=[
             {
-                "graph_id": value.id,
-                "problem": value.problem,
-                "config": value.config,
-                "nodes": [
-                    result_data(info) for info in node_infos(await store.get_graph_nodes(value.id))
-                ],
+                "graph_id": graph.id,
+                "problem": graph.problem,
+                "config": graph.config,
+                "nodes": [*map(result_data, node_infos(await store.get_graph_nodes(graph.id)))],
             }
-            for value in await store.get_session_graphs(session.id)
+            for graph in await store.get_session_graphs(session.id)
         ],
-        tokens=await token_use(call, session),
-        next=[_go_on(session)],
+        tokens=await _token_use(call, session),
+        next=[_continuation(session)],
     )
     return Outcome(result)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _go_on(session: Session) -> Move:
+def _continuation(session: Session) -> Move:
     tool = "session_reopen" if session.status == "concluded" else "linear"
     return move(tool, "to go on with it", session.id)
 
 
-async def token_use(call: CallContext, session: Session) -> dict[str, int]:
+async def _token_use(call: CallContext, session: Session) -> dict[str, int]:
     """Return the requests and tokens that a session has cost."""
     usages = await call.store.get_usage(session_id=session.id)
     requests = [usage for usage in usages if usage.pipe_name is not None]
@@ -231,14 +248,14 @@ async def session_search(params: SearchParams, call: CallContext) -> Outcome[Sea
     )
     matches = [
         {
-            "thought_id": value.id,
-            "session_id": value.session_id,
-            "content": value.content,
-            "mode": value.mode,
-            "abandoned": value.abandoned_by is not None,
-            "created_at": value.created_at,
+            "thought_id": thought.id,
+            "session_id": thought.session_id,
+            "content": thought.content,
+            "mode": thought.mode,
+            "abandoned": thought.abandoned_by is not None,
+            "created_at": thought.created_at,
         }
-        for value in thoughts
+        for thought in thoughts
     ]
     return Outcome(SearchResult(matches=matches, count=len(matches)))
 
@@ -258,25 +275,90 @@ async def session_delete(params: SessionParams, call: CallContext) -> Outcome[De
     return Outcome(DeleteResult(session_id=session.id, deleted=deleted))
 
 
+class _NewIds(dict[str, str]):
+    """A new id for each old one."""
+
+    def __missing__(self, key: str) -> str:
+        self[key] = new_id()
+        return self[key]
+
+    def copy_of(self, value: ValueT, *references: str, **fields: Any) -> ValueT:
+        """Copy a value with a new id, also in the fields that refer to others."""
+        named = {name: (key := getattr(value, name)) and self[key] for name in references}
+        return replace(value, id=self[value.id], **named, **fields)
+
+
 async def session_fork(params: ForkParams, call: CallContext) -> Outcome[ForkResult]:
     """Copy what counts in a session into a new one, to try something else there."""
     session = await call.existing_session(params.session_id)
     if params.new_session_id and await call.store.get_session(params.new_session_id):
         raise invalid_argument("new_session_id", "There is a session with this id already")
-    key = params.new_session_id or call.new_session_id()
-    changes = await _fork(call.store, session, key=key)
-    copy = changes.session
-    if copy is None:
-        raise session_error(f"Session not found: {session.id}")
+    key, store, ids = session.id, call.store, _NewIds()
+    copy = Session(
+        id=params.new_session_id or call.new_session_id(),
+        mode=session.mode,
+        metadata={**(session.metadata or {}), "forked_from": key, "forked_at": now()},
+        active_branch_id=session.active_branch_id and ids[session.active_branch_id],
+    )
+    own = {"session_id": copy.id, "position": None}
+    # A branch is written after its parent; a backtrack can make a newer branch the parent.
+    waiting = {branch.id: branch for branch in await store.get_session_branches(key)}
+    branches: list[Branch] = []
+    for branch in [*waiting.values()]:
+        line = [branch]
+        while (parent := waiting.get(line[-1].parent_branch_id or "")) and parent not in line:
+            line.append(parent)
+        new = [one for one in reversed(line) if waiting.pop(one.id, None) is not None]
+        branches += [ids.copy_of(one, "parent_branch_id", **own) for one in new]
+    # Abandoned thoughts are not copied, so nothing refers to them.
+    kept = {thought.id: thought for thought in await store.get_session_thoughts(key)}
+    thoughts = [
+        ids.copy_of(
+            replace(thought, parent_id=thought.parent_id if thought.parent_id in kept else None),
+            "parent_id",
+            "branch_id",
+            metadata=thought.metadata
+            and {
+                name: ids[value] if name in _THOUGHT_LINKS and value else value
+                for name, value in thought.metadata.items()
+            },
+            **own,
+        )
+        for thought in kept.values()
+    ]
+    changes = Changes(
+        session=copy,
+        branches=(*branches,),
+        cross_refs=tuple(
+            ids.copy_of(ref, "from_branch_id", "to_branch_id")
+            for ref in await store.get_session_cross_refs(key)
+        ),
+        thoughts=(*thoughts,),
+        graphs=tuple(
+            ids.copy_of(graph, session_id=copy.id) for graph in await store.get_session_graphs(key)
+        ),
+        nodes=tuple(
+            ids.copy_of(node, "graph_id", **own)
+            for node in await store.get_session_graph_nodes(key)
+        ),
+        edges=tuple(
+            ids.copy_of(edge, "graph_id", "from_node", "to_node", session_id=copy.id)
+            for edge in await store.get_session_edges(key)
+        ),
+    )
     result = ForkResult(
         session_id=copy.id,
-        forked_from=session.id,
+        forked_from=key,
         thoughts=len(changes.thoughts),
         branches=len(changes.branches),
         nodes=len(changes.nodes),
         next=[move("linear", "go on in the copy", copy.id)],
     )
     return Outcome(result, changes)
+
+
+_THOUGHT_LINKS = frozenset({"revises", "revised_by", "original_thought_id"})
+"""Metadata that holds the id of a thought."""
 
 
 async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome[ConcludeResult]:
@@ -286,15 +368,12 @@ async def session_conclude(params: ConcludeParams, call: CallContext) -> Outcome
     """
     session = await call.open_session(params.session_id)
     for index, key in enumerate(params.thought_ids):
-        thought = await call.store.get_thought(key)
-        if thought is None or thought.session_id != session.id:
-            text = f"Thought not found in this session: {key}"
-            raise unknown_id(ThoughtNotFoundError, text, key, f"thought_ids[{index}]")
+        await call.thought_of(session, key, f"thought_ids[{index}]")
     conclusion = {
         "text": params.conclusion,
         "confidence": params.confidence,
         "thought_ids": params.thought_ids,
-        "tokens": await token_use(call, session),
+        "tokens": await _token_use(call, session),
         "concluded_at": now(),
     }
     closed = replace(touched(session), status="concluded", conclusion=conclusion)
@@ -314,91 +393,80 @@ async def session_reopen(params: ReopenParams, call: CallContext) -> Outcome[Reo
         {"at": now(), "reason": params.reason, "conclusion": former},
     ]
     opened = replace(touched(session), status="open", conclusion=None, metadata=metadata)
+    steps = [_continuation(opened)]
     result = ReopenResult(
-        session_id=session.id, status="open", former_conclusion=former, next=[_go_on(opened)]
+        session_id=session.id, status="open", former_conclusion=former, next=steps
     )
     return Outcome(result, Changes(session=opened))
 
 
-class _NewIds(dict[str, str]):
-    """A new id for each old one."""
-
-    def __missing__(self, key: str) -> str:
-        self[key] = new_id()
-        return self[key]
-
-    def in_metadata(self, metadata: Json | None) -> Json | None:
-        """Return metadata with the new ids of the thoughts that it refers to."""
-        links = {"revises", "revised_by", "original_thought_id"}
-        return metadata and {
-            name: self[value] if name in links and value else value
-            for name, value in metadata.items()
-        }
-
-    def copies(self, values: Iterable[ValueT], *references: str, **fields: Any) -> list[ValueT]:
-        """Copy values with new ids, also in the fields that refer to others."""
-        return [
-            replace(
-                value,
-                id=self[value.id],
-                **{name: (key := getattr(value, name)) and self[key] for name in references},
-                **fields,
-            )
-            for value in values
-        ]
-
-
-async def _fork(store: Storage, session: Session, *, key: str) -> Changes:
-    """Return the changes that copy a session; checkpoints and abandoned parts are not copied."""
-    ids = _NewIds()
-    active = session.active_branch_id
-    copy = Session(
-        id=key,
-        mode=session.mode,
-        metadata={**(session.metadata or {}), "forked_from": session.id, "forked_at": now()},
-        active_branch_id=active and ids[active],
-    )
-    own = {"session_id": copy.id, "position": None}
-    thoughts = await store.get_session_thoughts(session.id)
-    kept = {thought.id for thought in thoughts}
-    rooted = [
-        replace(
-            one,
-            parent_id=one.parent_id if one.parent_id in kept else None,
-            metadata=ids.in_metadata(one.metadata),
-        )
-        for one in thoughts
+async def session_where(params: SessionParams, call: CallContext) -> Outcome[WhereResult]:
+    """Tell where a session stands: question, branches, best nodes, budget and next move."""
+    session = await call.existing_session(params.session_id)
+    store = call.store
+    place = await call.place(session, None)
+    branches = await store.get_session_branches(session.id)
+    graph = None
+    if await store.get_latest_graph(session.id) is not None:
+        graph = await graph_for(GraphParams(session_id=session.id), call, reading=True)
+    nodes = graph.nodes if graph else ()
+    # The branches that can be followed beside the current one, the best first.
+    parents = {branch.parent_branch_id for branch in branches if branch.state == "active"}
+    waiting = [
+        branch
+        for branch in branches
+        if branch.state == "active" and branch.id not in parents and branch.id != place.branch_id
     ]
-    branches = _parents_first(await store.get_session_branches(session.id))
-    refs = await store.get_session_cross_refs(session.id)
-    graphs = await store.get_session_graphs(session.id)
-    nodes = await store.get_session_graph_nodes(session.id)
-    edges = await store.get_session_edges(session.id)
-    links = ("graph_id", "from_node", "to_node")
-    return Changes(
-        session=copy,
-        branches=(*ids.copies(branches, "parent_branch_id", **own),),
-        cross_refs=(*ids.copies(refs, "from_branch_id", "to_branch_id"),),
-        thoughts=(*ids.copies(rooted, "parent_id", "branch_id", **own),),
-        graphs=(*ids.copies(graphs, session_id=copy.id),),
-        nodes=(*ids.copies(nodes, "graph_id", **own),),
-        edges=(*ids.copies(edges, *links, session_id=copy.id),),
+    waiting.sort(key=lambda branch: (branch.priority, branch.confidence), reverse=True)
+    question = ""
+    if (first := await store.get_first_thought(session.id)) is not None:
+        question = str((first.metadata or {}).get("question") or first.content)
+    elif graph is not None:
+        roots = (node.content for node in nodes if node.is_root)
+        question = graph.graph.problem or next(roots, "")
+    count = await store.count_session_thoughts(session.id)
+    total = (session.metadata or {}).get("total_thoughts")
+    is_within = total is not None and count <= total
+    budget: dict[str, Any] = {"thoughts": f"{count} of {total}" if is_within else count}
+    tokens = await _token_use(call, session)
+    if tokens["requests"]:
+        budget["tokens"] = tokens["input"] + tokens["output"]
+    if graph is not None:
+        depth = max((node.depth for node in nodes), default=0)
+        budget["nodes"] = f"{len(nodes)} of {graph.limits.max_nodes}"
+        budget["depth"] = f"{depth} of {graph.limits.max_depth}"
+    if session.status == "concluded":
+        steps = [_continuation(session)]
+    elif graph is not None and any(node.is_active for node in nodes):
+        steps = next_in(graph, nodes)[:2]
+    else:
+        steps = [move("linear", "take the next step", session.id)]
+        if waiting:
+            why = f"{len(waiting)} more ways are open"
+            steps.append(move("tree_focus", why, session.id, branch_id=waiting[0].id))
+        steps.append(move("session_conclude", "if the question is answered", session.id))
+    active, tip = place.branch, place.tip
+    best = node_infos(
+        [node for node in nodes if node.is_terminal or node.is_active],
+        count=MAX_NODES_SHOWN,
+        chars=MAX_TEXT_CHARS,
     )
-
-
-def _parents_first(branches: Sequence[Branch]) -> list[Branch]:
-    """Sort branches after their parents; a backtrack can make a newer branch the parent."""
-    waiting = {branch.id: branch for branch in branches}
-    ordered: list[Branch] = []
-
-    def take(branch: Branch) -> None:
-        if waiting.pop(branch.id, None) is None:
-            return
-        parent = waiting.get(branch.parent_branch_id or "")
-        if parent is not None:
-            take(parent)
-        ordered.append(branch)
-
-    for branch in branches:
-        take(branch)
-    return ordered
+    checkpoints = await store.get_session_checkpoints(session.id)
+    conclusion = str((session.conclusion or {}).get("text", ""))
+    result = WhereResult(
+        session_id=session.id,
+        graph_id=graph.graph.id if graph else None,
+        question=one_line(question, MAX_QUESTION_CHARS),
+        conclusion=one_line(conclusion, MAX_QUESTION_CHARS),
+        budget=budget,
+        active_branch={active.id: one_line(active.name, 50)} if active else {},
+        last_thought={tip.id: one_line(tip.content, MAX_TEXT_CHARS)} if tip else {},
+        open_branches={
+            branch.id: f"{branch.confidence:.2f} {one_line(branch.name, 50)}"
+            for branch in waiting[:MAX_BRANCHES_SHOWN]
+        },
+        best_nodes={node.node_id: f"{node.score or 0:.2f} {node.content}" for node in best},
+        checkpoints={one.id: one_line(one.name, 30) for one in checkpoints[:MAX_BRANCHES_SHOWN]},
+        next=steps,
+    )
+    return Outcome(result)

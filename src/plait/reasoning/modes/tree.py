@@ -9,28 +9,22 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from plait.errors import BranchNotFoundError
 from plait.reasoning import values
-from plait.reasoning.arguments import SessionParams, invalid_argument, unknown_id
+from plait.reasoning.arguments import SessionParams, invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.model_replies import BranchReply, TreeReply
-from plait.reasoning.paths import Place, context_at, current_place, place_on
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import ListResult, Move, Result, ResultPart, SessionResult, move
+from plait.reasoning.results import ListResult, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
-
-
-def _lower(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
 
 
 class CrossRefParam(Params):
     """How the branch relates to another."""
 
     to_branch: Id = Field(description="The id of the other branch.")
-    type: Annotated[values.RefType, BeforeValidator(_lower)]
+    type: Annotated[values.RefType, BeforeValidator(lambda value: str(value).lower())]
     reason: AnyText | None = None
     strength: Number = clamped(0, 1, "How strongly.", default=1.0)
 
@@ -131,14 +125,40 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     Use it when there is more than one way.
     """
     session = await call.new_or_open_session(params.session_id, "tree")
-    branch, tip, is_new = await _branch_for(call, session, params.branch_id)
+    place = await call.place(session, params.branch_id)
+    branch, tip = place.branch, place.tip
+    if branch is None:
+        # The first branch begins a tree of its own.
+        branch, tip = Branch(session_id=session.id, name="Root"), None
+    elif params.branch_id is not None:
+        name = f"Branch from {branch.id[:8]}"
+        branch = Branch(session_id=session.id, name=name, parent_branch_id=branch.id)
     refs = await _cross_refs(call, session, branch, params.cross_refs)
-    reply = await _branches(params, call, session, Place(branch=branch, tip=tip))
-    # All of the caller's own; a model may answer with more than it was asked for.
-    ways = reply.branches if params.branches else reply.branches[: params.num_branches]
-    best = reply.recommended_branch
-    if not 0 <= best < len(ways):
-        best = _most_confident(ways)
+    ways: Sequence[BranchParam | BranchReply]
+    if params.branches is not None:
+        ways, best = params.branches, params.recommended_branch
+        if not 2 <= len(ways) <= 4:
+            raise invalid_argument("branches", "Between 2 and 4 branches are needed")
+        if best is not None and not 0 <= best < len(ways):
+            text = f"Must be an index from 0 to {len(ways) - 1}"
+            raise invalid_argument("recommended_branch", text)
+    else:
+        context = await call.context(session, place, title="Earlier thoughts")
+        count = params.num_branches
+        reply = await call.ask(
+            "tree",
+            f"{context}Explore ways to go on from this thought:\n{params.content}",
+            TreeReply,
+            session=session,
+            system=PROMPTS["tree"].replace("2-4 distinct paths", f"{count} distinct paths"),
+            parameter="branches",
+            shape='[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
+            f"({count} distinct ways), and recommended_branch=<index of the best>",
+        )
+        # A model may answer with more than it was asked for.
+        ways, best = reply.branches[:count], reply.recommended_branch
+    if best is None or not 0 <= best < len(ways):
+        best = max(range(len(ways)), key=lambda index: ways[index].confidence)
     new = partial(Thought, session_id=session.id, mode="tree")
     thought = new(
         content=params.content,
@@ -146,7 +166,18 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         parent_id=tip.id if tip else None,
         branch_id=branch.id,
     )
-    children = [_child(branch, index, way, best=index == best) for index, way in enumerate(ways)]
+    children: list[Branch] = []
+    for index, way in enumerate(ways):
+        label = " ".join(way.thought.split())
+        label = label if len(label) <= 30 else f"{label[:27]}..."
+        child = Branch(
+            session_id=session.id,
+            name=f"Option {index + 1}: {label}",
+            parent_branch_id=branch.id,
+            priority=2.0 if index == best else 1.0,
+            confidence=way.confidence,
+        )
+        children.append(child)
     steps = [
         new(
             content=way.thought,
@@ -158,6 +189,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         for way, child in zip(ways, children, strict=True)
     ]
     follow = f"follow the recommended way, {children[best].name!r}"
+    keep = "before you follow one way, to be able to come back"
     result = TreeResult.of(
         thought,
         thought_id=thought.id,
@@ -170,46 +202,22 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         cross_refs_created=len(refs),
         next=[
             move("tree_focus", follow, session.id, branch_id=children[best].id),
-            move(
-                "checkpoint_create",
-                "before you follow one way, to be able to come back",
-                session.id,
-                name="before the first way",
-            ),
+            move("checkpoint_create", keep, session.id, name="before the first way"),
         ],
     )
     changes = Changes(
         session=replace(touched(session), active_branch_id=session.active_branch_id or branch.id),
-        branches=(branch, *children) if is_new else (*children,),
+        branches=(*children,) if branch is place.branch else (branch, *children),
         cross_refs=(*refs,),
         thoughts=(thought, *steps),
     )
     return Outcome(result, changes)
 
 
-async def _branch_for(
-    call: CallContext, session: Session, key: str | None
-) -> tuple[Branch, Thought | None, bool]:
-    """Return the branch of the thought, what the thought follows, and whether the branch is new."""
-    if key is not None:
-        parent = await call.branch_of(session, key)
-        name = f"Branch from {parent.id[:8]}"
-        branch = Branch(session_id=session.id, name=name, parent_branch_id=parent.id)
-        return branch, (await place_on(call.store, session, parent)).tip, True
-    place = await current_place(call.store, session)
-    if place.branch is not None:
-        return place.branch, place.tip, False
-    # The first branch begins a tree of its own.
-    return Branch(session_id=session.id, name="Root"), None, True
-
-
-def _most_confident(ways: Sequence[BranchReply]) -> int:
-    return max(range(len(ways)), key=lambda index: ways[index].confidence)
-
-
 async def _cross_refs(
     call: CallContext, session: Session, branch: Branch, params: Sequence[CrossRefParam]
 ) -> list[CrossRef]:
+    """Return the references of a branch; branches may not depend on each other in a circle."""
     refs: list[CrossRef] = []
     known = await call.store.get_session_cross_refs(session.id) if params else ()
     for index, param in enumerate(params):
@@ -223,76 +231,15 @@ async def _cross_refs(
             if leads_to(arrows, other.id, branch.id):
                 field = f"cross_refs[{index}].to_branch"
                 raise invalid_argument(field, "Branches cannot depend on each other in a circle")
-        refs.append(
-            CrossRef(
-                from_branch_id=branch.id,
-                to_branch_id=other.id,
-                ref_type=param.type,
-                reason=param.reason,
-                strength=param.strength,
-            )
+        ref = CrossRef(
+            from_branch_id=branch.id,
+            to_branch_id=other.id,
+            ref_type=param.type,
+            reason=param.reason,
+            strength=param.strength,
         )
+        refs.append(ref)
     return refs
-
-
-async def _branches(
-    params: TreeParams, call: CallContext, session: Session, place: Place
-) -> TreeReply:
-    if params.branches is not None:
-        if not 2 <= len(params.branches) <= 4:
-            raise invalid_argument("branches", "Between 2 and 4 branches are needed")
-        ways = [BranchReply(**branch.model_dump()) for branch in params.branches]
-        best = params.recommended_branch
-        if best is None:
-            best = _most_confident(ways)
-        elif not 0 <= best < len(ways):
-            raise invalid_argument(
-                "recommended_branch", f"Must be an index from 0 to {len(ways) - 1}"
-            )
-        return TreeReply(branches=ways, recommended_branch=best)
-    where = place if place.tip else await current_place(call.store, session)
-    context = await context_at(call.store, session, where, title="Earlier thoughts")
-    count = f"{params.num_branches} distinct paths"
-    return await call.ask(
-        "tree",
-        f"{context}Explore ways to go on from this thought:\n{params.content}",
-        TreeReply,
-        session=session,
-        system=PROMPTS["tree"].replace("2-4 distinct paths", count),
-        parameter="branches",
-        shape='[{"thought": "…", "confidence": 0.0–1.0, "rationale": "…"}, …] '
-        f"({params.num_branches} distinct ways), and recommended_branch=<index of the best>",
-    )
-
-
-def _child(parent: Branch, index: int, way: BranchReply, *, best: bool) -> Branch:
-    return Branch(
-        session_id=parent.session_id,
-        name=f"Option {index + 1}: {_label(way.thought)}",
-        parent_branch_id=parent.id,
-        priority=2.0 if best else 1.0,
-        confidence=way.confidence,
-    )
-
-
-def _label(text: str) -> str:
-    folded = " ".join(text.split())
-    return folded if len(folded) <= 30 else folded[:27] + "..."
-
-
-def _open_branches(session: Session, branches: Sequence[Branch], excluded: str) -> list[Move]:
-    """Suggest the best branch that is still open."""
-    parents = {branch.parent_branch_id for branch in branches}
-    ends = [
-        branch
-        for branch in branches
-        if branch.state == "active" and branch.id != excluded and branch.id not in parents
-    ]
-    if not ends:
-        return [move("session_conclude", "no way is open any more", session.id)]
-    best = max(ends, key=lambda branch: (branch.priority, branch.confidence))
-    why = f"{len(ends)} ways are open; the best is {best.name!r}"
-    return [move("tree_focus", why, session.id, branch_id=best.id)]
 
 
 async def tree_focus(params: FocusParams, call: CallContext) -> Outcome[BranchResult]:
@@ -321,16 +268,24 @@ async def tree_list(params: SessionParams, call: CallContext) -> Outcome[BranchL
 
 async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[BranchResult]:
     """Mark a branch as completed, or as abandoned."""
-    key = params.branch_id
-    branch = await call.store.get_branch(key)
-    if branch is None:
-        raise unknown_id(BranchNotFoundError, f"Branch not found: {key}", key)
+    branch = await call.existing_branch(params.branch_id)
     session = await call.open_session(params.session_id or branch.session_id)
-    branch = await call.branch_of(session, key)
+    branch = await call.branch_of(session, branch.id)
     ended = replace(
         branch, state="completed" if params.completed else "abandoned", updated_at=now()
     )
     branches = await call.store.get_session_branches(session.id)
-    steps = _open_branches(session, branches, excluded=branch.id)
+    parents = {one.parent_branch_id for one in branches}
+    ends = [
+        one
+        for one in branches
+        if one.state == "active" and one.id != branch.id and one.id not in parents
+    ]
+    if ends:
+        best = max(ends, key=lambda one: (one.priority, one.confidence))
+        why = f"{len(ends)} ways are open; the best is {best.name!r}"
+        step = move("tree_focus", why, session.id, branch_id=best.id)
+    else:
+        step = move("session_conclude", "no way is open any more", session.id)
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(BranchResult.of(ended, next=steps), changes)
+    return Outcome(BranchResult.of(ended, next=[step]), changes)

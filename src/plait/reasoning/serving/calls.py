@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import mcp_types as types
+from mcp.server.apps import client_supports_apps
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
@@ -26,14 +27,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError, RefusedError
+from plait.reasoning import compact
 from plait.reasoning.backends.choose import choose
-from plait.reasoning.backends.port import Completer, Completion, Prompt, SamplingCompleter
+from plait.reasoning.backends.port import Completion, Prompt, SamplingCompleter
 from plait.reasoning.backends.settings import Profile
-from plait.reasoning.compact.results import compact_data, compact_json
-from plait.reasoning.compact.tools import COMPACT_TOOLS, CompactTool, compact_text, routed
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.serving.mcp_app import with_app
 from plait.reasoning.serving.service import Service
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import new_id
@@ -41,11 +40,36 @@ from plait.reasoning.values import new_id
 logger = logging.getLogger(__name__)
 
 
+APP_URI: Final = "ui://plait-reasoning/session.html"
+"""The graph of a session, as an MCP App for hosts that show `ui://` resources in a conversation.
+
+Tools name it in `_meta.ui` for hosts that declare the extension; all others get the same bytes as
+before. See https://modelcontextprotocol.io/specification/draft/extensions/apps.
+"""
+
+_WITH_APP: Final = frozenset(
+    {"reasoning_session_get", "reasoning_session_conclude", "reasoning_session"}
+    | {"reasoning_got_state", "reasoning_got_finalize"}
+)
+"""Tools whose results are about a whole session."""
+
+MAX_ANSWER_AGE = timedelta(days=1)
+"""Answers of calls that a client never finished are deleted when they are older."""
+
+
 @cache
 def listed_tools(profile: Profile) -> tuple[types.Tool, ...]:
     """Return the MCP description of every tool of a profile."""
     if profile == "compact":
-        return tuple(map(_compact_tool, COMPACT_TOOLS.values()))
+        return tuple(
+            types.Tool(
+                name=tool.name,
+                description=tool.description,
+                input_schema=tool.schema,
+                annotations=types.ToolAnnotations(destructive_hint=tool.is_destructive),
+            )
+            for tool in compact.COMPACT_TOOLS.values()
+        )
     return tuple(
         types.Tool(
             name=tool.name,
@@ -65,98 +89,72 @@ def listed_tools(profile: Profile) -> tuple[types.Tool, ...]:
     )
 
 
-def _compact_tool(tool: CompactTool) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tool.schema,
-        annotations=types.ToolAnnotations(destructive_hint=tool.is_destructive),
-    )
-
-
 async def list_tools(
     service: Service,
     ctx: ServerRequestContext[Any, Any],
     _params: types.PaginatedRequestParams | None,
 ) -> types.ListToolsResult:
-    """List the tools."""
-    return types.ListToolsResult(tools=with_app(listed_tools(service.settings.profile), ctx))
+    """List the tools; a host of apps learns which of them the graph of a session belongs to."""
+    tools = [*listed_tools(service.settings.profile)]
+    if client_supports_apps(ctx):
+        meta = {"ui": {"resourceUri": APP_URI}}
+        tools = [
+            tool.model_copy(update={"meta": meta}) if tool.name in _WITH_APP else tool
+            for tool in tools
+        ]
+    return types.ListToolsResult(tools=tools)
 
 
 async def call_tool(
     service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Run a tool; a failure becomes an error result with a text that a model can act on."""
-    if service.settings.profile == "full":
-        return await _call_full(service, ctx, params)
-    name = params.name
-    try:
-        tool = COMPACT_TOOLS.get(name)
-        if tool is None:
-            raise RefusedError(f"Unknown tool: {name}")
-        call = routed(tool, params.arguments)
-    except RefusedError as error:
-        return _failed(str(error))
-    update = {"name": call.name, "arguments": call.arguments}
-    result = await _call_full(service, ctx, params.model_copy(update=update))
-    if isinstance(result, types.CallToolResult) and result.is_error:
-        (block,) = result.content
-        return _failed(compact_text(cast("types.TextContent", block).text))
-    return result
-
-
-async def _call_full(
-    service: Service, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
-) -> types.CallToolResult | types.InputRequiredResult:
+    name, arguments = params.name, params.arguments
     is_compact = service.settings.profile == "compact"
     counter = itertools.count(1)
+
+    def failed(message: str) -> types.CallToolResult:
+        # A tool that is not in this profile is refused under the name that the caller used.
+        text = compact.compact_text(message) if params.name in compact.COMPACT_TOOLS else message
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
     async def report(message: str) -> None:
         await ctx.session.report_progress(next(counter), None, message)
 
-    sampler = await ClientSampler.start(ctx, params, service.store)
     try:
+        if is_compact:
+            if name not in compact.COMPACT_TOOLS:
+                raise RefusedError(f"Unknown tool: {name}")
+            name, arguments = compact.full_call(compact.COMPACT_TOOLS[name], arguments)
+        sampler = await ClientSampler.start(ctx, params, service.store)
+        completer = None  # the one that was chosen at the start
+        tool = TOOLS.get(name)
+        if service.may_sample and tool is not None and tool.uses_model:
+            choice = choose(service.settings, service.available, sampling=offers_sampling(ctx))
+            if choice.backend == "sampling":
+                completer = SamplingCompleter(sampler.sample)
         result = await service.reasoner.call(
-            params.name,
-            params.arguments,
-            completer=_completer(service, sampler, params.name),
-            report=report,
-            is_compact=is_compact,
+            name, arguments, completer=completer, report=report, is_compact=is_compact
         )
     except SamplingNeededError as needed:
         return needed.result
     except RefusedError as error:
-        return _failed(str(error))
+        return failed(str(error))
     except PlaitError as error:
-        logger.warning("%s failed: %s", params.name, error)
-        return _failed(str(error))
+        logger.warning("%s failed: %s", name, error)
+        return failed(str(error))
     except SQLAlchemyError as error:
         reason = Redactor().excerpt(str(error.args[0]))
-        logger.error("the database failed during %s: %s", params.name, reason)
+        logger.error("the database failed during %s: %s", name, reason)
         logger.debug("the database failed", exc_info=error)
-        return _failed(f"The database failed: {reason}")
+        return failed(f"The database failed: {reason}")
     await sampler.finish(service.store)
     if is_compact:
-        data = await compact_data(params.name, result, service.store)
-        brief = types.TextContent(text=compact_json(data))
-        return types.CallToolResult(content=[brief], structured_content=data)
-    text = types.TextContent(text=result_text(result))
-    return types.CallToolResult(content=[text], structured_content=result_data(result))
-
-
-def _completer(service: Service, sampler: ClientSampler, name: str) -> Completer | None:
-    """Return the completer for this request; `None` is the one that was chosen at the start."""
-    tool = TOOLS.get(name)
-    if not service.may_sample or tool is None or not tool.uses_model:
-        return None
-    choice = choose(service.settings, service.available, sampling=offers_sampling(sampler.ctx))
-    if choice.backend != "sampling":
-        return None
-    return SamplingCompleter(sampler.sample)
-
-
-def _failed(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+        data = await compact.compact_data(name, result, service.store)
+        text = compact.compact_json(data)
+    else:
+        data, text = result_data(result), result_text(result)
+    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=data)
 
 
 Schema = dict[str, Any]
@@ -175,32 +173,29 @@ def output_schema(model: type[BaseModel]) -> Schema:
 def _tidy(schema: Schema, *, keep_nulls: bool) -> Schema:
     definitions = schema.pop("$defs", {})
 
-    def inlined(schema: Schema) -> Schema:
-        if "$ref" in schema:
-            definition: Schema = definitions[schema["$ref"].rpartition("/")[2]]
-            schema = {**definition, **{key: schema[key] for key in schema if key != "$ref"}}
+    def inlined(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inlined(item) for item in cast("list[object]", part)]
+        if not isinstance(part, dict):
+            return part
+        # Copied: a definition may be inlined more than once.
+        schema: Schema = {**part}
+        if (reference := schema.pop("$ref", None)) is not None:
+            schema = {**definitions[reference.rpartition("/")[2]], **schema}
         tidy: Schema = {}
         for key, value in schema.items():
             if key == "properties":
-                tidy[key] = {name: inlined(part) for name, part in value.items()}
+                tidy[key] = {name: inlined(field) for name, field in value.items()}
             elif key != "title" and not (key == "default" and value is None):
-                tidy[key] = inlined_part(value)
+                tidy[key] = inlined(value)
         choices: list[Schema] = tidy.get("anyOf", [])
         kept = [choice for choice in choices if keep_nulls or choice != {"type": "null"}]
         if not keep_nulls and len(kept) == 1:
-            return {**kept[0], **{key: value for key, value in tidy.items() if key != "anyOf"}}
+            del tidy["anyOf"]
+            return {**kept[0], **tidy}
         return {**tidy, "anyOf": kept} if kept else tidy
 
-    def inlined_part(value: object) -> object:
-        if isinstance(value, list):
-            return [inlined_part(item) for item in cast("list[object]", value)]
-        return inlined(cast("Schema", value)) if isinstance(value, dict) else value
-
     return {key: value for key, value in inlined(schema).items() if key != "description"}
-
-
-_KEPT = timedelta(days=1)
-"""How long answers of unfinished calls are kept."""
 
 
 class SamplingNeededError(Exception):
@@ -212,16 +207,17 @@ class SamplingNeededError(Exception):
         """Asks the client for the answer."""
 
 
+def is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Return whether a request is of the newer era of the protocol."""
+    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
 def offers_sampling(ctx: ServerRequestContext[Any, Any]) -> bool:
     """Return whether the client of this request offers sampling."""
     declared = ctx.session.client_capabilities
     if declared is None or declared.sampling is None:
         return False
-    return _is_modern(ctx) or ctx.session.can_send_request
-
-
-def _is_modern(ctx: ServerRequestContext[Any, Any]) -> bool:
-    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return is_modern(ctx) or ctx.session.can_send_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +247,7 @@ class ClientSampler:
     async def finish(self, store: Storage) -> None:
         """Delete the answers of a finished call, and expired ones."""
         if self.answers:
-            before = (datetime.now(UTC) - _KEPT).isoformat(timespec="microseconds")
+            before = (datetime.now(UTC) - MAX_ANSWER_AGE).isoformat(timespec="microseconds")
             await store.delete_answers(self.run_id, before=before)
 
     async def sample(self, prompt: Prompt) -> Completion:
@@ -261,50 +257,40 @@ class ClientSampler:
             SamplingNeededError: The call has to end with a request for the answer.
             BackendError: The client refused, or its answer is not text.
         """
-        if not _is_modern(self.ctx):
-            return await self._request(prompt)
-        # The answer to a prompt is found again by this key.
-        text = "\0".join((prompt.pipe, prompt.system, prompt.user))
-        key = hashlib.sha256(text.encode()).hexdigest()[:32]
-        answer = self.answers.get(key)
-        if answer is None:
-            requests: Any = {key: request_for(prompt)}
-            raise SamplingNeededError(
-                types.InputRequiredResult(input_requests=requests, request_state=self.run_id)
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt.user))
+        request = types.CreateMessageRequest(
+            params=types.CreateMessageRequestParams(
+                messages=[message],
+                system_prompt=prompt.system,
+                temperature=prompt.temperature,
+                max_tokens=prompt.max_tokens,
             )
-        try:
-            return _completion(types.CreateMessageResult.model_validate(answer))
-        except ValidationError:
-            raise BackendError("the client answered with no message", backend="sampling") from None
-
-    async def _request(self, prompt: Prompt) -> Completion:
-        related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
-        try:
-            result = await self.ctx.session.send_request(
-                request_for(prompt), types.CreateMessageResult, metadata=related
-            )
-        except (MCPError, ValidationError) as error:
-            raise BackendError(
-                f"the client did not answer: {type(error).__name__}", backend="sampling"
-            ) from error
-        return _completion(result)
-
-
-def request_for(prompt: Prompt) -> types.CreateMessageRequest:
-    """Return the sampling request for a prompt."""
-    message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt.user))
-    return types.CreateMessageRequest(
-        params=types.CreateMessageRequestParams(
-            messages=[message],
-            system_prompt=prompt.system,
-            temperature=prompt.temperature,
-            max_tokens=prompt.max_tokens,
         )
-    )
-
-
-def _completion(result: types.CreateMessageResult) -> Completion:
-    content = result.content
-    if not isinstance(content, types.TextContent):
-        raise BackendError("the client answered with something else than text", backend="sampling")
-    return Completion(text=content.text, model=result.model)
+        if is_modern(self.ctx):
+            # The answer to a prompt is found again by this key.
+            text = "\0".join((prompt.pipe, prompt.system, prompt.user))
+            key = hashlib.sha256(text.encode()).hexdigest()[:32]
+            answer = self.answers.get(key)
+            if answer is None:
+                requests: Any = {key: request}
+                raise SamplingNeededError(
+                    types.InputRequiredResult(input_requests=requests, request_state=self.run_id)
+                )
+            try:
+                result = types.CreateMessageResult.model_validate(answer)
+            except ValidationError:
+                problem = "the client answered with no message"
+                raise BackendError(problem, backend="sampling") from None
+        else:
+            related = ServerMessageMetadata(related_request_id=self.ctx.request_id)
+            try:
+                result = await self.ctx.session.send_request(
+                    request, types.CreateMessageResult, metadata=related
+                )
+            except (MCPError, ValidationError) as error:
+                problem = f"the client did not answer: {type(error).__name__}"
+                raise BackendError(problem, backend="sampling") from error
+        if not isinstance(result.content, types.TextContent):
+            problem = "the client answered with something else than text"
+            raise BackendError(problem, backend="sampling")
+        return Completion(text=result.content.text, model=result.model)

@@ -120,6 +120,10 @@ class ChangeBus(InMemorySubscriptionBus):
         def on_notification(_connection: object, _pid: int, _channel: str, payload: str) -> None:
             session_ids.put_nowait(payload)
 
+        async def notify() -> None:
+            while True:
+                await self._notify(await session_ids.get())
+
         async with self._store.engine.connect() as connection:
             raw = await connection.get_raw_connection()
             driver = raw.driver_connection
@@ -129,16 +133,12 @@ class ChangeBus(InMemorySubscriptionBus):
             task_status.started()
             try:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self._forward, session_ids)
+                    group.start_soon(notify)
                     await ended.wait()
                     group.cancel_scope.cancel()
             finally:
                 with suppress(Exception), anyio.CancelScope(shield=True):
                     await driver.remove_listener(self._channel, on_notification)
-
-    async def _forward(self, session_ids: asyncio.Queue[str]) -> None:
-        while True:
-            await self._notify(await session_ids.get())
 
 
 async def _version(connection: AsyncConnection) -> int:

@@ -6,40 +6,41 @@ import os
 import re
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import anyio
 import mcp_types as types
+from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID, client_supports_apps
 from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait._version import __version__
-from plait.reasoning.compact.tools import compact_text
-from plait.reasoning.export import EXPORTERS, Exported, SessionDocument, read_document
-from plait.reasoning.html import thinking_page
+from plait.reasoning.compact import compact_text
+from plait.reasoning.diagram import read_document
+from plait.reasoning.export import EXPORTERS, Exported
+from plait.reasoning.html import SCRIPT, STYLE, asset, thinking_page
 from plait.reasoning.serving import calls
 from plait.reasoning.serving.changes import session_uri
-from plait.reasoning.serving.mcp_app import (
-    APP_URI,
-    EXTENSION_ID,
-    app_contents,
-    app_resource,
-    client_supports_apps,
-)
 from plait.reasoning.serving.service import Service
 from plait.reasoning.serving.stdio import stdio_streams
+from plait.traces.html.elements import h
+from plait.traces.html.page import Site, page
 
 NAME = "plait-reasoning"
 Context = ServerRequestContext[Any, Any]
 _HOUR_MS = 3_600_000
+_OLD_NOT_FOUND = -32002
+"""The error code of the older protocol era."""
+MAX_PAGE_SESSIONS = 100
+"""A list of resources has a cursor to the next page."""
+MAX_COMPLETIONS = 100
+"""The most that the protocol allows."""
 
 
 def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
@@ -50,11 +51,24 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
     """
     listed = calls.listed_tools(service.settings.profile)
     schemas = {tool.name: tool.input_schema for tool in listed}
+    is_compact = service.settings.profile == "compact"
+    writer = (
+        "No model is connected, so you write the thoughts yourself: a tool that needs more than "
+        "you gave says exactly what to supply."
+        if service.choice.backend == "host"
+        else "A model of the server writes the thoughts."
+    )
+    instructions = (
+        f"Structured reasoning that is kept (backend: {service.choice.backend}). {writer} "
+        "Keep to one session_id for one problem, and follow `next` in the results. "
+        "Use it for problems that need several steps; plain questions do not need it. "
+        "End with reasoning_session_conclude."
+    )
     server = Server[Any](
         NAME,
         version=__version__,
         title="Reasoning",
-        instructions=_instructions(service),
+        instructions=compact_text(instructions) if is_compact else instructions,
         cache_hints={"tools/list": CacheHint(ttl_ms=_HOUR_MS, scope="public")},
         get_tool_input_schema=schemas.get,
         on_list_tools=partial(calls.list_tools, service),
@@ -79,37 +93,21 @@ def build_server(service: Service, *, one_client: bool = False) -> Server[Any]:
 async def serve_stdio(service: Service) -> None:
     """Serve on stdio until the client closes its end, or a signal ends the process."""
     server = build_server(service, one_client=True)
+
+    async def exit_on_signal() -> None:
+        # The process is ended at once: the thread that reads standard input cannot be woken.
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for number in signals:
+                with anyio.CancelScope(shield=True):
+                    await service.reasoner.completer.aclose()
+                    await service.store.aclose()
+                os._exit(128 + number)
+
     async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal, service)
+        group.start_soon(exit_on_signal)
         async with service.changes.watching(), stdio_streams() as (read, write):
             await server.run(read, write, server.create_initialization_options())
         group.cancel_scope.cancel()
-
-
-async def _exit_on_signal(service: Service) -> None:
-    """Close the store and exit: the thread that reads standard input cannot be woken."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            with anyio.CancelScope(shield=True):
-                await service.reasoner.completer.aclose()
-                await service.store.aclose()
-            os._exit(128 + number)
-
-
-def _instructions(service: Service) -> str:
-    writer = (
-        "No model is connected, so you write the thoughts yourself: a tool that needs more than "
-        "you gave says exactly what to supply."
-        if service.choice.backend == "host"
-        else "A model of the server writes the thoughts."
-    )
-    text = (
-        f"Structured reasoning that is kept (backend: {service.choice.backend}). {writer} "
-        "Keep to one session_id for one problem, and follow `next` in the results. "
-        "Use it for problems that need several steps; plain questions do not need it. "
-        "End with reasoning_session_conclude."
-    )
-    return compact_text(text) if service.settings.profile == "compact" else text
 
 
 async def _complete(
@@ -125,45 +123,31 @@ async def _complete(
             values = []
     values = [value for value in values if value.startswith(params.argument.value)]
     completion = types.Completion(
-        values=values[:100], total=len(values), has_more=len(values) > 100
+        values=values[:MAX_COMPLETIONS],
+        total=len(values),
+        has_more=len(values) > MAX_COMPLETIONS,
     )
     return types.CompleteResult(completion=completion)
-
-
-def html_of(document: SessionDocument) -> Exported:
-    """Return a session as one HTML file."""
-    return Exported(content=thinking_page(document), mime_type="text/html")
-
-
-_PAGE = 100
-_URI = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
-_READERS: Final = {**EXPORTERS, "html": html_of}
-"""What a session can be read as; `html` is for people and the app, and no format of a tool."""
-_OLD_NOT_FOUND = -32002
-"""The error code of the older protocol era."""
-
-TEMPLATES = (
-    types.ResourceTemplate(
-        name="session",
-        title="A reasoning session",
-        uri_template="reasoning://sessions/{session_id}",
-        description="A session with its thoughts, branches, checkpoints and graphs.",
-        mime_type="application/json",
-    ),
-    types.ResourceTemplate(
-        name="session-document",
-        title="A reasoning session as a document",
-        uri_template="reasoning://sessions/{session_id}/{format}",
-        description="A session as json, markdown, mermaid, dot or svg.",
-    ),
-)
 
 
 async def list_templates(
     _ctx: object, _params: types.PaginatedRequestParams | None
 ) -> types.ListResourceTemplatesResult:
     """List the resource templates."""
-    return types.ListResourceTemplatesResult(resource_templates=[*TEMPLATES])
+    session = types.ResourceTemplate(
+        name="session",
+        title="A reasoning session",
+        uri_template="reasoning://sessions/{session_id}",
+        description="A session with its thoughts, branches, checkpoints and graphs.",
+        mime_type="application/json",
+    )
+    document = types.ResourceTemplate(
+        name="session-document",
+        title="A reasoning session as a document",
+        uri_template="reasoning://sessions/{session_id}/{format}",
+        description="A session as json, markdown, mermaid, dot or svg.",
+    )
+    return types.ListResourceTemplatesResult(resource_templates=[session, document])
 
 
 async def list_resources(
@@ -174,7 +158,7 @@ async def list_resources(
     if cursor is not None and not cursor.isdecimal():
         raise MCPError(types.INVALID_PARAMS, "Invalid cursor")
     offset = int(cursor or 0)
-    lines = await service.store.list_sessions(limit=_PAGE + 1, offset=offset)
+    lines = await service.store.list_sessions(limit=MAX_PAGE_SESSIONS + 1, offset=offset)
     sessions = [
         types.Resource(
             uri=session_uri(line.session.id),
@@ -183,40 +167,62 @@ async def list_resources(
             description=f"{line.session.mode}, {line.session.status}, {line.thoughts} thoughts",
             mime_type="application/json",
         )
-        for line in lines[:_PAGE]
+        for line in lines[:MAX_PAGE_SESSIONS]
     ]
-    apps = [app_resource()] if cursor is None and client_supports_apps(ctx) else []
+    if cursor is None and client_supports_apps(ctx):
+        app = types.Resource(
+            uri=calls.APP_URI,
+            name="session-graph",
+            title="The graph of a reasoning session",
+            description="Shows the thoughts of a session as a graph, a tree, and step by step.",
+            mime_type=APP_MIME_TYPE,
+        )
+        sessions.insert(0, app)
     return types.ListResourcesResult(
-        resources=[*apps, *sessions],
-        next_cursor=str(offset + _PAGE) if len(lines) > _PAGE else None,
+        resources=sessions,
+        next_cursor=str(offset + MAX_PAGE_SESSIONS) if len(lines) > MAX_PAGE_SESSIONS else None,
     )
+
+
+_URI: Final = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
 
 
 async def read_resource(
-    service: Service, ctx: ServerRequestContext[Any, Any], params: types.ReadResourceRequestParams
+    service: Service, ctx: Context, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
-    """Read a session as a document; without a format, as JSON."""
-    if params.uri == APP_URI:
-        return app_contents()
+    """Read a session as a document, or the app; without a format, a session is JSON."""
+    if params.uri == calls.APP_URI:
+        app = types.TextResourceContents(
+            uri=calls.APP_URI, mime_type=APP_MIME_TYPE, text=_app_page()
+        )
+        return types.ReadResourceResult(contents=[app])
     match = _URI.fullmatch(params.uri)
     session = await service.store.get_session(unquote(match["key"])) if match else None
-    exporter = _READERS.get(match["format"] or "json") if match else None
-    if session is None or exporter is None:
-        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        code = types.INVALID_PARAMS if modern else _OLD_NOT_FOUND
+    form = (match["format"] or "json") if match else ""
+    # `html` is for people and the app, and no format of a tool.
+    if session is None or form not in {*EXPORTERS, "html"}:
+        code = types.INVALID_PARAMS if calls.is_modern(ctx) else _OLD_NOT_FOUND
         raise MCPError(code, f"Resource not found: {params.uri}", {"uri": params.uri})
-    exported = exporter(await read_document(service.store, session))
-    return types.ReadResourceResult(
-        contents=[
-            types.TextResourceContents(
-                uri=params.uri, mime_type=exported.mime_type, text=exported.content
-            )
-        ]
+    document = await read_document(service.store, session)
+    if form == "html":
+        exported = Exported(content=thinking_page(document), mime_type="text/html")
+    else:
+        exported = EXPORTERS[form](document)
+    found = types.TextResourceContents(
+        uri=params.uri, mime_type=exported.mime_type, text=exported.content
     )
+    return types.ReadResourceResult(contents=[found])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Guide:
+@cache
+def _app_page() -> str:
+    """Build the app: one file that requests nothing but the session, and that of its host."""
+    site = Site(inline_styles=(asset(STYLE),), inline_scripts=(asset(SCRIPT), asset("mcp-app.js")))
+    waiting = h("p", "Waiting for a session …", class_="empty", id="waiting")
+    return page("Reasoning session", waiting, site=site)
+
+
+class _Guide(NamedTuple):
     title: str
     description: str
     text: str
@@ -265,7 +271,6 @@ _GUIDES: Final[Mapping[str, _Guide]] = {
         "reasoning tools if the answer is plain.",
     ),
 }
-
 _ARGUMENTS = [
     types.PromptArgument(name="problem", description="What to reason about.", required=True),
     types.PromptArgument(name="session_id", description="A session to go on with.", required=False),
@@ -278,10 +283,8 @@ async def list_prompts(
     """List the prompts."""
     return types.ListPromptsResult(
         prompts=[
-            types.Prompt(
-                name=name, title=guide.title, description=guide.description, arguments=_ARGUMENTS
-            )
-            for name, guide in _GUIDES.items()
+            types.Prompt(name=name, title=title, description=description, arguments=_ARGUMENTS)
+            for name, (title, description, _text) in _GUIDES.items()
         ]
     )
 
@@ -290,17 +293,16 @@ async def get_prompt(
     service: Service, _ctx: object, params: types.GetPromptRequestParams
 ) -> types.GetPromptResult:
     """Return a prompt with its arguments filled in."""
-    guide = _GUIDES.get(params.name)
-    if guide is None:
+    if params.name not in _GUIDES:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+    _title, description, text = _GUIDES[params.name]
     arguments = params.arguments or {}
     problem = arguments.get("problem", "").strip()
     if not problem:
         raise MCPError(types.INVALID_PARAMS, "The argument problem is required")
     session = arguments.get("session_id", "").strip()
     continuation = f"\n\nGo on with the session {session}." if session else ""
-    is_compact = service.settings.profile == "compact"
-    advice = compact_text(guide.text) if is_compact else guide.text
+    advice = compact_text(text) if service.settings.profile == "compact" else text
     content = types.TextContent(text=f"{advice}{continuation}\n\n{problem}")
     message = types.PromptMessage(role="user", content=content)
-    return types.GetPromptResult(description=guide.description, messages=[message])
+    return types.GetPromptResult(description=description, messages=[message])

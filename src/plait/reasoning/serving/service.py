@@ -7,10 +7,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
 
 from plait._support.redact import Redactor
 from plait.reasoning.backends.choose import (
@@ -55,54 +54,19 @@ class Service:
 
     def start_line(self) -> str:
         """Return one line that names the backend and the database."""
-        detail = self.choice.reason
-        if self.choice.backend != "sampling":
-            detail = f"{self.reasoner.completer.describe()}; {detail}"
-        name = self.choice.backend
-        if name == "openai":
-            name = self.reasoner.completer.name
-        backend = f"{name} ({detail})"
-        return f"plait reasoning: backend {backend}, database {self.database}"
+        name, detail = self.choice.backend, self.choice.reason
+        completer = self.reasoner.completer
+        if name != "sampling":
+            detail = f"{completer.describe()}; {detail}"
+        # The name of a completer says more for one: which service it is.
+        name = completer.name if name == "openai" else name
+        return f"plait reasoning: backend {name} ({detail}), database {self.database}"
 
 
 def database_for(option: str | None, settings: ReasoningSettings) -> Database:
     """Return the database of the option, of the settings, or the default one."""
     text = option or settings.database or str(DEFAULT_DATABASE.expanduser())
     return database_from_text(text)
-
-
-@asynccontextmanager
-async def open_sibling(service: Service, database: Database) -> AsyncGenerator[Service]:
-    """Open a service with the same backend, and a store of its own."""
-    settings = service.settings
-    store = SqlStorage(database, connections=settings.database_connections)
-    try:
-        await store.open()
-        changes = ChangeBus(store)
-        reasoner = _reasoner_for(settings, store, service.reasoner.completer, changes)
-        yield replace(
-            service,
-            database=database,
-            store=store,
-            reasoner=reasoner,
-            changes=changes,
-            state_key=await store.server_key("request-state"),
-        )
-    finally:
-        await store.aclose()
-
-
-def _reasoner_for(
-    settings: ReasoningSettings, store: SqlStorage, completer: Completer, changes: ChangeBus
-) -> Reasoner:
-    return Reasoner(
-        store,
-        completer,
-        limits=settings.got,
-        pipes=settings.pipes,
-        include_snapshots=settings.include_snapshots,
-        on_change=changes.session_changed,
-    )
 
 
 @asynccontextmanager
@@ -128,22 +92,51 @@ async def open_service(
             )
         await completer.open()
         try:
-            changes = ChangeBus(store)
-            reasoner = _reasoner_for(settings, store, completer, changes)
-            yield Service(
-                settings=settings,
-                database=database,
-                choice=choice,
-                available=available,
-                store=store,
-                reasoner=reasoner,
-                changes=changes,
-                state_key=await store.server_key("request-state"),
-            )
+            yield await _service_with(store, settings, completer, choice, available)
         finally:
             await completer.aclose()
     finally:
         await store.aclose()
+
+
+@asynccontextmanager
+async def open_sibling(service: Service, database: Database) -> AsyncGenerator[Service]:
+    """Open a service with the same backend, and a store of its own."""
+    settings, completer = service.settings, service.reasoner.completer
+    store = SqlStorage(database, connections=settings.database_connections)
+    try:
+        await store.open()
+        yield await _service_with(store, settings, completer, service.choice, service.available)
+    finally:
+        await store.aclose()
+
+
+async def _service_with(
+    store: SqlStorage,
+    settings: ReasoningSettings,
+    completer: Completer,
+    choice: BackendChoice,
+    available: AvailableModels,
+) -> Service:
+    changes = ChangeBus(store)
+    reasoner = Reasoner(
+        store,
+        completer,
+        limits=settings.got,
+        pipes=settings.pipes,
+        include_snapshots=settings.include_snapshots,
+        on_change=changes.session_changed,
+    )
+    return Service(
+        settings=settings,
+        database=store.database,
+        choice=choice,
+        available=available,
+        store=store,
+        reasoner=reasoner,
+        changes=changes,
+        state_key=await store.server_key("request-state"),
+    )
 
 
 def end_process_within(seconds: float) -> None:
@@ -153,54 +146,44 @@ def end_process_within(seconds: float) -> None:
     timer.start()
 
 
-_LEVELS: Final[dict[LogLevel, int]] = {
-    "trace": logging.DEBUG,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "error": logging.ERROR,
-}
+class _Formatter(logging.Formatter):
+    """Writes records without secrets, as lines or as JSON."""
 
-
-class _Pretty(logging.Formatter):
-    def __init__(self) -> None:
+    def __init__(self, form: LogFormat) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+        self._is_json = form == "json"
         self._redact = Redactor()
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redact(super().format(record))
-
-
-class _Json(_Pretty):
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = {
+        if not self._is_json:
+            return self._redact(super().format(record))
+        facts: dict[str, object] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._redact(record.getMessage()),
-        }
-        facts: Mapping[str, object] = getattr(record, "fields", {})
-        fields |= {
-            name: self._redact(value) if isinstance(value, str) else value
-            for name, value in facts.items()
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            fields["exception"] = self._redact(self.formatException(record.exc_info))
-        return json.dumps(fields, ensure_ascii=False)
+            facts["exception"] = self.formatException(record.exc_info)
+        for name, value in facts.items():
+            facts[name] = self._redact(value) if isinstance(value, str) else value
+        return json.dumps(facts, ensure_ascii=False)
 
 
 def log_to_stderr(level: LogLevel, form: LogFormat) -> None:
     """Write the log of the server to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Pretty())
+    handler.setFormatter(_Formatter(form))
     logger = logging.getLogger("plait.reasoning")
     logger.handlers[:] = [handler]
-    logger.setLevel(_LEVELS[level])
+    # The levels of the original server; Python has no name for one below debug.
+    logger.setLevel("DEBUG" if level == "trace" else level.upper())
 
 
 def announce(text: str, form: LogFormat) -> None:
     """Write a line to standard error at every log level, in the format of the log."""
     if form == "json":
         facts = {"name": "plait.reasoning", "levelname": "INFO", "msg": text}
-        text = _Json().format(logging.makeLogRecord(facts))
+        text = _Formatter(form).format(logging.makeLogRecord(facts))
     print(text, file=sys.stderr, flush=True)  # noqa: T201

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TypeAlias, cast
 
 import anyio
@@ -43,7 +43,7 @@ async def stdio_streams() -> AsyncGenerator[
     the end of input, once the requests before it are answered. Meanwhile nothing else in this
     process can read or write on the wire: it finds an empty input, and standard error.
     """
-    with _moved(_STDIN) as source, _moved(_STDOUT) as sink:
+    with _divert(_STDIN) as source, _divert(_STDOUT) as sink:
         wire = _Wire(source, sink)
         async with anyio.create_task_group() as group:
             group.start_soon(wire.receive)
@@ -53,7 +53,7 @@ async def stdio_streams() -> AsyncGenerator[
 
 
 @contextmanager
-def _moved(number: int) -> Generator[int]:
+def _divert(number: int) -> Generator[int]:
     """Move a standard stream to another file descriptor while the block runs.
 
     It is not closed afterwards: a thread may still wait for it.
@@ -146,26 +146,21 @@ def read_lines(source: int) -> Iterator[bytes | None]:
     """Yield the lines of a file descriptor; `None` stands for one that is too long."""
     kept = bytearray()
     is_too_long = False
-    while chunk := _read(source):
-        *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            is_too_long = is_too_long or len(kept) + len(part) > MAX_LINE_BYTES
-            yield None if is_too_long else bytes(kept + part)
-            kept.clear()
-            is_too_long = False
-        kept += rest
-        if len(kept) > MAX_LINE_BYTES:
-            kept.clear()
-            is_too_long = True
+    # An error while reading ends the input, too.
+    with suppress(OSError):
+        while chunk := os.read(source, _CHUNK_BYTES):
+            *ended, rest = chunk.split(b"\n")
+            for part in ended:
+                is_too_long = is_too_long or len(kept) + len(part) > MAX_LINE_BYTES
+                yield None if is_too_long else bytes(kept + part)
+                kept.clear()
+                is_too_long = False
+            kept += rest
+            if len(kept) > MAX_LINE_BYTES:
+                kept.clear()
+                is_too_long = True
     if kept or is_too_long:
         yield None if is_too_long else bytes(kept)
-
-
-def _read(source: int) -> bytes:
-    try:
-        return os.read(source, _CHUNK_BYTES)
-    except OSError:
-        return b""
 
 
 def _write_all(sink: int, data: bytes) -> None:
@@ -210,7 +205,7 @@ def line_from_message(message: types.JSONRPCMessage) -> bytes:
         logger.exception("an answer could not be written")
         key = getattr(message, "id", None)
         failed = _error(key, types.INTERNAL_ERROR, "The answer could not be written as JSON")
-        return failed.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+        return line_from_message(failed)
 
 
 def _error(key: RequestId | None, code: int, text: str) -> types.JSONRPCError:

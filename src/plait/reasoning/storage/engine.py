@@ -93,7 +93,11 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
             ) from error
     path = Path(str(database.url.database))
     if path.exists() and not os.access(path, os.W_OK):
-        return _read_only(path, connections)
+        # Without the files of its journal, nothing else may be reading or writing it.
+        journal = path.with_name(path.name + "-wal")
+        mode = "mode=ro" if journal.exists() else "mode=ro&immutable=1"
+        address = f"sqlite+aiosqlite:///file:{quote(str(path.absolute()))}?{mode}&uri=true"
+        return create_async_engine(address, pool_size=connections)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Before SQLite does: it copies the mode to its journal files.
@@ -106,15 +110,6 @@ def make_engine(database: Database, *, connections: int = 5) -> AsyncEngine:
     event.listen(engine.sync_engine, "connect", _configure)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
-
-
-def _read_only(path: Path, connections: int) -> AsyncEngine:
-    """Create the connection pool of a file that cannot be written."""
-    # Without the files of its journal, nothing else may be reading or writing it.
-    journal = path.with_name(path.name + "-wal")
-    mode = "mode=ro" if journal.exists() else "mode=ro&immutable=1"
-    address = f"sqlite+aiosqlite:///file:{quote(str(path.absolute()))}?{mode}&uri=true"
-    return create_async_engine(address, pool_size=connections)
 
 
 def _configure(connection: Any, _record: object) -> None:
@@ -142,7 +137,7 @@ _LOCK = 0x706C616974
 """The number of the PostgreSQL advisory lock of migrations."""
 
 
-async def create_schema(engine: AsyncEngine, schema: str) -> None:
+async def _create_schema(engine: AsyncEngine, schema: str) -> None:
     """Create a schema of a PostgreSQL database, unless it is there."""
     async with engine.begin() as connection:
         await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
@@ -151,48 +146,43 @@ async def create_schema(engine: AsyncEngine, schema: str) -> None:
             await connection.execute(CreateSchema(schema))
 
 
-async def migrate(engine: AsyncEngine, *, to: str = VERSIONS[-1]) -> tuple[str | None, str]:
-    """Run the missing migrations, one process at a time; return the versions before and after."""
-    writer = engine.execution_options(**{WRITES: True})
+async def migrate(
+    engine: AsyncEngine, schema: str | None = None, *, to: str = VERSIONS[-1]
+) -> tuple[str | None, str]:
+    """Run the missing migrations, one process at a time; return the versions before and after.
+
+    A missing schema of a PostgreSQL database is created.
+    """
+    if schema is not None:
+        await _create_schema(engine, schema)
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
-    if version != to and _is_read_only(engine):
+    if version == to:
+        return version, to
+    if "mode=ro" in (engine.url.database or "") or engine.url.query.get("mode") == "ro":
         raise ConfigError(
             f"the database has version {version} and cannot be written: "
             "run plait reasoning migrate where it can"
         )
-    if version != to:
-        async with writer.begin() as connection:
-            if engine.dialect.name == "postgresql":
-                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-            version = await connection.run_sync(_version)
-            if version is not None and version not in VERSIONS:
-                raise ConfigError(
-                    f"the database has version {version} and this program knows up to "
-                    f"{VERSIONS[-1]}: use the newer plait that made it"
-                )
-            if version != to:
-                await connection.run_sync(_upgrade, to)
+    async with engine.execution_options(**{WRITES: True}).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        # Another process may have done it while this one waited.
+        version = await connection.run_sync(_version)
+        if version is not None and version not in VERSIONS:
+            raise ConfigError(
+                f"the database has version {version} and this program knows up to "
+                f"{VERSIONS[-1]}: use the newer plait that made it"
+            )
+        if version != to:
+            # Alembic is slow to import, and needed once per database.
+            from plait.reasoning.storage.migrations import upgrade  # noqa: PLC0415
+
+            await connection.run_sync(upgrade, version, to)
     return version, to
-
-
-def _is_read_only(engine: AsyncEngine) -> bool:
-    return "mode=ro" in (engine.url.database or "") or engine.url.query.get("mode") == "ro"
 
 
 def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.scalar(text("SELECT version_num FROM alembic_version"))
-
-
-def _upgrade(connection: Connection, to: str) -> None:
-    # Slow to import, and needed once per database.
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
-
-    config = Config()
-    scripts = str(Path(__file__).parent / "migrations")
-    config.set_main_option("script_location", scripts.replace("%", "%%"))
-    config.attributes["connection"] = connection
-    command.upgrade(config, to)

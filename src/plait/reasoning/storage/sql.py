@@ -37,12 +37,11 @@ from plait.reasoning.storage import tables
 from plait.reasoning.storage.engine import (
     WRITES,
     Database,
-    create_schema,
     make_engine,
     migrate,
 )
 from plait.reasoning.storage.port import ConflictError, SessionLine, Storage, Usage
-from plait.reasoning.values import Branch, Changes, GraphNode, Session, Thought, Value, ValueT
+from plait.reasoning.values import Branch, Changes, GraphNode, Thought, Value, ValueT
 
 Insert: TypeAlias = sqlite.dml.Insert | postgresql.dml.Insert
 
@@ -65,10 +64,16 @@ _NAMES: Mapping[type[Value], Sequence[str]] = {
 
 _POSITIONED = (Branch, Thought, GraphNode, values.Checkpoint, values.Graph)
 
-_LETTERS: Mapping[str, Table] = {letter: TABLES[kind] for letter, kind in values.LETTERS.items()}
-
 _ROWS = [field.name for field in fields(Changes) if field.name not in {"session", "removed_nodes"}]
 """The fields of `Changes` that hold rows, referenced rows first."""
+
+
+_sessions = tables.sessions
+_thoughts = tables.thoughts
+_branches = tables.branches
+_nodes = tables.graph_nodes
+_answers = tables.answers
+_keys = tables.server_keys
 
 
 def _row_from_value(value: Value) -> dict[str, Any]:
@@ -84,87 +89,53 @@ def _value_from_row(kind: type[ValueT], row: RowMapping) -> ValueT:
 
 async def _write_changes(connection: AsyncConnection, changes: Changes) -> None:
     """Write every row, referenced rows first."""
-    if changes.session is not None:
-        await _write_session(connection, changes.session)
-    positioned = [
-        row for name in _ROWS for row in getattr(changes, name) if isinstance(row, _POSITIONED)
-    ]
-    await _lock_sessions(connection, {value.session_id for value in positioned})
-    for name in _ROWS:
-        rows: Sequence[Value] = getattr(changes, name)
-        if rows:
-            statement = _upsert(TABLES[type(rows[0])], connection.dialect.name)
-            placed = await _with_positions(connection, rows)
-            await connection.execute(statement, [_row_from_value(row) for row in placed])
-    if changes.removed_nodes:
-        table = tables.graph_nodes
-        await connection.execute(delete(table).where(table.c.id.in_(changes.removed_nodes)))
-
-
-async def _write_session(connection: AsyncConnection, session: Session) -> None:
-    table = tables.sessions
-    row = _row_from_value(replace(session, version=session.version + 1))
-    if session.version == 0:
-        try:
-            await connection.execute(table.insert().values(row))
-        except IntegrityError as error:
-            raise ConflictError(session.id) from error
-        return
-    unchanged = (table.c.id == session.id) & (table.c.version == session.version)
-    del row["id"]  # else SQLite checks every row that refers to it
-    result = await connection.execute(update(table).where(unchanged).values(row))
-    if result.rowcount != 1:
-        raise ConflictError(session.id)
-
-
-async def _lock_sessions(connection: AsyncConnection, ids: set[str]) -> None:
-    """Lock rows so that no other writer assigns positions; SQLite has one writer anyway."""
-    if connection.dialect.name == "postgresql" and ids:
-        table = tables.sessions
-        rows = select(table.c.id).where(table.c.id.in_(ids)).order_by(table.c.id)
-        await connection.execute(rows.with_for_update())
-
-
-async def _with_positions(connection: AsyncConnection, rows: Sequence[Value]) -> list[Value]:
-    """Assign each new value that has a position the next one in its session."""
-    next_positions: dict[str, int] = {}
-    placed: list[Value] = []
-    for row in rows:
-        if not isinstance(row, _POSITIONED) or row.position is not None:
-            placed.append(row)
-            continue
-        if row.session_id not in next_positions:
-            table = TABLES[type(row)]
-            last = select(func.max(table.c.position)).where(table.c.session_id == row.session_id)
-            next_positions[row.session_id] = (await connection.scalar(last) or 0) + 1
-        placed.append(replace(row, position=next_positions[row.session_id]))
-        next_positions[row.session_id] += 1
-    return placed
-
-
-def _upsert(table: Table, dialect: str) -> Insert:
-    statement = _insert_into(table, dialect)
-    new = {
-        column.key: statement.excluded[column.key]
-        for column in table.columns
+    if (session := changes.session) is not None:
+        row = _row_from_value(replace(session, version=session.version + 1))
+        if session.version == 0:
+            try:
+                await connection.execute(_sessions.insert().values(row))
+            except IntegrityError as error:
+                raise ConflictError(session.id) from error
+        else:
+            del row["id"]  # else SQLite checks every row that refers to it
+            same = (_sessions.c.id == session.id) & (_sessions.c.version == session.version)
+            result = await connection.execute(update(_sessions).where(same).values(row))
+            if result.rowcount != 1:
+                raise ConflictError(session.id)
+    groups: list[Sequence[Value]] = [getattr(changes, name) for name in _ROWS]
+    dialect = connection.dialect.name
+    ids = {row.session_id for rows in groups for row in rows if isinstance(row, _POSITIONED)}
+    if dialect == "postgresql" and ids:
+        # So that no other writer assigns the same positions; SQLite has one writer anyway.
+        locked = select(_sessions.c.id).where(_sessions.c.id.in_(ids)).order_by(_sessions.c.id)
+        await connection.execute(locked.with_for_update())
+    for rows in filter(None, groups):
+        table = TABLES[type(rows[0])]
+        next_positions: dict[str, int] = {}
+        placed: list[dict[str, Any]] = []
+        for row in rows:
+            data = _row_from_value(row)
+            if isinstance(row, _POSITIONED) and row.position is None:
+                key = row.session_id
+                if key not in next_positions:
+                    last = select(func.max(table.c.position)).where(table.c.session_id == key)
+                    next_positions[key] = (await connection.scalar(last) or 0) + 1
+                data["position"] = next_positions[key]
+                next_positions[key] += 1
+            placed.append(data)
+        statement = _insert_into(table, dialect)
         # A position never changes.
-        if column.name not in {"id", "position"}
-    }
-    return statement.on_conflict_do_update(index_elements=[table.c.id], set_=new)
+        names = [column.key for column in table.columns if column.name not in {"id", "position"}]
+        new = {name: statement.excluded[name] for name in names}
+        upsert = statement.on_conflict_do_update(index_elements=[table.c.id], set_=new)
+        await connection.execute(upsert, placed)
+    if changes.removed_nodes:
+        await connection.execute(delete(_nodes).where(_nodes.c.id.in_(changes.removed_nodes)))
 
 
 def _insert_into(table: Table, dialect: str) -> Insert:
     """Return an insert that can handle conflicts, in the dialect of a database."""
     return (postgresql if dialect == "postgresql" else sqlite).insert(table)
-
-
-_sessions = tables.sessions
-_thoughts = tables.thoughts
-_branches = tables.branches
-_nodes = tables.graph_nodes
-_invocations = tables.invocations
-_answers = tables.answers
-_keys = tables.server_keys
 
 
 class SqlStorage(Storage):
@@ -177,9 +148,7 @@ class SqlStorage(Storage):
 
     async def open(self) -> None:
         try:
-            if self.database.schema is not None:
-                await create_schema(self.engine, self.database.schema)
-            await migrate(self.engine)
+            await migrate(self.engine, self.database.schema)
         except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
             reason = Redactor().excerpt(str(cause)) or type(cause).__name__
@@ -269,7 +238,7 @@ class SqlStorage(Storage):
             select(table.c.id, literal(letter).label("letter"), table.c.position).where(
                 table.c.id.in_(keys)
             )
-            for letter, table in _LETTERS.items()
+            for letter, table in ((one, TABLES[kind]) for one, kind in values.LETTERS.items())
         ]
         rows = await self._read_rows(union_all(*parts)) if keys else ()
         return {row["id"]: f"{row['letter']}{row['position']}" for row in rows}
@@ -308,7 +277,7 @@ class SqlStorage(Storage):
             await _write_changes(connection, values.Changes(edges=(edge,)))
 
     async def get_usage(self, *, session_id: str | None = None) -> list[Usage]:
-        table = _invocations
+        table = tables.invocations
         groups = (table.c.tool_name, table.c.backend, table.c.pipe_name, table.c.model)
         statement = select(
             *groups,
@@ -325,7 +294,8 @@ class SqlStorage(Storage):
 
     async def save_answer(self, run_id: str, key: str, answer: Mapping[str, Any]) -> None:
         row = {"run_id": run_id, "key": key, "answer": dict(answer), "created_at": values.now()}
-        await self._write_rows(self._insert(_answers, row))
+        insert = _insert_into(_answers, self.engine.dialect.name).values(row)
+        await self._write_rows(insert.on_conflict_do_nothing())
 
     async def get_answers(self, run_id: str) -> dict[str, Mapping[str, Any]]:
         statement = select(_answers.c.key, _answers.c.answer).where(_answers.c.run_id == run_id)
@@ -337,7 +307,8 @@ class SqlStorage(Storage):
 
     async def server_key(self, name: str) -> bytes:
         row = {"name": name, "value": secrets.token_bytes(32)}
-        await self._write_rows(self._insert(_keys, row))
+        insert = _insert_into(_keys, self.engine.dialect.name).values(row)
+        await self._write_rows(insert.on_conflict_do_nothing())
         (stored,) = await self._read_rows(select(_keys.c.value).where(_keys.c.name == name))
         return bytes(stored["value"])
 
@@ -353,11 +324,6 @@ class SqlStorage(Storage):
         """Run a statement in a transaction of its own, and return how many rows it changed."""
         async with self.writer.begin() as connection:
             return (await connection.execute(statement)).rowcount
-
-    def _insert(self, table: Table, row: Mapping[str, Any]) -> Insert:
-        """Insert a row if there is none with its key."""
-        statement = _insert_into(table, self.engine.dialect.name)
-        return statement.values(row).on_conflict_do_nothing()
 
 
 def _select(

@@ -49,7 +49,7 @@ def _since(
     return items
 
 
-def _renamed(first_name: str, column: sa.Column[Any]) -> sa.Column[Any]:
+def _with_first_name(first_name: str, column: sa.Column[Any]) -> sa.Column[Any]:
     """Return a column that migrations create under its first name, which fields still have."""
     column.info["first_name"] = column.key = first_name
     return column
@@ -90,7 +90,7 @@ branches = _table(
     "branches",
     _owner("session_id", "sessions.id", index=False),
     _required("name", sa.Text),
-    _renamed("parent_branch_id", _reference("parent_id", "branches.id")),
+    _with_first_name("parent_branch_id", _reference("parent_id", "branches.id")),
     _required("priority", sa.Float, "1.0"),
     _required("confidence", sa.Float, "0.8"),
     _required("state", default="active", index=True),
@@ -130,8 +130,8 @@ thoughts = _table(
 
 cross_refs = _table(
     "cross_refs",
-    _renamed("from_branch_id", _owner("from_branch", "branches.id")),
-    _renamed("to_branch_id", _owner("to_branch", "branches.id")),
+    _with_first_name("from_branch_id", _owner("from_branch", "branches.id")),
+    _with_first_name("to_branch_id", _owner("to_branch", "branches.id")),
     _required("ref_type"),
     sa.Column("reason", sa.Text),
     _required("strength", sa.Float, "1.0"),
@@ -153,8 +153,8 @@ state_snapshots = _table(
     "state_snapshots",
     _owner("session_id", "sessions.id"),
     _required("snapshot_type", index=True),
-    _renamed("state_data", _required("data", DATA)),
-    _renamed("parent_snapshot_id", _reference("parent_id", "state_snapshots.id")),
+    _with_first_name("state_data", _required("data", DATA)),
+    _with_first_name("parent_snapshot_id", _reference("parent_id", "state_snapshots.id")),
     _required("created_at"),
     sa.Column("description", sa.Text),
 )

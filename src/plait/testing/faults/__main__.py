@@ -6,8 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from plait.testing.faults.options import parse
-from plait.testing.faults.run import Run
+from plait.testing.faults.options import Run, parse
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,13 +1,18 @@
-"""The options of the fault server: as keyword arguments, as command line, as validated settings."""
+"""The options of the fault server, as keywords, flags and settings, and its state."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+
+from plait.testing.state import StateDir, append_line
 
 Transport = Literal["stdio", "http", "sse", "websocket"]
 
@@ -166,12 +171,12 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    for name, field in Settings.model_fields.items():
-        options: dict[str, Any] = {"help": field.description}
-        if field.annotation is bool:
+    for name, option in Settings.model_fields.items():
+        options: dict[str, Any] = {"help": option.description}
+        if option.annotation is bool:
             options["action"] = "store_true"
-        elif get_origin(field.annotation) is Literal:
-            options["choices"] = get_args(field.annotation)
+        elif get_origin(option.annotation) is Literal:
+            options["choices"] = get_args(option.annotation)
         elif name == "stderr_line":
             options["action"] = "append"
         elif name == "cut_sse":
@@ -181,11 +186,78 @@ def parse(argv: Sequence[str] | None = None) -> Settings:
         return Settings.model_validate(vars(parser.parse_args(argv)))
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        parser.error("; ".join(_message(fault) for fault in faults))
+        texts: list[str] = []
+        for fault in faults:
+            flag = str(fault["loc"][0]).replace("_", "-") if fault["loc"] else ""
+            reason = fault.get("ctx", {}).get("error")
+            texts.append(str(reason or f"--{flag}: {fault['msg']}, not {fault['input']!r}"))
+        parser.error("; ".join(texts))
 
 
-def _message(fault: Any) -> str:
-    if reason := fault.get("ctx", {}).get("error"):
-        return str(reason)
-    flag = str(fault["loc"][0]).replace("_", "-")
-    return f"--{flag}: {fault['msg']}, not {fault['input']!r}"
+@dataclass
+class Run:
+    """The running process; used in one event loop only."""
+
+    settings: Settings
+    counter: int = 0
+    """Calls of `counter`."""
+    calls: int = 0
+    """Answered tool calls."""
+    cancelled: int = 0
+    """Cancelled calls of `hang`."""
+    slow_now: int = 0
+    slow_most: int = 0
+    """Current and maximum concurrent calls of `slow`."""
+    grown: int = 0
+    """Tools added by `grow`."""
+    followed: list[str] = field(default_factory=list[str])
+    """The resources with subscriptions of legacy clients."""
+    exit_due: bool = False
+    """Whether the process exits after the pending answer is written."""
+    cut: Callable[[], None] | None = None
+    """Cuts every connection; `None` on stdio."""
+    statuses: int = 0
+    cuts: int = 0
+    """HTTP statuses sent, and answers cut."""
+    state: StateDir | None = field(init=False)
+    """The durable state; `None` without a state folder."""
+
+    def __post_init__(self) -> None:
+        path = self.settings.state_dir
+        self.state = None if path is None else StateDir(path)
+
+    def log_start(self) -> None:
+        """Record this start of the server, if there is a state folder."""
+        if self.state is not None:
+            self.state.path.mkdir(parents=True, exist_ok=True)
+            self.state.append("starts", str(os.getpid()))
+
+    def log_session(self, kind: str) -> None:
+        """Write a line to the sessions log, if there is one."""
+        if self.settings.sessions_file is not None:
+            append_line(self.settings.sessions_file, f"{kind} {os.getpid()}")
+
+    def count_call(self) -> None:
+        """Count a tool call whose answer is about to be written."""
+        self.calls += 1
+        if self.calls == self.settings.exit_after:
+            self.exit_due = True
+
+    def wrote(self) -> None:
+        """Exit if that is due; the transports call this after each message."""
+        if self.exit_due:
+            self.exit()
+
+    def exit(self) -> None:
+        """Exit immediately with the configured code."""
+        code = self.settings.exit_code
+        os._exit(1 if code is None else code)
+
+    def die(self) -> None:
+        """Die without an answer, as configured."""
+        if self.settings.die_by == "drop" and self.cut is not None:
+            self.cut()
+        elif self.settings.exit_code is not None:
+            self.exit()
+        else:
+            os.kill(os.getpid(), signal.SIGKILL)

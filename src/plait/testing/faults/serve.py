@@ -1,11 +1,12 @@
-"""Build the fault server from its settings and serve it on its transport, with its faults."""
+"""Build the fault server from its settings, and serve it with the faults of its transport."""
 
 from __future__ import annotations
 
 import io
+import json
 import socket
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, BinaryIO, cast
@@ -16,16 +17,18 @@ from mcp.server import MCPServer, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
-from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.types import INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from plait.testing.faults.client_features import add_client_features
-from plait.testing.faults.http_faults import HttpFaults, refusal_headers, status_due
-from plait.testing.faults.options import NoiseKind
-from plait.testing.faults.run import Run
+from plait._support.local_server import buffer_body
+from plait._support.mappings import entries_of
+from plait.testing.faults.options import Moment, NoiseKind, Run
 from plait.testing.faults.tools import add_tools
 from plait.testing.ports import bind
 from plait.testing.serve import (
@@ -36,6 +39,116 @@ from plait.testing.serve import (
     lowlevel_server,
     serve_websocket,
 )
+
+_MOMENTS: dict[str, Moment] = {
+    "initialize": "initialize",
+    "server/discover": "initialize",
+    "tools/list": "list",
+    "tools/call": "call",
+}
+
+
+class HttpFaults:
+    """ASGI middleware around the MCP server."""
+
+    def __init__(self, app: ASGIApp, run: Run) -> None:
+        self._app = app
+        self._run = run
+        self._settings = run.settings
+        self.cut: Callable[[tuple[str, int]], None] = lambda client: None  # noqa: ARG005
+        """Cuts the TCP connection of a client address; set by the HTTP server."""
+        self._cut_stream = False
+        """Whether to cut the next message on an SSE stream (old transport)."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body, receive = await buffer_body(receive)
+        try:
+            request: Mapping[str, Any] = entries_of(json.loads(body))
+        except ValueError:
+            request = {}
+        opens_sse = self._settings.transport == "sse" and scope["method"] == "GET"
+        moment = _MOMENTS.get("initialize" if opens_sse else str(request.get("method")))
+        cuts = self._settings.cut_sse_times
+        version = Headers(scope=scope).get("mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0])
+        if status_due(self._run, moment):
+            refusal = PlainTextResponse(
+                self._settings.http_body,
+                status_code=self._settings.status_code or 500,
+                headers=refusal_headers(self._run),
+            )
+            await refusal(scope, receive, send)
+        elif self._settings.legacy_only and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            error = {
+                "code": INVALID_REQUEST,
+                "message": "Bad Request: Unsupported protocol version",
+            }
+            if request.get("method") == "server/discover":
+                error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
+            answer = {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
+            await JSONResponse(answer, status_code=400)(scope, receive, send)
+        elif moment == "call" and (cuts is None or self._run.cuts < cuts):
+            self._run.cuts += 1
+            await self._answer_in_half(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._watch(scope, send))
+
+    async def _answer_in_half(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the tool, then cut the connection inside its answer."""
+        if self._settings.transport == "sse":
+            self._cut_stream = True
+            await self._app(scope, receive, send)
+            return
+        answer = bytearray()
+
+        async def collect(message: Message) -> None:
+            answer.extend(message.get("body", b""))
+
+        start = {"status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await send({"type": "http.response.start", **start})
+        await send({"type": "http.response.body", "body": b": soon\r\n\r\n", "more_body": True})
+        await self._app(scope, receive, collect)
+        half = b"event: message\r\ndata: " + bytes(answer[: len(answer) // 2])
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+        self.cut(scope["client"])
+
+    def _watch(self, scope: Scope, send: Send) -> Send:
+        async def watched(message: Message) -> None:
+            body: bytes = message.get("body", b"")
+            if self._cut_stream and scope["method"] == "GET" and b"event: message" in body:
+                self._cut_stream = False
+                await send({**message, "body": body[: len(body) // 2]})
+                self.cut(scope["client"])
+                return
+            await send(message)
+            if body:
+                self._run.wrote()
+
+        return watched
+
+
+def status_due(run: Run, moment: Moment | None) -> bool:
+    """Return whether to answer with the configured HTTP status, and count it."""
+    settings = run.settings
+    if settings.status_code is None or settings.http_status_on not in {moment, "all"}:
+        return False
+    if settings.status_times is not None and run.statuses >= settings.status_times:
+        return False
+    run.statuses += 1
+    return True
+
+
+def refusal_headers(run: Run) -> dict[str, str]:
+    """Return the headers of the configured HTTP status."""
+    headers = {
+        "Retry-After": run.settings.retry_after,
+        "WWW-Authenticate": run.settings.www_authenticate,
+    }
+    return {name: value for name, value in headers.items() if value is not None}
+
 
 BANNER = b"*** fault server, starting ***\nLoading models...\n\n"
 HALF = b"progress: 50% "
@@ -112,20 +225,6 @@ class Interference:
             await anyio.sleep_forever()
         if self._settings.delay:
             await anyio.sleep(self._settings.delay)
-        self._refuse_other_era(ctx)
-        result = await call_next(ctx)
-        if (kind := _HANDSHAKES.get(ctx.method)) is not None:
-            self._run.log_session(kind)
-        if ctx.method == "initialize":
-            _promise_list_changed(cast("dict[str, Any]", result))
-        if ctx.method == "tools/call":
-            self._run.count_call()
-            if (ctx.params or {}).get("name") == "bad_structured":
-                # After the SDK has validated the result.
-                cast("dict[str, Any]", result)["structuredContent"] = BAD_STRUCTURE
-        return result
-
-    def _refuse_other_era(self, ctx: ServerRequestContext[Any, Any]) -> None:
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         if self._settings.modern_only and not modern:
             requested = str((ctx.params or {}).get("protocolVersion", ctx.protocol_version))
@@ -136,6 +235,19 @@ class Interference:
             )
         if self._settings.legacy_only and modern:
             raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
+        result = await call_next(ctx)
+        if (kind := _HANDSHAKES.get(ctx.method)) is not None:
+            self._run.log_session(kind)
+        if ctx.method == "initialize":
+            # The SDK has no option to advertise it in the legacy era.
+            capabilities: dict[str, Any] = cast("dict[str, Any]", result)["capabilities"]
+            capabilities["tools"] = {**capabilities.get("tools", {}), "listChanged": True}
+        if ctx.method == "tools/call":
+            self._run.count_call()
+            if (ctx.params or {}).get("name") == "bad_structured":
+                # After the SDK has validated the result.
+                cast("dict[str, Any]", result)["structuredContent"] = BAD_STRUCTURE
+        return result
 
 
 async def serve_streams(server: Server[Any], run: Run, read: Any, write: Any) -> None:
@@ -153,12 +265,6 @@ async def serve_streams(server: Server[Any], run: Run, read: Any, write: Any) ->
         await server.run(read, write, server.create_initialization_options())
 
 
-def _promise_list_changed(result: dict[str, Any]) -> None:
-    """Advertise `listChanged` in the legacy era; the SDK has no option for it."""
-    capabilities: dict[str, Any] = result["capabilities"]
-    capabilities["tools"] = {**capabilities.get("tools", {}), "listChanged": True}
-
-
 def build_server(run: Run) -> MCPServer:
     """Make the server with all its tools; also for in-process clients."""
     server = MCPServer(
@@ -168,8 +274,7 @@ def build_server(run: Run) -> MCPServer:
         log_level="CRITICAL",
         middleware=[Interference(run)],
     )
-    add_tools(server, run)
-    add_client_features(server, lowlevel_server(server), run)
+    add_tools(server, lowlevel_server(server), run)
     return server
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
+from typing import Any
 
 from plait.errors import ConfigError
 from plait.models.scripts import read_script
@@ -25,32 +26,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    options = _parser().parse_args(argv)
-    try:
-        with _server(options) as server:
-            print(server.url, flush=True)  # noqa: T201
-            stopped.wait()
-    except ConfigError as error:
-        sys.exit(str(error))
-    except OSError as error:
-        sys.exit(f"cannot serve on port {options.port}: {error.strerror or error}")
-
-
-def _server(options: argparse.Namespace) -> ProviderServer:
-    script = None if options.script is None else read_script(options.script)
-    if options.api == "openai":
-        models = options.model or ("test-model",)
-        return OpenAIServer(script, key=options.key, models=models, port=options.port)
-    return AnthropicServer(
-        script,
-        key=options.key,
-        models=options.model,
-        only_with_tools=not options.every_request,
-        port=options.port,
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m plait.testing.llm",
         description="Stand in for the API of a model. Without a script it makes the tool calls in "
@@ -72,7 +47,23 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="requests without tools consume the script too (anthropic)",
     )
-    return parser
+    options = parser.parse_args(argv)
+    common: dict[str, Any] = {"key": options.key, "port": options.port}
+    try:
+        script = None if options.script is None else read_script(options.script)
+        if options.api == "openai":
+            models = options.model or ("test-model",)
+            api: ProviderServer = OpenAIServer(script, models=models, **common)
+        else:
+            every = options.every_request
+            api = AnthropicServer(script, models=options.model, only_with_tools=not every, **common)
+        with api:
+            print(api.url, flush=True)  # noqa: T201
+            stopped.wait()
+    except ConfigError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"cannot serve on port {options.port}: {error.strerror or error}")
 
 
 if __name__ == "__main__":

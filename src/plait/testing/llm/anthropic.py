@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from starlette.responses import JSONResponse, Response
 
-from plait.models.scripts import Call, Say
+from plait.models.scripts import Say
 from plait.testing.llm.server import (
     ApiRequest,
     EscapedJSON,
@@ -90,12 +90,20 @@ class AnthropicServer(ProviderServer):
             ):
                 return Refuse(status=400, message="anthropic-version: header is required")
             case "POST", "/v1/messages":
-                return self._fault(request.body) or self.next_turn(request)
+                refuse = self._missing(request.body)
+                if refuse is None and self._strict:
+                    fault = next(_faults(request.body), None)
+                    refuse = None if fault is None else Refuse(status=400, message=fault)
+                return refuse or self.next_turn(request)
             case "POST", "/v1/messages/count_tokens":
                 counted = {"input_tokens": tokens_read(request.body)}
                 return self._missing(request.body) or JSONResponse(counted)
             case "GET", "/v1/models":
-                return JSONResponse(self._listed())
+                names = self._models or _ANY_MODEL
+                common = {"type": "model", "created_at": "2026-01-01T00:00:00Z"}
+                listed = [{**common, "id": name, "display_name": name} for name in names]
+                ends = {"first_id": names[0], "last_id": names[-1]}
+                return JSONResponse({"data": listed, "has_more": False, **ends})
             case _:
                 return Refuse(status=404, message=f"{request.path} not found")
 
@@ -108,7 +116,11 @@ class AnthropicServer(ProviderServer):
     def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
         """Encode a turn of the model."""
         body = request.body
-        whole = _message_of(_with_offered_names(say, body), usage, body["model"])
+        tools = [str(tool.get("name")) for tool in body.get("tools") or ()]
+        calls = (
+            replace(call, name=offered_name(call.name, tools) or call.name) for call in say.calls
+        )
+        whole = _message_of(replace(say, calls=tuple(calls)), usage, body["model"])
         if body.get("thread"):
             reply = {"role": "assistant", "content": whole["content"]}
             self._stored[whole["id"]] = {**body, "messages": [*body["messages"], reply]}
@@ -168,12 +180,6 @@ class AnthropicServer(ProviderServer):
         """Return the request id header."""
         return {"request-id": f"req_{uuid.uuid4().hex[:24]}"}
 
-    def _fault(self, body: Mapping[str, Any]) -> Refuse | None:
-        if (missing := self._missing(body)) is not None or not self._strict:
-            return missing
-        fault = next(_faults(body), None)
-        return None if fault is None else Refuse(status=400, message=fault)
-
     def _missing(self, body: Mapping[str, Any]) -> Refuse | None:
         for needed in ("model", "messages"):
             if needed not in body:
@@ -181,19 +187,6 @@ class AnthropicServer(ProviderServer):
         if self._models and body["model"] not in self._models:
             return Refuse(status=404, message=f"model: {body['model']}")
         return None
-
-    def _listed(self) -> dict[str, Any]:
-        names = self._models or _ANY_MODEL
-        common = {"type": "model", "created_at": "2026-01-01T00:00:00Z"}
-        listed = [{**common, "id": name, "display_name": name} for name in names]
-        return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
-
-
-def _with_offered_names(say: Say, body: Mapping[str, Any]) -> Say:
-    """Rename called tools to the names in the request."""
-    tools = [str(tool.get("name")) for tool in body.get("tools") or ()]
-    calls = (replace(call, name=offered_name(call.name, tools) or call.name) for call in say.calls)
-    return replace(say, calls=tuple(calls))
 
 
 _EMPTY: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -208,13 +201,30 @@ _PIECE = 9
 
 
 def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
+    content: list[dict[str, Any]] = []
+    if say.thinking is not None:
+        signature = signature_of(say.thinking)
+        content.append({"type": "thinking", "thinking": say.thinking, "signature": signature})
+    if say.text:
+        content.append({"type": "text", "text": say.text})
+    for call in say.calls:
+        value: object = dict(call.arguments)
+        if call.encoded is not None:
+            try:
+                value = json.loads(call.encoded)
+            except ValueError:
+                value = call.encoded
+        content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": value})
+    stop = "tool_use" if say.calls else "end_turn"
+    if say.stop is not None:
+        stop = _STOPS.get(say.stop, say.stop)
     return {
         "id": f"msg_{uuid.uuid4().hex[:24]}",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": list(_content_of(say)),
-        "stop_reason": _stop_of(say),
+        "content": content,
+        "stop_reason": stop,
         "stop_sequence": None,
         "usage": {
             "input_tokens": usage["input_tokens"],
@@ -228,12 +238,6 @@ def _message_of(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any
 
 _STOPS: Final = {"length": "max_tokens", "content_filter": "refusal", "stop": "end_turn"}
 """The reasons to stop that OpenAI names differently."""
-
-
-def _stop_of(say: Say) -> str:
-    if say.stop is None:
-        return "tool_use" if say.calls else "end_turn"
-    return _STOPS.get(say.stop, say.stop)
 
 
 def _events(whole: Mapping[str, Any], say: Say) -> Iterator[dict[str, Any]]:
@@ -267,26 +271,6 @@ def _events(whole: Mapping[str, Any], say: Say) -> Iterator[dict[str, Any]]:
 def signature_of(thinking: str) -> str:
     """Sign a thinking block, so that a changed one can be detected."""
     return base64.b64encode(hashlib.sha256(thinking.encode()).digest()).decode()
-
-
-def _content_of(say: Say) -> Iterator[dict[str, Any]]:
-    if say.thinking is not None:
-        signature = signature_of(say.thinking)
-        yield {"type": "thinking", "thinking": say.thinking, "signature": signature}
-    if say.text:
-        yield {"type": "text", "text": say.text}
-    for call in say.calls:
-        yield {"type": "tool_use", "id": call.id, "name": call.name, "input": _input_of(call)}
-
-
-def _input_of(call: Call) -> object:
-    """Return the arguments of a call as a value; those that are not JSON as a text."""
-    if call.encoded is None:
-        return dict(call.arguments)
-    try:
-        return json.loads(call.encoded)
-    except ValueError:
-        return call.encoded
 
 
 def _deltas(block: Mapping[str, Any], arguments: Iterator[str]) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,14 @@ class LangbaseServer(ProviderServer):
         """Run, create, list or change pipes."""
         match request.method, request.path:
             case "POST", "/v1/pipes/run":
-                return self._run(request)
+                name = request.body.get("name")
+                if name not in self.pipes:
+                    return Refuse(status=404, message=f"pipe {name} not found")
+                if not isinstance(request.body.get("messages"), list):
+                    return Refuse(status=400, message="messages: required")
+                if request.body.get("stream", self.pipes[name].get("stream", True)):
+                    return Refuse(status=400, message="streams are not played here")
+                return self.next_turn(request)
             case "POST", "/v1/pipes":
                 return self._create(request.body)
             case "GET", "/v1/pipes":
@@ -62,16 +69,6 @@ class LangbaseServer(ProviderServer):
         """Encode a refusal as Langbase does."""
         error = {"code": "ERROR", "status": refuse.status, "message": refuse.message}
         return {"success": False, "error": error}
-
-    def _run(self, request: ApiRequest) -> Turn:
-        name = request.body.get("name")
-        if name not in self.pipes:
-            return Refuse(status=404, message=f"pipe {name} not found")
-        if not isinstance(request.body.get("messages"), list):
-            return Refuse(status=400, message="messages: required")
-        if request.body.get("stream", self.pipes[name].get("stream", True)):
-            return Refuse(status=400, message="streams are not played here")
-        return self.next_turn(request)
 
     def _create(self, body: Mapping[str, Any]) -> Response | Turn:
         name = body.get("name")

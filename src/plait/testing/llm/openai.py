@@ -1,4 +1,4 @@
-"""A stand-in for OpenAI's API or a compatible endpoint, with the discovery API of Ollama."""
+"""A stand-in for OpenAI's APIs or a compatible endpoint, with the discovery API of Ollama."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, Final, cast
 
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Call, Say
-from plait.testing.llm import responses
 from plait.testing.llm.server import (
     ApiRequest,
     EscapedJSON,
@@ -24,6 +24,139 @@ from plait.testing.llm.server import (
     words,
 )
 from plait.testing.llm.turns import Refuse, Script, Turn
+
+_RESPONSES_PATH: Final = "/v1/responses"
+
+_CUT: Final = ("max_tokens", "length", "max_output_tokens")
+
+_PIECE: Final = 7
+"""Characters of arguments per event or chunk; few, so that they split at odd places."""
+
+Item = dict[str, Any]
+
+
+def chat_from_response_request(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the body of a request as that of a chat completion."""
+    sent: str | Sequence[Mapping[str, Any]] = body.get("input") or ()
+    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else sent
+    messages: list[dict[str, Any]] = []
+    for item in items:
+        match item.get("type"):
+            case "function_call":
+                call = {"id": item["call_id"], "function": item}
+                if not messages or "tool_calls" not in messages[-1]:
+                    messages.append({"role": "assistant", "content": None, "tool_calls": []})
+                messages[-1]["tool_calls"].append(call)
+            case "function_call_output":
+                reply = {"tool_call_id": item["call_id"], "content": item.get("output")}
+                messages.append({"role": "tool", **reply})
+            case "reasoning":
+                pass
+            case _:
+                content: Any = item.get("content")
+                if isinstance(content, list):
+                    blocks = cast("list[dict[str, Any]]", content)
+                    content = [{**one, "type": "text"} if "text" in one else one for one in blocks]
+                messages.append({"role": item.get("role"), "content": content})
+    tools = [{"type": tool["type"], "function": tool} for tool in body.get("tools") or ()]
+    chat = {name: value for name, value in body.items() if name not in ("input", "tools")}
+    return {**chat, "messages": messages, **({"tools": tools} if tools else {})}
+
+
+def response(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
+    """Make a complete response."""
+    reason = None
+    if say.stop in _CUT:
+        reason = "max_output_tokens"
+    elif say.stop == "content_filter":
+        reason = "content_filter"
+    read, written = usage["input_tokens"], usage["output_tokens"]
+    return {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response",
+        "created_at": 0,
+        "model": model,
+        "status": "completed" if reason is None else "incomplete",
+        "incomplete_details": None if reason is None else {"reason": reason},
+        "error": None,
+        "output": list(_items(say)),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": usage["cache_read_tokens"]},
+            "output_tokens": written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + written,
+        },
+    }
+
+
+def _items(say: Say) -> Iterator[Item]:
+    if say.thinking:
+        summary = [{"type": "summary_text", "text": say.thinking}]
+        yield {"type": "reasoning", "id": "rs_1", "summary": summary}
+    content: Item | None = None
+    if say.stop == "refusal":
+        content = {"type": "refusal", "refusal": say.text}
+    elif say.text or not say.calls:
+        content = {"type": "output_text", "text": say.text, "annotations": []}
+    if content is not None:
+        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+        yield {**message, "content": [content]}
+    for number, call in enumerate(say.calls, 1):
+        arguments = call.arguments_text
+        if say.stop in _CUT and number == len(say.calls):
+            arguments = arguments[: len(arguments) // 2]
+        yield {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": arguments,
+            "status": "completed",
+        }
+
+
+def response_events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a response, as a stream sends them."""
+    started: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": {**started, "incomplete_details": None}}
+    for index, item in enumerate(whole["output"]):
+        for event in _events_of(item):
+            yield {"output_index": index, "item_id": item["id"], **event}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{whole['status']}", "response": whole}
+
+
+def _events_of(item: Item) -> Iterator[dict[str, Any]]:
+    added = "response.output_item.added"
+    match item["type"]:
+        case "reasoning":
+            part, place = item["summary"][0], {"summary_index": 0}
+            yield {"type": added, "item": {**item, "summary": []}}
+            name = "response.reasoning_summary"
+            yield {"type": f"{name}_part.added", "part": {**part, "text": ""}, **place}
+            for word in words(part["text"]):
+                yield {"type": f"{name}_text.delta", "delta": word, **place}
+            yield {"type": f"{name}_text.done", "text": part["text"], **place}
+        case "message":
+            part, place = item["content"][0], {"content_index": 0}
+            yield {"type": added, "item": {**item, "content": [], "status": "in_progress"}}
+            kind = "text" if part["type"] == "output_text" else "refusal"
+            yield {"type": "response.content_part.added", "part": {**part, kind: ""}, **place}
+            more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
+            for word in words(part[kind]):
+                yield {"type": f"response.{part['type']}.delta", "delta": word, **more, **place}
+            yield {"type": f"response.{part['type']}.done", kind: part[kind], **more, **place}
+            yield {"type": "response.content_part.done", "part": part, **place}
+        case _:
+            yield {"type": added, "item": {**item, "arguments": "", "status": "in_progress"}}
+            name = "response.function_call_arguments"
+            for piece in pieces(item["arguments"], _PIECE):
+                yield {"type": f"{name}.delta", "delta": piece}
+            yield {"type": f"{name}.done", "arguments": item["arguments"], "name": item["name"]}
 
 
 class OpenAIServer(ProviderServer):
@@ -62,10 +195,12 @@ class OpenAIServer(ProviderServer):
     def answer(self, request: ApiRequest) -> Response | Turn:
         """Complete a chat, or list models."""
         match request.method, request.path:
-            case "POST", "/v1/chat/completions" | responses.PATH:
+            case "POST", "/v1/chat/completions" | "/v1/responses":
                 return self._complete(request)
             case "GET", "/v1/models":
-                return JSONResponse({"object": "list", "data": self._listed()})
+                most = {} if self._max_model_len is None else {"max_model_len": self._max_model_len}
+                data = [{"id": name, "object": "model", **most} for name in self._models]
+                return JSONResponse({"object": "list", "data": data})
             case "GET", "/api/version":
                 return JSONResponse({"version": "0.0.0"})
             case "GET", "/api/tags":
@@ -76,13 +211,13 @@ class OpenAIServer(ProviderServer):
     def response_for(self, say: Say, usage: Mapping[str, int], request: ApiRequest) -> Response:
         """Encode a turn of the model."""
         body = request.body
-        if request.path == responses.PATH:
-            whole = responses.response(say, usage, body["model"])
+        if request.path == _RESPONSES_PATH:
+            whole = response(say, usage, body["model"])
             if not body.get("stream"):
                 return EscapedJSON(whole)
             events = (
                 {**event, "sequence_number": number}
-                for number, event in enumerate(responses.response_events(whole))
+                for number, event in enumerate(response_events(whole))
             )
             return EventStream(
                 f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events
@@ -97,9 +232,9 @@ class OpenAIServer(ProviderServer):
 
     def resolve(self, request: ApiRequest) -> ApiRequest | Refuse:
         """Read a request of the Responses API as that of a chat."""
-        if request.path != responses.PATH:
+        if request.path != _RESPONSES_PATH:
             return request
-        return replace(request, body=responses.chat_from_response_request(request.body))
+        return replace(request, body=chat_from_response_request(request.body))
 
     def default_turn(self, body: Mapping[str, Any]) -> Turn:
         """Make the tool calls that the user text lists, or repeat the text."""
@@ -120,21 +255,21 @@ class OpenAIServer(ProviderServer):
         for refused in sorted(self._refuses & set(body)):
             param = refused if self._names_param else None
             return Refuse(status=400, message="unsupported parameter", param=param)
-        fault = next(_faults(body), None) if self._strict else None
+        faults = chain(_message_faults(body["messages"]), _tool_faults(body.get("tools")))
+        fault = next(faults, None) if self._strict else None
         return fault or self.next_turn(request)
-
-    def _listed(self) -> list[dict[str, Any]]:
-        length = {} if self._max_model_len is None else {"max_model_len": self._max_model_len}
-        return [{"id": name, "object": "model", **length} for name in self._models]
-
-
-_PIECE = 7
-"""Characters of arguments per chunk; few, so that they split at odd places."""
 
 
 def completion(say: Say, usage: Mapping[str, int], model: str) -> dict[str, Any]:
     """Make a complete answer."""
-    choice = {"index": 0, "message": _message_of(say), "finish_reason": _finish_of(say)}
+    message: dict[str, Any] = {"role": "assistant", "content": say.text}
+    if say.thinking:
+        message["reasoning_content"] = say.thinking
+    if say.calls:
+        message["content"] = say.text or None
+        *first, last = say.calls
+        message["tool_calls"] = [*map(_encode_call, first), _encode_call(last, cut=say.is_cut)]
+    choice = {"index": 0, "message": message, "finish_reason": _finish_of(say)}
     return {**_head("chat.completion", model), "choices": [choice], "usage": _counts_of(usage)}
 
 
@@ -162,17 +297,6 @@ def _chunks(
     yield chunk({}, _finish_of(say))
     if with_usage:
         yield {**head, "choices": [], "usage": _counts_of(usage)}
-
-
-def _message_of(say: Say) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": say.text}
-    if say.thinking:
-        message["reasoning_content"] = say.thinking
-    if say.calls:
-        message["content"] = say.text or None
-        *first, last = say.calls
-        message["tool_calls"] = [*map(_encode_call, first), _encode_call(last, cut=say.is_cut)]
-    return message
 
 
 _STOPS = {"max_tokens": "length", "refusal": "content_filter", "end_turn": "stop"}
@@ -218,16 +342,9 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def _faults(body: Mapping[str, Any]) -> Iterator[Refuse]:
-    messages: Sequence[Mapping[str, Any]] = body["messages"]
-    tools: Sequence[Mapping[str, Any]] | None = body.get("tools")
+def _message_faults(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refuse]:
     if not messages:
         yield _refuse("messages: must have at least one message", "messages")
-    yield from _message_faults(messages)
-    yield from _tool_faults(tools)
-
-
-def _message_faults(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refuse]:
     waiting: list[str] = []
     for index, message in enumerate(messages):
         param = f"messages.[{index}]"

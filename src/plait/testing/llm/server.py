@@ -142,12 +142,25 @@ class ProviderServer(ABC):
         self._player = ScriptPlayer[Mapping[str, Any], Turn](turns)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, is_json = await _read_request(Request(scope, receive))
+        received = Request(scope, receive)
+        raw = await received.body()
+        try:
+            body: object = json.loads(raw) if raw else {}
+        except ValueError:
+            body = None
+        request = ApiRequest(
+            method=received.method,
+            path=received.url.path,
+            headers=dict(received.headers),
+            body=cast("dict[str, Any]", body) if isinstance(body, dict) else {},
+        )
         self.requests.append(request)
         turn: Response | Turn
-        if not self._is_authorized(request):
+        # Clients probe the server with HEAD before they have a key.
+        is_open = self._key is None or request.method == "HEAD"
+        if not is_open and self.credentials_from(request) != self._key:
             turn = Refuse(status=401, message="invalid key")
-        elif not is_json:
+        elif not isinstance(body, dict):
             turn = Refuse(status=400, message="the body is not a JSON object")
         else:
             resolved = self.resolve(request)
@@ -159,11 +172,6 @@ class ProviderServer(ABC):
             await response(scope, receive, send)
         if response is None or (isinstance(response, EventStream) and not response.ends):
             self._server.cut(cast("tuple[str, int]", scope["client"]))
-
-    def _is_authorized(self, request: ApiRequest) -> bool:
-        # Clients probe the server with HEAD before they have a key.
-        is_probe = request.method == "HEAD"
-        return self._key is None or is_probe or self.credentials_from(request) == self._key
 
     async def _response_to(
         self, turn: Response | Turn, request: ApiRequest, receive: Receive
@@ -179,11 +187,14 @@ class ProviderServer(ABC):
             case Raw():
                 return Response(turn.body, turn.status, media_type=turn.media_type)
             case Refuse():
-                return self._refusal_response(turn, self.credentials_from(request) or "none")
-            case str() | Say():
-                return await self._respond(turn, request, receive)
+                sent = self.credentials_from(request) or "none"
+                quoted = replace(turn, message=f"{turn.message} (you sent: {sent})")
+                headers = {} if turn.retry_after is None else {"Retry-After": turn.retry_after}
+                return JSONResponse(self.refusal(quoted), turn.status, headers)
             case _:
-                return await self._respond(json.dumps(turn, ensure_ascii=False), request, receive)
+                is_text = isinstance(turn, str | Say)
+                said = turn if is_text else json.dumps(turn, ensure_ascii=False)
+                return await self._respond(said, request, receive)
 
     async def _respond(
         self, turn: str | Say, request: ApiRequest, receive: Receive
@@ -192,7 +203,11 @@ class ProviderServer(ABC):
         if say.delay and await self._is_abandoned(receive, say.delay):
             return None
         usage = usage_of(say, request.body)
-        response = self.response_for(self._with_ids(say), usage, request)
+        calls = (
+            replace(call, id=call.id or f"{self.call_prefix}{uuid.uuid4().hex[:24]}")
+            for call in say.calls
+        )
+        response = self.response_for(replace(say, calls=tuple(calls)), usage, request)
         self.reported.append(usage)
         return response
 
@@ -217,34 +232,6 @@ class ProviderServer(ABC):
             self.abandoned += 1
             return True
         return False
-
-    def _with_ids(self, say: Say) -> Say:
-        calls = (
-            replace(call, id=call.id or f"{self.call_prefix}{uuid.uuid4().hex[:24]}")
-            for call in say.calls
-        )
-        return replace(say, calls=tuple(calls))
-
-    def _refusal_response(self, refuse: Refuse, credentials: str) -> Response:
-        quoted = replace(refuse, message=f"{refuse.message} (you sent: {credentials})")
-        headers = {} if refuse.retry_after is None else {"Retry-After": refuse.retry_after}
-        return JSONResponse(self.refusal(quoted), refuse.status, headers)
-
-
-async def _read_request(received: Request) -> tuple[ApiRequest, bool]:
-    """Read a request, and return whether its body, if any, is a JSON object."""
-    raw = await received.body()
-    try:
-        body: object = json.loads(raw) if raw else {}
-    except ValueError:
-        body = None
-    request = ApiRequest(
-        method=received.method,
-        path=received.url.path,
-        headers=dict(received.headers),
-        body=cast("dict[str, Any]", body) if isinstance(body, dict) else {},
-    )
-    return request, isinstance(body, dict)
 
 
 _WORDS = re.compile(r"\s*\S+|\s+$")
@@ -347,7 +334,20 @@ def default_reply(conversation: Conversation) -> Say:
     The lines `CALL tool {json}` are one turn, each line `THEN CALL tool {json}` is another. Lines
     with an unknown tool are skipped; `mcp__server__tool` may be written `tool`.
     """
-    steps = _steps(conversation)
+    first: list[Call] = []
+    steps: list[tuple[Call, ...]] = []
+    for line in _LINE.finditer(conversation.question):
+        name = offered_name(line["tool"], conversation.tools)
+        try:
+            arguments = json.loads(line["arguments"])
+        except json.JSONDecodeError:
+            continue
+        if name is not None and line["then"]:
+            steps.append((Call(name, arguments),))
+        elif name is not None:
+            first.append(Call(name, arguments))
+    if first:
+        steps.insert(0, tuple(first))
     if conversation.rounds < len(steps):
         return Say(calls=steps[conversation.rounds])
     if conversation.rounds:
@@ -389,34 +389,11 @@ def conversation_from_openai(body: Mapping[str, Any]) -> Conversation:
     )
 
 
-def _steps(conversation: Conversation) -> list[tuple[Call, ...]]:
-    first: list[Call] = []
-    later: list[tuple[Call, ...]] = []
-    for line in _LINE.finditer(conversation.question):
-        name = offered_name(line["tool"], conversation.tools)
-        arguments = _object(line["arguments"])
-        if name is None or arguments is None:
-            continue
-        call = Call(name, arguments)
-        if line["then"]:
-            later.append((call,))
-        else:
-            first.append(call)
-    return [tuple(first), *later] if first else later
-
-
 def offered_name(name: str, tools: Sequence[str]) -> str | None:
     """Return the full name of a tool; Claude's CLI lists `tool` as `mcp__server__tool`."""
     if name in tools:
         return name
     return next((tool for tool in tools if tool.rpartition("__")[2] == name), None)
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return None
 
 
 def _last(flags: Iterable[bool]) -> int:
@@ -434,14 +411,13 @@ def content_blocks(message: Mapping[str, Any], kind: str) -> list[Mapping[str, A
 def _text_of(content: object) -> str:
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    return "\n".join(map(_text_of_block, cast("list[Mapping[str, Any]]", content)))
-
-
-def _text_of_block(block: Mapping[str, Any]) -> str:
-    match block.get("type"):
-        case "text":
-            return str(block.get("text", ""))
-        case "image" | "image_url":
-            return "<image>"
-        case kind:
-            return f"<{kind}>"
+    texts: list[str] = []
+    for block in cast("list[Mapping[str, Any]]", content):
+        match block.get("type"):
+            case "text":
+                texts.append(str(block.get("text", "")))
+            case "image" | "image_url":
+                texts.append("<image>")
+            case kind:
+                texts.append(f"<{kind}>")
+    return "\n".join(texts)

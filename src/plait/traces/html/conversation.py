@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from plait._support.sizes import size_label
 from plait.traces import events
-from plait.traces.events import ResultImage, ToolReturned
+from plait.traces.events import ToolReturned
 from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.labels import cost_label, count_label, seconds_label, tokens_label
 from plait.traces.html.page import SINGLE_FILE, Site, page
-from plait.traces.html.steps import Step, steps_of
-from plait.traces.html.text import (
+from plait.traces.html.pieces import (
+    cost_label,
+    count_label,
     facts,
-    image_block,
-    preview,
-    result_block,
-    text_block,
-    value_block,
+    facts_list,
+    folded,
+    search_field,
+    seconds_label,
+    status_badge,
+    tokens_label,
 )
-from plait.traces.html.waterfall import axis, bar, colour_of, overview, total_seconds
+from plait.traces.html.plots import axis, bar, colour_of, overview, total_seconds
+from plait.traces.html.steps import Step, steps_of
+from plait.traces.html.text import image_block, preview, result_block, text_block, value_block
 from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.trace import Trace
 
-_CHUNK = 100
+CHUNK_STEPS = 100
 """Steps that a browser lays out together, when they come into view."""
+MAX_TITLE_CHARACTERS = 80
+"""More does not fit into a heading or a row of a list."""
 _ORDINARY_STOPS = (None, "end_turn", "tool_use", "stop", "tool_calls", "STOP", "completed")
-_LONGEST_TITLE = 80
 
 TextPart = str
 """Which text of an event: `text`, `thinking`, `arguments`, `content`."""
@@ -58,27 +63,27 @@ DEFAULT_VIEW = RunView()
 def run_page(
     trace: Trace,
     *,
-    title: str | None = None,
     site: Site = SINGLE_FILE,
     view: RunView = DEFAULT_VIEW,
     live: str | None = None,
 ) -> str:
     """Build the page of a run; `live` is the address that reports its further steps."""
-    name = title or run_title(trace)
-    return page(name, run_section(trace, view=view, live=live), site=site)
+    return page(run_title(trace), run_section(trace, view=view, live=live), site=site)
 
 
 def run_title(trace: Trace) -> str:
     """Return the question of a run, in one short line."""
     question = to_prompt_string(trace.started.messages) if trace.started else ""
-    line = " ".join(question[: 4 * _LONGEST_TITLE].split()) or f"run {trace.run[:8]}"
-    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1] + "…"
+    line = " ".join(question[: 4 * MAX_TITLE_CHARACTERS].split()) or f"run {trace.run[:8]}"
+    return line if len(line) <= MAX_TITLE_CHARACTERS else line[: MAX_TITLE_CHARACTERS - 1] + "…"
 
 
 def run_section(trace: Trace, *, view: RunView = DEFAULT_VIEW, live: str | None = None) -> Html:
     """Build the facts and steps of a run."""
     steps = steps_of(trace)
     total = total_seconds(steps, trace.seconds)
+    chosen = steps[: view.first]
+    chunks = [chosen[start : start + CHUNK_STEPS] for start in range(0, len(chosen), CHUNK_STEPS)]
     return h(
         "section",
         run_heading(trace),
@@ -89,7 +94,7 @@ def run_section(trace: Trace, *, view: RunView = DEFAULT_VIEW, live: str | None 
             "div",
             [
                 h("div", [_article(step, trace, view, total) for step in chunk], class_="chunk")
-                for chunk in _chunks(steps[: view.first])
+                for chunk in chunks
             ],
             class_="steps",
             data_list=True,
@@ -138,8 +143,8 @@ def event_text(trace: Trace, event_id: int, part: TextPart) -> str | None:
 
 
 def run_heading(trace: Trace) -> Html:
-    """Build the facts of a run."""
-    started, usage = trace.started, trace.usage
+    """Build the facts of a run, what is wrong with it, and its settings and tools."""
+    started, usage, failed = trace.started, trace.usage, trace.failed_calls
     rows: list[tuple[str, str | None]] = [
         ("model", trace.actual_model or (started.model if started else None)),
         ("engine", started.interface if started else None),
@@ -147,103 +152,56 @@ def run_heading(trace: Trace) -> Html:
         ("began", started.time[:19].replace("T", " ") + " UTC" if started else None),
         ("took", seconds_label(trace.seconds)),
         ("turns", f"{trace.turns:,}"),
-        ("calls", _calls_label(trace)),
+        ("calls", f"{len(trace.calls):,}" + (f", {failed:,} failed" if failed else "")),
         ("tokens", (tokens_label(usage) or "").removesuffix(" tokens")),
         ("cached", f"{usage.cache_read_tokens:,}" if usage.cache_read_tokens else None),
         ("cost", cost_label(usage.cost_usd)),
         ("run", trace.run[:12]),
         ("started by run", started.parent_run if started else None),
     ]
-    cells = [h("div", h("dt", name), h("dd", value)) for name, value in rows if value]
+    unreached = started.unreached.items() if started else ()
+    warnings = [f"{server} could not be reached: {reason}" for server, reason in unreached]
+    if trace.ended is None:
+        warnings.append("The trace is incomplete: the run was killed, or is still running.")
+    if trace.damaged:
+        warnings.append(f"{count_label(trace.damaged, 'line')} of the file cannot be read.")
+    parts: list[Html] = []
+    if started and started.settings:
+        parts.append(folded("settings", value_block(dict(started.settings))))
+    if started and (definitions := trace.definitions):
+        tools = [
+            folded(name, text_block(tool.description), value_block(dict(tool.input_schema)))
+            for name, tool in definitions.items()
+        ]
+        parts.append(folded(count_label(len(tools), "tool"), tools))
+    elif started and started.tools:
+        parts.append(folded(count_label(len(started.tools), "tool"), ", ".join(started.tools)))
+    badge = status_badge(trace.status, failed)
     return h(
         "div",
-        h("h1", run_title(trace), " ", run_badge(trace), dir="auto"),
-        h("dl", cells, class_="facts-list"),
-        _warnings(trace),
-        _settings(trace),
+        h("h1", run_title(trace), " ", badge, dir="auto"),
+        facts_list(rows),
+        [h("p", line, class_="warning") for line in warnings],
+        parts,
         class_="run-head",
     )
 
 
-def status_badge(status: str) -> Html:
-    """Show how a run or a case ended."""
-    good = {"completed": "good", "passed": "good", "failed": "bad", "error": "bad"}
-    return h("span", status, class_=f"badge {good.get(status, 'warn')}")
-
-
-def run_badge(trace: Trace) -> Html:
-    """Show how a run ended, and whether calls of it failed."""
-    return outcome_badge(trace.status, trace.failed_calls)
-
-
-def outcome_badge(status: str, failed_calls: int) -> Html:
-    """Show how a run ended; one that completed though calls failed is not shown as plainly good."""
-    if status != "completed" or not failed_calls:
-        return status_badge(status)
-    label = f"{status}, {count_label(failed_calls, 'call')} failed"
-    return h("span", label, class_="badge warn")
-
-
-def _calls_label(trace: Trace) -> str:
-    failed = trace.failed_calls
-    return f"{len(trace.calls):,}" + (f", {failed:,} failed" if failed else "")
-
-
-def _warnings(trace: Trace) -> list[Html]:
-    unreached = trace.started.unreached.items() if trace.started else ()
-    lines = [f"{server} could not be reached: {reason}" for server, reason in unreached]
-    if trace.ended is None:
-        lines.append("The trace is incomplete: the run was killed, or is still running.")
-    if trace.damaged:
-        lines.append(f"{count_label(trace.damaged, 'line')} of the file cannot be read.")
-    return [h("p", line, class_="warning") for line in lines]
-
-
-def _settings(trace: Trace) -> list[Html]:
-    started = trace.started
-    if started is None:
-        return []
-    folded: list[Html] = []
-    if started.settings:
-        folded.append(_folded("settings", value_block(dict(started.settings))))
-    if definitions := trace.definitions:
-        tools = [
-            _folded(name, text_block(tool.description), value_block(dict(tool.input_schema)))
-            for name, tool in definitions.items()
-        ]
-        folded.append(_folded(count_label(len(tools), "tool"), tools))
-    elif started.tools:
-        folded.append(_folded(count_label(len(started.tools), "tool"), ", ".join(started.tools)))
-    return folded
-
-
 def _toolbar(view: RunView) -> Html:
-    name = f"{view.prefix}view"
+    views = [
+        h(
+            "label",
+            h("input", type="radio", name=f"{view.prefix}view", value=value, checked=on),
+            label,
+        )
+        for value, label, on in (("c", "Conversation", True), ("w", "Waterfall", False))
+    ]
+    kinds = [h("option", label, value=value) for value, label in _KINDS]
     return h(
         "div",
-        h(
-            "span",
-            h(
-                "label",
-                h("input", type="radio", name=name, value="c", checked=True),
-                "Conversation",
-            ),
-            h("label", h("input", type="radio", name=name, value="w"), "Waterfall"),
-            class_="switch",
-        ),
-        h(
-            "input",
-            type="search",
-            placeholder="Search steps  /",
-            data_filter="text",
-            autocomplete="off",
-        ),
-        h(
-            "select",
-            [h("option", label, value=value) for value, label in _KINDS],
-            data_filter="kind",
-            aria_label="kinds of steps",
-        ),
+        h("span", views, class_="switch"),
+        search_field("steps"),
+        h("select", kinds, data_filter="kind", aria_label="kinds of steps"),
         h("button", "Unfold all", type="button", data_do="fold"),
         class_="toolbar",
     )
@@ -258,12 +216,8 @@ _KINDS = (
 )
 
 
-def _chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
-    return [steps[start : start + _CHUNK] for start in range(0, len(steps), _CHUNK)]
-
-
 def _article(step: Step, trace: Trace, view: RunView, total: float) -> Html:
-    head, body = _shown(step, trace, view)
+    head, body = _head_and_body(step, trace, view)
     kinds = f"{step.kind}\nerror" if step.failed else step.kind
     key = view.prefix + step.key
     return h(
@@ -284,26 +238,38 @@ def _article(step: Step, trace: Trace, view: RunView, total: float) -> Html:
     )
 
 
-def _shown(step: Step, trace: Trace, view: RunView) -> tuple[Child, Child]:
+def _head_and_body(step: Step, trace: Trace, view: RunView) -> tuple[Child, Child]:
     """Return the line of a step, and what stands below it."""
     event = step.event
+
+    def text(content: str, part: TextPart = "text") -> Html:
+        return text_block(content, source=_source(view, event.id, part))
+
     match event:
         case _ if step.kind == "partial":
             return _title("Answer, not complete"), text_block(trace.partial_text)
         case events.RunStarted():
             return _title("Question"), [_message(message) for message in event.messages]
         case events.Turn():
-            return _turn_head(event), _turn_body(event, view)
+            return _turn(event, view)
         case events.ToolCalled():
-            return _call_head(step, event), _call_body(step, event, view)
+            return _call(step, event, view)
         case events.Summarized():
-            head = [_title("Summary"), facts(event.model, tokens_label(event.usage))]
-            return head, text_block(event.text, source=_source(view, event.id, "text"))
+            known = facts(event.model, tokens_label(event.usage))
+            return [_title("Summary"), known], text(event.text)
         case events.RunFailed():
             details = value_block(dict(event.facts)) if event.facts else None
             return _title(event.error), [text_block(event.message), details]
         case events.RunEnded():
-            return _end(event, trace, view)
+            turns = (one for one in reversed(trace.events) if isinstance(one, events.Turn))
+            last = next(turns, None)
+            is_said = last is not None and event.final_response == last.message.text
+            cost = cost_label(event.usage.cost_usd)
+            known = facts(seconds_label(trace.seconds), tokens_label(event.usage), cost)
+            badge = status_badge(trace.status, trace.failed_calls)
+            return [_title("End"), " ", badge, " ", known], (
+                None if is_said else text(event.final_response)
+            )
         case events.ApprovalDecided() if event.arguments is not None:
             source = _source(view, event.id, "arguments")
             return _incident(event), value_block(dict(event.arguments), source=source)
@@ -323,133 +289,92 @@ def _message(message: Message) -> Html:
     return h("div", role, text_block(text) if text else None, images, class_=class_)
 
 
-def _turn_head(event: events.Turn) -> Child:
+def _turn(event: events.Turn, view: RunView) -> tuple[Child, Child]:
+    message = event.message
     stop = None if event.stop_reason in _ORDINARY_STOPS else f"stopped: {event.stop_reason}"
     cost = cost_label(event.usage.cost_usd) if event.usage else None
     duration = None if event.seconds is None else seconds_label(event.seconds)
     node = f"in {event.node}" if event.node else None
     known = facts(event.model, node, tokens_label(event.usage), cost, duration, stop)
-    return [_title(f"Turn {event.number}"), " ", known]
-
-
-def _turn_body(event: events.Turn, view: RunView) -> Child:
-    message = event.message
-    thinking = None
+    body: list[Child] = []
     if message.thinking:
         block = text_block(message.thinking, source=_source(view, event.id, "thinking"))
-        thinking = h("details", h("summary", "thinking"), block, class_="thinking")
-    text = None
+        body.append(folded("thinking", block, class_="thinking"))
     if message.text:
-        text = text_block(message.text, source=_source(view, event.id, "text"))
-    calls = None
-    if not message.text and message.tool_calls:
-        calls = h("p", f"calls {_names(message)}", class_="muted")
-    return [thinking, text, [image_block(image) for image in message.images], calls]
+        body.append(text_block(message.text, source=_source(view, event.id, "text")))
+    body += [image_block(image) for image in message.images]
+    if message.tool_calls and not message.text:
+        names = Counter(call.name for call in message.tool_calls)
+        calls = (f"{name} ×{count}" if count > 1 else name for name, count in names.items())
+        body.append(h("p", f"calls {', '.join(calls)}", class_="muted"))
+    return [_title(f"Turn {event.number}"), " ", known], body
 
 
-def _names(message: Message) -> str:
-    names: dict[str, int] = {}
-    for call in message.tool_calls:
-        names[call.name] = names.get(call.name, 0) + 1
-    return ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in names.items())
-
-
-def _call_head(step: Step, event: events.ToolCalled) -> Child:
-    result = step.result
-    name = f"{event.server}/{event.tool or event.name}" if event.server else event.name
-    attempts = f"{result.attempts} attempts" if result and result.attempts > 1 else None
-    return [
-        h("strong", name, class_="tool"),
-        " ",
-        facts(
-            None if result else "no result",
-            "failed" if step.failed else None,
-            seconds_label(step.end - step.start) if result else None,
-            attempts,
-            f"{step.parallel} in parallel" if step.parallel > 1 else None,
-            f"in {event.node}" if event.node else None,
-        ),
-        h("span", preview(event.arguments), class_="peek"),
-    ]
-
-
-def _call_body(step: Step, event: events.ToolCalled, view: RunView) -> Child:
-    source = _source(view, event.id, "arguments")
-    arguments = None
-    if event.arguments:
-        peek = h("span", preview(event.arguments), class_="peek", dir="auto")
-        block = value_block(dict(event.arguments), source=source)
-        arguments = h("details", h("summary", "arguments ", peek), block)
-    images = [_result_image(image) for image in step.result.images] if step.result else None
-    wire = _wire(view.wire.get(event.call_id, ()))
-    return [arguments, _result(step.result, view), images, wire]
-
-
-def _result_image(image: ResultImage) -> Html:
-    if image.data is None:
-        size = size_label(image.size_bytes)
-        return h("p", f"[image: {image.mime_type}, {size}, not in the trace]", class_="muted")
-    return image_block(ImageContent(data=image.data, mime_type=image.mime_type))
-
-
-def _result(result: ToolReturned | None, view: RunView) -> Html | None:
-    if result is None:
-        return None
-    block = result_block(result.content, source=_source(view, result.id, "content"))
-    notes = [h("p", note, class_="warning") for note in result.notes]
-    label = "error" if result.is_error else "result"
-    peek = h("span", preview(result.content), class_="peek", dir="auto")
-    return h(
-        "details",
-        h("summary", label, " ", peek),
-        block,
-        notes,
-        id=f"{view.prefix}e{result.id}",
-        class_=label,
+def _call(step: Step, event: events.ToolCalled, view: RunView) -> tuple[Child, Child]:
+    result, body = step.result, list[Child]()
+    known = facts(
+        None if result else "no result",
+        "failed" if step.failed else None,
+        seconds_label(step.end - step.start) if result else None,
+        f"{result.attempts} attempts" if result and result.attempts > 1 else None,
+        f"{step.parallel} in parallel" if step.parallel > 1 else None,
+        f"in {event.node}" if event.node else None,
     )
-
-
-def _wire(messages: Sequence[Mapping[str, Any]]) -> Html | None:
-    if not messages:
-        return None
-    label = f"wire, {count_label(len(messages), 'message')}"
-    return _folded(label, [value_block(dict(message)) for message in messages])
-
-
-def _end(event: events.RunEnded, trace: Trace, view: RunView) -> tuple[Child, Child]:
-    turns = (one for one in reversed(trace.events) if isinstance(one, events.Turn))
-    last = next(turns, None)
-    body = None
-    if last is None or event.final_response != last.message.text:
-        body = text_block(event.final_response, source=_source(view, event.id, "text"))
-    cost = cost_label(event.usage.cost_usd)
-    known = facts(seconds_label(trace.seconds), tokens_label(event.usage), cost)
-    return [_title("End"), " ", run_badge(trace), " ", known], body
+    name = f"{event.server}/{event.tool or event.name}" if event.server else event.name
+    peek = preview(event.arguments)
+    if event.arguments:
+        label = "arguments ", h("span", peek, class_="peek", dir="auto")
+        source = _source(view, event.id, "arguments")
+        body.append(folded(label, value_block(dict(event.arguments), source=source)))
+    if result is not None:
+        kind = "error" if result.is_error else "result"
+        content = preview(result.content)
+        block = h(
+            "details",
+            h("summary", kind, " ", h("span", content, class_="peek", dir="auto")),
+            result_block(result.content, source=_source(view, result.id, "content")),
+            [h("p", note, class_="warning") for note in result.notes],
+            id=f"{view.prefix}e{result.id}",
+            class_=kind,
+        )
+        body.append(block)
+        for image in result.images:
+            if image.data is not None:
+                body.append(image_block(ImageContent(image.data, image.mime_type)))
+            else:
+                about = f"{image.mime_type}, {size_label(image.size_bytes)}"
+                body.append(h("p", f"[image: {about}, not in the trace]", class_="muted"))
+    if wire := view.wire.get(event.call_id):
+        label = f"wire, {count_label(len(wire), 'message')}"
+        body.append(folded(label, [value_block(dict(message)) for message in wire]))
+    head = [h("strong", name, class_="tool"), " ", known, h("span", peek, class_="peek")]
+    return head, body
 
 
 def _incident(event: events.TraceEvent) -> Child:
+    what, known, more = event.kind.replace("_", " "), list[str | None](), None
     match event:
-        case events.Retried():
-            what, why = f"Retry of {event.server}/{event.tool}", f"attempt {event.attempt}"
-            return [_title(what), " ", facts(why, event.reason, _pause(event.delay_seconds))]
-        case events.ModelRetried():
-            why = f"attempt {event.attempt}"
-            known = facts(why, event.reason, _pause(event.delay_seconds))
-            return [_title("Retry of the model"), " ", known]
+        case events.Retried() | events.ModelRetried():
+            is_call = isinstance(event, events.Retried)
+            of_what = f"{event.server}/{event.tool}" if is_call else "the model"
+            what = f"Retry of {of_what}"
+            delay = event.delay_seconds
+            pause = None if delay is None else f"after {seconds_label(delay)}"
+            known = [f"attempt {event.attempt}", event.reason, pause]
         case events.Healed():
             lost = None if event.seconds is None else f"lost for {seconds_label(event.seconds)}"
-            return [_title(f"{event.server} healed"), " ", facts(event.reason, lost)]
+            what, known = f"{event.server} healed", [event.reason, lost]
         case events.ApprovalDecided():
             what = f"{event.server}/{event.tool} {_DECISIONS.get(event.decision, event.decision)}"
-            who, took = _DECIDERS.get(event.by, event.by), _waited(event.seconds)
-            return [_title(what), " ", facts(who, event.message, event.reason, took)]
+            who = _DECIDERS.get(event.by, event.by)
+            known = [who, event.message, event.reason, _waited(event.seconds)]
         case events.Elicited():
-            answer = event.action or "no answer"
             what = f"Question of {event.server}"
-            known = facts(answer, _waited(event.seconds))
-            return [_title(what), " ", known, h("span", event.question, class_="peek")]
+            known = [event.action or "no answer", _waited(event.seconds)]
+            more = h("span", event.question, class_="peek")
         case _:
-            return _title(event.kind.replace("_", " "))
+            return _title(what)
+    return [_title(what), " ", facts(*known), more]
 
 
 _DECISIONS = {"approve": "approved", "edit": "changed", "reject": "rejected", "deny": "denied"}
@@ -462,14 +387,6 @@ _DECIDERS = {
 
 def _waited(seconds: float | None) -> str | None:
     return None if seconds is None else f"answered after {seconds_label(seconds)}"
-
-
-def _pause(seconds: float | None) -> str | None:
-    return None if seconds is None else f"after {seconds_label(seconds)}"
-
-
-def _folded(label: str, *content: Child) -> Html:
-    return h("details", h("summary", label), *content)
 
 
 def _source(view: RunView, event_id: int, part: TextPart) -> str | None:

@@ -29,7 +29,7 @@ _SAFE_LINK = re.compile(r"#|\?|/(?![/\\])|\.{1,2}/|[\w%+-][\w.%+-]*(?:[/?#]|\Z)"
 _IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]*={0,2}", re.ASCII)
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     """Escape a text; control, direction and hidden characters become visible escapes."""
     if text.isascii():
         if text.isalnum():
@@ -47,7 +47,13 @@ def h(tag: str, /, *children: Child, **attributes: Attribute) -> Html:
     """
     pairs = ""
     for key, value in attributes.items():
-        pairs += _attribute(key, value)
+        if value is None or value is False:
+            continue
+        name = key.rstrip("_").replace("_", "-") if "_" in key else key
+        text = str(value)
+        if name in _LINKS and not (_SAFE_LINK.match(text) or _IMAGE.fullmatch(text)):
+            raise ValueError(f"{name} must be an address of this page or host")
+        pairs += f" {name}" if value is True else f' {name}="{escape_text(text)}"'
     if tag in _VOID:
         return Html(f"<{tag}{pairs}>")
     content = _content(children) if children else ""
@@ -87,18 +93,7 @@ def _content(children: Iterable[Child]) -> str:
         if isinstance(child, Html):
             content += child
         elif isinstance(child, str):
-            content += shown(child)
+            content += escape_text(child)
         elif child is not None:
             content += _content(child)
     return content
-
-
-def _attribute(key: str, value: Attribute) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-") if "_" in key else key
-    if value is True:
-        return f" {name}"
-    if name in _LINKS and not (_SAFE_LINK.match(str(value)) or _IMAGE.fullmatch(str(value))):
-        raise ValueError(f"{name} must be an address of this page or host")
-    return f' {name}="{shown(str(value))}"'

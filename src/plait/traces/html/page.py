@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from plait.traces.html.elements import Child, Html, document, h, join, raw_text_element
+from plait.traces.html.elements import Child, document, h, join, raw_text_element
 
 STYLE, SCRIPT = "plait.css", "plait.js"
 """The names of the files in the package, for a server of them."""
@@ -63,9 +63,19 @@ def page(title: str, *body: Child, site: Site = SINGLE_FILE) -> str:
     """Build a whole page; in a single file, the policy admits exactly its own style and script."""
     style = "\n".join((asset(STYLE), *site.inline_styles))
     script = "\n".join((asset(SCRIPT), *site.inline_scripts))
+    policy = (
+        "default-src 'none'",
+        "img-src data:",
+        f"style-src '{_hash(style)}'",
+        f"script-src '{_hash(script)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
     head = join(
         h("meta", charset="utf-8"),
-        _policy(style, script) if site.is_single_file else None,
+        h("meta", http_equiv="Content-Security-Policy", content="; ".join(policy))
+        if site.is_single_file
+        else None,
         h("meta", name="viewport", content="width=device-width, initial-scale=1"),
         h("meta", name="referrer", content="no-referrer"),
         h("title", title),
@@ -75,48 +85,24 @@ def page(title: str, *body: Child, site: Site = SINGLE_FILE) -> str:
         [h("link", rel="stylesheet", href=address) for address in site.styles],
         [h("script", src=address, defer=True) for address in site.scripts],
     )
+    mark = h("svg", [h("path", d=one) for one in _STRANDS], viewBox="0 0 16 24")
+    keys = [h("tr", h("td", h("kbd", key)), h("td", what)) for key, what in _KEYS]
     inner = join(
-        _top(site),
+        h(
+            "header",
+            h("span", mark, "plait", class_="brand"),
+            h("nav", [h("a", label, href=address) for label, address in site.links]),
+            h("button", "◐", type="button", data_do="theme", title="dark or light (d)"),
+            h("button", "?", type="button", data_do="help", title="keys (?)"),
+            class_="top",
+        ),
         h("main", *body),
-        _help(),
+        h("dialog", h("h2", "Keys"), h("table", keys), id="help"),
         raw_text_element("script", script) if site.is_single_file else None,
     )
     return document(head, inner)
 
 
-def _policy(style: str, script: str) -> Html:
-    sources = (
-        "default-src 'none'",
-        "img-src data:",
-        f"style-src '{_hash(style)}'",
-        f"script-src '{_hash(script)}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return Html(h("meta", http_equiv="Content-Security-Policy", content="; ".join(sources)))
-
-
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def _top(site: Site) -> Html:
-    return h(
-        "header",
-        h(
-            "span",
-            h("svg", [h("path", d=one) for one in _STRANDS], viewBox="0 0 16 24"),
-            "plait",
-            class_="brand",
-        ),
-        h("nav", [h("a", label, href=address) for label, address in site.links]),
-        h("button", "◐", type="button", data_do="theme", title="dark or light (d)"),
-        h("button", "?", type="button", data_do="help", title="keys (?)"),
-        class_="top",
-    )
-
-
-def _help() -> Html:
-    rows = [h("tr", h("td", h("kbd", key)), h("td", what)) for key, what in _KEYS]
-    return h("dialog", h("h2", "Keys"), h("table", rows), id="help")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from plait.traces import events
 from plait.traces.events import ToolReturned, TraceEvent
-from plait.traces.messages.content import ImageContent
 from plait.traces.trace import Trace
 
 StepKind = Literal["question", "turn", "call", "incident", "summary", "failure", "end", "partial"]
@@ -42,68 +41,57 @@ class Step:
 def steps_of(trace: Trace) -> list[Step]:
     """Return the steps of a run, in the order in which they began to be recorded."""
     images = trace.images
-    results = {
-        event.parent: _with_images(event, images)
-        for event in trace.events
-        if isinstance(event, ToolReturned)
-    }
-    steps = [step for event in trace.events for step in _steps(event, results, trace)]
+    results: dict[int | None, ToolReturned] = {}
+    for event in trace.events:
+        if isinstance(event, ToolReturned):
+            # Images that an earlier result has too get their bytes from there.
+            shown = tuple(
+                replace(one, data=images[one.digest].data)
+                if one.data is None and one.digest in images
+                else one
+                for one in event.images
+            )
+            results[event.parent] = replace(event, images=shown)
+    steps: list[Step] = []
+    for event in trace.events:
+        kind: StepKind = "incident"
+        start = end = event.at
+        result = None
+        match event:
+            case events.ToolDefined() | events.Delta() | ToolReturned():
+                continue
+            case events.RunStarted():
+                kind = "question"
+            case events.Turn():
+                kind = "turn"
+                # A turn is recorded when it is complete.
+                start = max(0.0, event.at - (event.seconds or 0.0))
+            case events.ToolCalled():
+                kind, result = "call", results.get(event.id)
+                if result is None:
+                    end = max(event.at, trace.events[-1].at)
+                elif result.seconds is None:
+                    end = max(result.at, event.at)
+                else:
+                    end = event.at + result.seconds + (result.waited_seconds or 0.0)
+            case events.Healed() | events.Elicited() | events.ApprovalDecided():
+                # They are recorded when they are over.
+                start = max(0.0, event.at - (event.seconds or 0.0))
+            case events.Retried() | events.ModelRetried():
+                end = event.at + (event.delay_seconds or 0.0)
+            case events.Summarized():
+                kind = "summary"
+            case events.RunFailed():
+                kind = "failure"
+            case events.RunEnded():
+                kind = "end"
+            case _:
+                pass
+        steps.append(Step(kind=kind, event=event, start=start, end=end, result=result))
     if trace.partial_text and trace.ended is None:
         last = trace.events[-1]
         steps.append(Step(kind="partial", event=last, start=last.at, end=last.at))
     return _with_parallel(steps)
-
-
-def _with_images(event: ToolReturned, known: Mapping[str, ImageContent]) -> ToolReturned:
-    """Give images that an earlier result has too their bytes from there."""
-    if all(one.data for one in event.images):
-        return event
-    images = [
-        replace(one, data=known[one.digest].data) if one.digest in known else one
-        for one in event.images
-    ]
-    return replace(event, images=tuple(images))
-
-
-def _steps(
-    event: TraceEvent, results: dict[int | None, ToolReturned], trace: Trace
-) -> Iterator[Step]:
-    match event:
-        case events.RunStarted():
-            yield Step(kind="question", event=event, start=event.at, end=event.at)
-        case events.Turn():
-            # A turn is recorded when it is complete.
-            start = max(0.0, event.at - (event.seconds or 0.0))
-            yield Step(kind="turn", event=event, start=start, end=event.at)
-        case events.ToolCalled():
-            result = results.get(event.id)
-            end = _call_end(event, result, trace)
-            yield Step(kind="call", event=event, start=event.at, end=end, result=result)
-        case events.Healed() | events.Elicited() | events.ApprovalDecided():
-            # They are recorded when they are over.
-            start = max(0.0, event.at - (event.seconds or 0.0))
-            yield Step(kind="incident", event=event, start=start, end=event.at)
-        case events.Retried() | events.ModelRetried():
-            end = event.at + (event.delay_seconds or 0.0)
-            yield Step(kind="incident", event=event, start=event.at, end=end)
-        case events.Summarized():
-            yield Step(kind="summary", event=event, start=event.at, end=event.at)
-        case events.RunFailed():
-            yield Step(kind="failure", event=event, start=event.at, end=event.at)
-        case events.RunEnded():
-            yield Step(kind="end", event=event, start=event.at, end=event.at)
-        case events.ToolDefined() | events.Delta() | ToolReturned():
-            pass
-        case _:
-            yield Step(kind="incident", event=event, start=event.at, end=event.at)
-
-
-def _call_end(call: events.ToolCalled, result: ToolReturned | None, trace: Trace) -> float:
-    if result is None:
-        return max(call.at, trace.events[-1].at)
-    if result.seconds is None:
-        return max(result.at, call.at)
-    return call.at + result.seconds + (result.waited_seconds or 0.0)
 
 
 def _with_parallel(steps: Sequence[Step]) -> list[Step]:
@@ -117,7 +105,4 @@ def _with_parallel(steps: Sequence[Step]) -> list[Step]:
             overlapping[other.key] += 1
         overlapping[step.key] += len(running)
         running.append(step)
-    return [
-        step if overlapping.get(step.key, 1) == 1 else replace(step, parallel=overlapping[step.key])
-        for step in steps
-    ]
+    return [replace(step, parallel=overlapping.get(step.key, 1)) for step in steps]

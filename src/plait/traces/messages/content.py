@@ -80,23 +80,6 @@ Content = TextContent | ToolUseContent | ToolResultContent | ThinkingContent | I
 
 def content_to_dict(content: Sequence[Content], block_index: int = 0) -> dict[str, Any]:
     """Convert the blocks of a message to JSON."""
-    data = _to_flat(content, block_index)
-    if content_from_dict(data) != list(content):
-        data["blocks"] = [{"type": block.type.value, **_fields_of(block)} for block in content]
-    return data
-
-
-def content_from_dict(data: Mapping[str, Any]) -> list[Content]:
-    """Convert JSON to the blocks of a message."""
-    try:
-        if (blocks := data.get("blocks")) is not None:
-            return [_block_from_dict(block) for block in blocks]
-        return _from_flat(data)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not the content of a message: {error!r}") from error
-
-
-def _to_flat(content: Sequence[Content], block_index: int) -> dict[str, Any]:
     results = [block for block in content if isinstance(block, ToolResultContent)]
     texts = [block.text for block in content if isinstance(block, TextContent)]
     calls = [block for block in content if isinstance(block, ToolUseContent)]
@@ -112,7 +95,23 @@ def _to_flat(content: Sequence[Content], block_index: int) -> dict[str, Any]:
         data["tool_result"] = {"tool_use_id": result.tool_use_id, "is_error": result.is_error}
     if thinking:
         data["thinking"] = _fields_of(thinking[0])
+    if content_from_dict(data) != list(content):
+        data["blocks"] = [{"type": block.type.value, **_fields_of(block)} for block in content]
     return data
+
+
+def content_from_dict(data: Mapping[str, Any]) -> list[Content]:
+    """Convert JSON to the blocks of a message."""
+    try:
+        if (blocks := data.get("blocks")) is not None:
+            kinds = [(_BLOCKS[ContentType(block.get("type"))], block) for block in blocks]
+            return [
+                kind(**{one.name: block[one.name] for one in fields(kind) if one.name in block})
+                for kind, block in kinds
+            ]
+        return _from_flat(data)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not the content of a message: {error!r}") from error
 
 
 def _from_flat(data: Mapping[str, Any]) -> list[Content]:
@@ -141,11 +140,6 @@ def well_formed_block(block: Content) -> Content:
     values = {field.name: getattr(block, field.name) for field in fields(block)}
     changed = well_formed_data(values)
     return block if changed == values else replace(block, **changed)
-
-
-def _block_from_dict(data: Mapping[str, Any]) -> Content:
-    kind = _BLOCKS[ContentType(data.get("type"))]
-    return kind(**{field.name: data[field.name] for field in fields(kind) if field.name in data})
 
 
 _BLOCKS: Mapping[ContentType, type[Content]] = {

@@ -24,6 +24,12 @@ _ROLES = {
 }
 
 
+_FIELDS = (
+    *("content", "tool_calls", "tool_call_id", "status", "usage_metadata"),
+    "additional_kwargs",
+)
+
+
 def message_from_any(value: object) -> Message:
     """Convert a message of plait or LangChain, an object or JSON."""
     if isinstance(value, Message):
@@ -36,11 +42,7 @@ def message_from_any(value: object) -> Message:
         fields = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else data
         return _from_fields(str(data.get("type")), fields)
     kind = getattr(value, "type", None)
-    names = (
-        *("content", "tool_calls", "tool_call_id", "status", "usage_metadata"),
-        "additional_kwargs",
-    )
-    fields = {name: getattr(value, name, None) for name in names}
+    fields = {name: getattr(value, name, None) for name in _FIELDS}
     return _from_fields(str(kind), fields)
 
 
@@ -81,13 +83,6 @@ def _parts(content: object) -> list[Mapping[str, Any]]:
     ]
 
 
-_CALLS = (
-    *("tool_use", "tool_call", "input_json_delta"),
-    *("function_call", "custom_tool_call"),
-)
-"""Blocks that are also in the calls of the message."""
-
-
 def _block(part: Mapping[str, Any]) -> Content | None:
     match part.get("type"):
         case "text":
@@ -95,23 +90,19 @@ def _block(part: Mapping[str, Any]) -> Content | None:
         case "thinking":
             return ThinkingContent(str(part.get("thinking", "")), part.get("signature"))
         case "reasoning":
-            return _reasoning(part)
+            # A standard block, or a summary of OpenAI's Responses API, which may be empty.
+            summaries = cast("Sequence[Mapping[str, Any]]", part.get("summary") or ())
+            texts = [str(summary.get("text") or "") for summary in summaries]
+            text = str(part.get("reasoning") or "") or "\n".join(texts)
+            return ThinkingContent(text) if text else None
         case "refusal":
             return TextContent(str(part.get("refusal", "")))
-        case _ if part.get("type") in _CALLS:
-            return None
-        case "redacted_thinking":  # only encrypted data
-            return None
+        case "tool_use" | "tool_call" | "input_json_delta" | "function_call" | "custom_tool_call":
+            return None  # also in the calls of the message
+        case "redacted_thinking":
+            return None  # only encrypted data
         case _:
             return TextContent(_line(part))
-
-
-def _reasoning(part: Mapping[str, Any]) -> ThinkingContent | None:
-    """Convert a standard block, or a summary of OpenAI's Responses API, which may be empty."""
-    summaries = cast("Sequence[Mapping[str, Any]]", part.get("summary") or ())
-    texts = [str(summary.get("text") or "") for summary in summaries]
-    text = str(part.get("reasoning") or "") or "\n".join(texts)
-    return ThinkingContent(text) if text else None
 
 
 def _line(part: Mapping[str, Any]) -> str:

@@ -47,16 +47,15 @@ class UsageMetadata:
 
     def __add__(self, other: UsageMetadata) -> UsageMetadata:
         """Add two usages; the model is the last one that is known."""
-        names = [field.name for field in fields(self) if field.name != "model"]
-        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in names}
+        sums: dict[str, Any] = {}
+        for one in fields(self):
+            first, second = getattr(self, one.name), getattr(other, one.name)
+            if one.name == "model":
+                continue
+            # `None` is unknown, and adds nothing.
+            known = second if first is None else first
+            sums[one.name] = known if first is None or second is None else first + second
         return UsageMetadata(**sums, model=other.model or self.model)
-
-
-def _sum(first: Any, second: Any) -> Any:
-    """Add two numbers; `None` is unknown, and adds nothing."""
-    if first is None or second is None:
-        return first if second is None else second
-    return first + second
 
 
 class Role(StrEnum):

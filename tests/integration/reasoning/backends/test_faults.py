@@ -13,14 +13,17 @@ import anyio
 import pytest
 
 from plait.errors import BackendError
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe
-from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
+from plait.reasoning.backends.http import (
+    LangbaseCompleter,
+    OpenAICompatibleCompleter,
+    Pipe,
+    RetryPolicy,
+)
 from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
-from plait.testing.completer_suite import prompt
 from plait.testing.llm.server import ProviderServer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
+from tests.integration.reasoning.backends.completer_suite import prompt
 
 KEY = "key-canary-5f1e77"
 

@@ -9,10 +9,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import BackendError
-from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe, PipeNames, pipes_of
+from plait.reasoning.backends.http import LangbaseCompleter, Pipe, PipeNames, pipes_of
 from plait.testing import LangbaseServer
-from plait.testing.completer_suite import prompt
 from plait.testing.llm.turns import Raw
+from tests.integration.reasoning.backends.completer_suite import prompt
 
 PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000, system="Think.")
 

@@ -12,11 +12,11 @@ from inline_snapshot import snapshot
 from plait.errors import BackendError
 from plait.models.endpoints import find_ollama
 from plait.reasoning.backends.choose import choose, completer_for, detect_models
-from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
+from plait.reasoning.backends.http import OpenAICompatibleCompleter
 from plait.reasoning.backends.settings import read_settings
 from plait.testing import OpenAIServer, blackhole, free_port
-from plait.testing.completer_suite import prompt
 from plait.testing.llm.turns import Raw, Refuse
+from tests.integration.reasoning.backends.completer_suite import prompt
 
 
 def settings_sent(server: OpenAIServer) -> list[set[str]]:

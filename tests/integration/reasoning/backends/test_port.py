@@ -14,20 +14,24 @@ from langchain_core.outputs import ChatResult
 from typing_extensions import override
 
 from plait.errors import BackendError
-from plait.reasoning.backends.langbase import LangbaseCompleter, Pipe
+from plait.reasoning.backends.http import LangbaseCompleter, OpenAICompatibleCompleter, Pipe
 from plait.reasoning.backends.langchain_model import LangChainCompleter
-from plait.reasoning.backends.openai_compatible import OpenAICompatibleCompleter
-from plait.reasoning.backends.port import Completer, Completion, Prompt, SamplingCompleter
-from plait.reasoning.backends.scripted import ScriptedCompleter
-from plait.testing import (
+from plait.reasoning.backends.port import (
+    Completer,
+    Completion,
+    Prompt,
+    SamplingCompleter,
+    ScriptedCompleter,
+)
+from plait.testing import LangbaseServer, OpenAIServer, ScriptedChatModel
+from plait.testing.llm.turns import Hang, Refuse
+from tests.integration.reasoning.backends.completer_suite import (
     CompleterSuite,
-    LangbaseServer,
-    OpenAIServer,
-    ScriptedChatModel,
+    Play,
+    Stage,
+    StageTurn,
     WaitingCompleterSuite,
 )
-from plait.testing.completer_suite import Play, Stage, StageTurn
-from plait.testing.llm.turns import Hang, Refuse
 
 PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.doctor.launch import Launch, _has_started_server
+from plait.cli.doctor.diagnosis import Launch, _has_started_server
 from plait.client.config.servers import HttpServer, StdioServer
 
 
@@ -38,10 +38,10 @@ def test_the_server_is_started_once_a_child_stays(
 
 
 def test_only_launchers_are_watched() -> None:
-    assert Launch.of(StdioServer(command="/usr/bin/npx")) is not None
-    assert Launch.of(StdioServer(command="uvx.exe")) is not None
-    assert Launch.of(StdioServer(command="python")) is None
-    assert Launch.of(HttpServer(url="http://localhost/mcp")) is None
+    assert Launch.for_server(StdioServer(command="/usr/bin/npx")) is not None
+    assert Launch.for_server(StdioServer(command="uvx.exe")) is not None
+    assert Launch.for_server(StdioServer(command="python")) is None
+    assert Launch.for_server(HttpServer(url="http://localhost/mcp")) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are read from /proc")

@@ -9,7 +9,7 @@ import pytest
 
 from plait.client import run_deadline
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
-from plait.client.config.timing import Timeouts
+from plait.client.config.servers import Timeouts
 from plait.errors import RunDeadlineError
 
 CALL = ToolCall(server="s", tool="slow")

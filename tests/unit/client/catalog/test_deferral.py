@@ -8,7 +8,7 @@ import pytest
 from plait import ConfigError
 from plait.client.catalog.deferral import DeferralPlan
 from plait.client.catalog.tool import Tool
-from plait.client.config.deferral import AUTO_TOKENS, NO_DEFERRAL, Deferral
+from plait.client.config.budgets import AUTO_TOKENS, NO_DEFERRAL, Deferral
 from plait.client.config.read import read_config, read_options
 
 TOOLS = [

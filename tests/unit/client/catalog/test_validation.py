@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from plait.client.catalog.allowance import TooMuchWorkError
+from plait.client.catalog.bounded_work import TooMuchWorkError
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     place_of,

@@ -10,7 +10,7 @@ import pytest
 from plait.client import config
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, STRUCTURE_KEYS, server_keys
 from plait.client.config.read import read_config
-from plait.client.config.value_types import RECONNECT_KEYS
+from plait.client.config.servers import RECONNECT_KEYS
 
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = DOCS / "reference" / "configuration.md"

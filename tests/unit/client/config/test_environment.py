@@ -7,7 +7,7 @@ import os
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from plait.client.config.environment import child_environment
+from plait.client.config.secrets import child_environment
 from plait.client.config.servers import StdioServer
 
 PARENT = {

@@ -19,11 +19,12 @@ from plait.client.config.read import ClientConfig, read_config
 from plait.client.config.servers import (
     HttpServer,
     InProcessServer,
+    ReconnectPolicy,
     SseServer,
     StdioServer,
+    Timeouts,
     WebSocketServer,
 )
-from plait.client.config.timing import ReconnectPolicy, Timeouts
 from plait.errors import ConfigError
 
 

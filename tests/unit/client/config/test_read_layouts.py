@@ -7,8 +7,13 @@ import shutil
 from pathlib import Path
 
 from plait.client.config.read import InputRequest, read_config
-from plait.client.config.servers import HttpServer, SseServer, StdioServer
-from plait.client.config.timing import ReconnectPolicy, Timeouts
+from plait.client.config.servers import (
+    HttpServer,
+    ReconnectPolicy,
+    SseServer,
+    StdioServer,
+    Timeouts,
+)
 
 LAYOUTS = Path(__file__).parent / "layouts"
 

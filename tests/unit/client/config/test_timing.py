@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 
 policies = st.builds(
     ReconnectPolicy,

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.key_table import unit_of
-from plait.client.config.raw_value import Location, Problems, RawValue, RejectedError, Unit
+from plait.client.config.raw_value import (
+    Location,
+    Problems,
+    RawValue,
+    RejectedError,
+    Unit,
+    Variables,
+    unit_of,
+)
 from plait.client.config.value_types import read_delay, read_seconds
-from plait.client.config.variables import Variables
 
 units = st.sampled_from(["seconds", "milliseconds"])
 amounts = st.integers(1, 10**9) | st.floats(1e-3, 1e9)

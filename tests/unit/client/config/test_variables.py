@@ -9,10 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.config.raw_value import Location, Problems
+from plait.client.config.raw_value import (
+    Location,
+    Problems,
+    TemplateError,
+    Variables,
+    parse_template,
+)
 from plait.client.config.read import InputRequest, read_config
 from plait.client.config.servers import StdioServer
-from plait.client.config.variables import TemplateError, Variables, parse_template
 from plait.errors import ConfigError
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True)

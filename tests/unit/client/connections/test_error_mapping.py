@@ -24,10 +24,9 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
-from plait.client.protocol.exchange import Exchange, Exchanges, PendingRequest
-from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.exchange import Exchange, Exchanges, HttpReply, PendingRequest
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.requests import error_of
+from plait.client.protocol.results import error_of
 from plait.client.transports.wire import Wire
 from plait.errors import (
     AuthRequiredError,

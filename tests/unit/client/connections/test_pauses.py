@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.config.timing import ReconnectPolicy
+from plait.client.config.servers import ReconnectPolicy
 
 policies = st.builds(
     ReconnectPolicy,

@@ -10,10 +10,11 @@ from mcp.server import MCPServer
 
 from plait import UnknownServerError
 from plait._support.clock import SystemClock
+from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.pool import ConnectionPool
-from plait.client.connections.session_options import SessionOptions
+from plait.client.connections.session import SessionOptions
 from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +112,12 @@ async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
 
     assert private.status().state == "ready"
     await pool.close()
+
+
+async def test_the_connection_of_a_user_hides_the_secrets_of_the_server_too() -> None:
+    server = HttpServer(url="http://localhost/mcp", headers={"Authorization": "Bearer of-server-1"})
+    pool = ConnectionPool({"web": server}, lambda _: SessionOptions())
+
+    own = CallerCredentials(headers={"Authorization": "Bearer of-ann-2"})
+
+    assert secret_values(pool.connection("web", own).server) >= {"of-server-1", "of-ann-2"}

@@ -13,13 +13,12 @@ from mcp.server import MCPServer
 
 from plait import ConnectTimeoutError
 from plait._support.clock import SystemClock
-from plait.client.config.servers import HttpServer, InProcessServer
-from plait.client.config.timing import Timeouts
+from plait.client.config.servers import HttpServer, InProcessServer, Timeouts
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import call_tool
 from plait.client.connections.pool import ConnectionPool
-from plait.client.connections.session_options import SessionOptions
+from plait.client.connections.session import SessionOptions
 from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio

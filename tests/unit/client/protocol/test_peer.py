@@ -132,6 +132,21 @@ async def test_an_error_answers_its_request(at_once: bool) -> None:
     assert request.message["error"] == {"code": -1, "message": "no", "data": [1]}
 
 
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_that_tools_have_changed_is_known_before_the_line_is_handled(
+    is_waiting: bool,
+) -> None:
+    wire, known = _wire(), list[tuple[str, object]]()
+    wire.on_notification = lambda method, params: known.append((method, params))
+    if is_waiting:
+        _pending(wire)
+
+    assert not wire.take_line(_message(method="notifications/tools/list_changed"))
+    assert not wire.take_line(_message(method="notifications/prompts/list_changed"))
+
+    assert known == [("notifications/tools/list_changed", None)]
+
+
 async def test_an_answer_that_comes_twice_counts_once() -> None:
     wire = _wire()
     request = _pending(wire)
@@ -154,8 +169,7 @@ async def test_the_end_of_the_connection_is_explored_and_then_fails_what_waits()
     async def nothing_more() -> None:
         await wire.receive(b"")
 
-    wire.before_end = before_end
-    async with receiving(nothing_more, wire) as reading:
+    async with receiving(nothing_more, wire, before_end) as reading:
         await reading
 
         assert order == [False]

@@ -21,7 +21,6 @@ from pydantic_core import from_json
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.protocol import reading
-from plait.client.protocol.exchange import is_response, parse_json
 from plait.client.protocol.reading import (
     LARGE_BYTES,
     NESTED_NOTE,
@@ -30,6 +29,7 @@ from plait.client.protocol.reading import (
     coerced_id,
     cut_nesting,
     decode,
+    parse_json,
     read,
 )
 
@@ -262,7 +262,6 @@ def test_the_values_of_a_large_response_are_counted_when_its_result_is_decoded()
     message = read(body)
 
     assert (message.id, message.kind) == (1, "response")
-    assert bytes(message.result_json()) == body[33:-1]
     with pytest.raises(LimitError, match="`values` in `limits`"):
         message.decoded_result()
 
@@ -275,10 +274,8 @@ def test_a_response_of_any_size_has_its_id_its_result_and_its_bytes(size: int) -
     message = read(body)
 
     assert (message.id, message.kind, message.body) == (7, "response", body)
-    assert from_json(bytes(message.result_json())) == result
     assert message.decoded_result() == result
     assert message.decoded_result() is message.decoded_result()
-    assert from_json(bytes(message.result_json())) == result
 
 
 def test_every_kind_of_message_is_known() -> None:
@@ -380,10 +377,18 @@ def test_objects_are_messages_as_for_the_models_of_the_sdk(
 
 @settings(deadline=None, max_examples=300)
 @given(OBJECTS)
-def test_what_is_taken_for_an_answer_at_once_is_read_as_one(value: dict[str, Any]) -> None:
+def test_a_response_that_follows_json_rpc_to_the_letter_is_read_as_one(
+    value: dict[str, Any],
+) -> None:
     body = json.dumps(value).encode()
     parsed = parse_json(body)
-    if not is_response(parsed) or coerced_id(parsed.get("id")) is None or value["id"] is True:
+    match parsed.get("error"):
+        case {"code": int(), "message": str()}:
+            has_outcome = True
+        case _:
+            has_outcome = type(parsed.get("result")) is dict
+    is_response = parsed.get("jsonrpc") == "2.0" and "method" not in parsed and has_outcome
+    if not is_response or coerced_id(parsed.get("id")) is None or value["id"] is True:
         return
 
     message = read(body)

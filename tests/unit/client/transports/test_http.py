@@ -14,9 +14,9 @@ from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import HttpServer
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.peer import RequestError
+from plait.client.transports.http import HttpSender
 from plait.client.transports.http_client import fail_request, is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
-from plait.client.transports.http_sender import HttpSender
 from plait.client.transports.wire import Wire
 
 

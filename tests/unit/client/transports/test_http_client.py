@@ -16,14 +16,11 @@ from typing_extensions import override
 
 from plait._support.redact import Redactor
 from plait.client.config.servers import HttpServer
-from plait.client.protocol.exchange import PendingRequest, RequestTemplate, wake
-from plait.client.protocol.http_reply import HttpReply
+from plait.client.protocol.exchange import HttpReply, PendingRequest, RequestTemplate, wake
 from plait.client.protocol.peer import RequestError
-from plait.client.transports import http_sender, http_streams
-from plait.client.transports.http import link_http
+from plait.client.transports import http
+from plait.client.transports.http import HttpSender, link_http
 from plait.client.transports.http_client import open_http_client
-from plait.client.transports.http_sender import HttpSender
-from plait.client.transports.http_streams import listen
 from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
@@ -266,7 +263,7 @@ async def test_a_stream_that_ends_without_the_answer_tells_that_none_can_come(
 async def test_a_notification_is_not_waited_for_as_long_as_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_sender, "_DELIVERY_SECONDS", 0.05)
+    monkeypatch.setattr(http, "_DELIVERY_SECONDS", 0.05)
     never = asyncio.Event()
     wire = _wire()
 
@@ -420,7 +417,7 @@ async def test_notifications_are_lost_when_their_stream_is_given_up(
     is_lost: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_streams, "_RETRY_MILLISECONDS", 1)
+    monkeypatch.setattr(http, "_RETRY_MILLISECONDS", 1)
     coming, is_asked_again = iter(answers), asyncio.Event()
 
     async def answer(request: httpx2.Request) -> httpx2.Response:
@@ -441,7 +438,7 @@ async def test_notifications_are_lost_when_their_stream_is_given_up(
     wire.on_notifications_lost = lost.set
     server = HttpServer(url=URL, http_client_factory=_factory(answer))
     async with open_http_client(server, wire) as client:
-        listening = asyncio.ensure_future(listen(HttpSender(server, wire, client, None)))
+        listening = asyncio.ensure_future(HttpSender(server, wire, client, None).listen())
         asked = asyncio.ensure_future(is_asked_again.wait())
         await asyncio.wait({listening, asked}, return_when=asyncio.FIRST_COMPLETED)
 

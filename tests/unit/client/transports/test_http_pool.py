@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plait.client.transports import http_pool
 from plait.client.transports.http_pool import (
-    MOST_CONNECTIONS,
+    MAX_CONNECTIONS,
     HttpConnection,
     HttpExchange,
     HttpPool,
@@ -87,7 +87,7 @@ class Pool(HttpPool):
         self.refusal: Exception | None = None
         self.now = 0.0
 
-    async def _connected(self) -> HttpConnection:
+    async def _new_connection(self) -> HttpConnection:
         if self.refusal is not None:
             raise self.refusal
         connection, transport = HttpConnection(self, self._loop), Transport()
@@ -353,11 +353,11 @@ async def test_the_rest_of_a_response_that_nobody_waits_for_is_read_for_a_while(
 
 async def test_more_exchanges_than_connections_wait_for_their_turn() -> None:
     pool = Pool()
-    exchanges = [Exchange() for _ in range(MOST_CONNECTIONS + 2)]
+    exchanges = [Exchange() for _ in range(MAX_CONNECTIONS + 2)]
     for exchange in exchanges:
         pool.submit(exchange)
     await settled()
-    assert len(pool.made) == MOST_CONNECTIONS
+    assert len(pool.made) == MAX_CONNECTIONS
     assert exchanges[-1].connection is None
 
     pool.made[7].data_received(OK)
@@ -370,7 +370,7 @@ async def test_more_exchanges_than_connections_wait_for_their_turn() -> None:
 
 async def test_an_exchange_does_not_wait_for_a_connection_forever() -> None:
     pool = Pool()
-    exchanges = [Exchange() for _ in range(MOST_CONNECTIONS + 1)]
+    exchanges = [Exchange() for _ in range(MAX_CONNECTIONS + 1)]
     for exchange in exchanges:
         pool.submit(exchange)
     await settled()

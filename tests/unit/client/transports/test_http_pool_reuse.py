@@ -33,7 +33,7 @@ class _Post(HttpExchange):
 async def test_a_request_that_waits_is_not_written_to_a_closed_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_pool, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(http_pool, "MAX_CONNECTIONS", 1)
 
     async def answer_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"{}")

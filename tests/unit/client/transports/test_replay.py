@@ -137,7 +137,8 @@ async def test_a_call_that_is_not_sent_is_not_recorded(tmp_path: Path) -> None:
 
 async def test_a_list_whose_tools_are_read_by_rows_is_recorded_whole(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("one", "two")]
+    plain = {"inputSchema": {"type": "object"}, "description": "x" * 40_000}
+    tools = [{"name": name, **plain} for name in ("one", "two")]
     async with taped(path) as (wire, _):
         request = PendingRequest("tools/list", 1, "2025-11-25")
         request.wants_body, request.parse = True, lambda _: {"result": {"tools": ["rows"]}}
@@ -146,5 +147,6 @@ async def test_a_list_whose_tools_are_read_by_rows_is_recorded_whole(tmp_path: P
         wire.sender.send(b'{"id": 1, "method": "tools/list"}', request)
         answer = {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}
         assert wire.take_line(json.dumps(answer).encode())
+        assert request.message == {"result": {"tools": ["rows"]}}
 
     assert recorded(path) == [{"method": "tools/list", "result": {"tools": tools}}]

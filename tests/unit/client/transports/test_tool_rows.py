@@ -14,10 +14,10 @@ from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
 from plait.client.catalog.tool import Tool
-from plait.client.protocol.exchange import parse_json
+from plait.client.protocol.reading import parse_json
 from plait.client.protocol.repair import repair_result
 from plait.client.protocol.tool_rows import (
-    LONGEST_ROW_BYTES,
+    MAX_ROW_BYTES,
     RawRow,
     ToolRows,
     checked_row,
@@ -267,5 +267,5 @@ def test_a_tool_that_is_too_large_is_not_kept() -> None:
     (row,) = parse_list(body)["result"]["tools"]
 
     assert row.name == "large"
-    assert LONGEST_ROW_BYTES < len(row.json) < len(body)
+    assert MAX_ROW_BYTES < len(row.json) < len(body)
     assert "\n" not in whole_row(row)["description"]

@@ -12,13 +12,13 @@ import pytest
 from plait._support.redact import Redactor
 from plait.client.protocol.exchange import (
     Exchange,
+    HttpReply,
     PendingRequest,
     as_current,
     collect,
     current_exchange,
     watched_exchanges,
 )
-from plait.client.protocol.http_reply import HttpReply
 from plait.client.transports.wire import Wire, receiving
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from langchain_core.messages import ToolMessage
 
-from plait.client.calls.outcome import NO_DETAILS, NOTHING
+from plait.client.calls.outcome import NO_DETAILS, NOTHING, ToolResult
 from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.content import OutputHandling, ToolOutput, convert_result, error_text
 
@@ -63,9 +63,7 @@ def _converted(
     *blocks: Json, handling: Any = None, standard: bool = True, **sent: Any
 ) -> ToolOutput:
     return convert_result(
-        _result(*blocks, **sent),
-        server="shop",
-        tool="pay",
+        ToolResult.from_mcp("shop", "pay", _result(*blocks, **sent)),
         handling=OutputHandling.of(handling),
         standard_blocks=standard,
     )
@@ -510,7 +508,7 @@ def test_values_that_are_nested_deeply_do_not_break_an_answer() -> None:
 
     for handling in ("content", "artifact"):
         converted = convert_result(
-            result, server="s", tool="t", handling=OutputHandling.of(handling)
+            ToolResult.from_mcp("s", "t", result), handling=OutputHandling.of(handling)
         )
 
         assert converted.artifact["structured_content"] is deep

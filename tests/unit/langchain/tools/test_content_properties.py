@@ -10,6 +10,7 @@ import mcp_types as types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.client.calls.outcome import ToolResult
 from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.blocks import Block
 from plait.langchain.tools.content import (
@@ -94,7 +95,7 @@ def test_every_answer_has_something_to_read_and_a_whole_artifact(
     before = copy.deepcopy(result)
 
     converted = convert_result(
-        result, server="s", tool="t", handling=handling, standard_blocks=standard
+        ToolResult.from_mcp("s", "t", result), handling=handling, standard_blocks=standard
     )
 
     assert converted.content
@@ -113,7 +114,7 @@ def test_every_block_is_on_at_least_one_side(answer: Json, handling: OutputHandl
         isinstance(one, types.TextContent) and not one.text.strip() for one in result.content
     )
 
-    converted = convert_result(result, server="s", tool="t", handling=handling)
+    converted = convert_result(ToolResult.from_mcp("s", "t", result), handling=handling)
 
     shown = len(converted.content) if isinstance(converted.content, list) else 1
     assert shown + len(converted.artifact["content"]) >= len(result.content) - blank
@@ -128,14 +129,15 @@ def test_structure_is_never_said_twice(structured: Any, route: Any) -> None:
         result = types.CallToolResult(
             content=[types.TextContent(text=written)], structured_content=wrapped
         )
-        assert convert_result(result, server="s", tool="t", handling=handling).content == written
+        converted = convert_result(ToolResult.from_mcp("s", "t", result), handling=handling)
+        assert converted.content == written
 
 
 @given(json_values.filter(lambda value: value is not None))
 def test_structure_alone_reaches_the_model_whole(structured: Any) -> None:
     result = types.CallToolResult(content=[], structured_content=structured)
 
-    content = convert_result(result, server="s", tool="t", sanitize=False).content
+    content = convert_result(ToolResult.from_mcp("s", "t", result), sanitize=False).content
 
     assert isinstance(content, str)
     assert json.loads(content) == structured
@@ -143,7 +145,7 @@ def test_structure_alone_reaches_the_model_whole(structured: Any) -> None:
 
 @given(answers)
 def test_reading_what_is_pending_leaves_nothing_pending(answer: Json) -> None:
-    result = _read(answer)
+    result = ToolResult.from_mcp("s", "t", _read(answer))
     contents = {
         uri: [types.TextResourceContents(uri=uri, text="read")] for uri in pending_reads(result)
     }

@@ -11,7 +11,7 @@ from langgraph.types import Command
 from mcp_types import CallToolResult, TextContent
 
 from plait import ConfigError, MCPToolCallRequest
-from plait.langchain.tools.interceptors import Handler, Hooks, MCPToolCallResult, chained
+from plait.langchain.tools.interceptors import Handler, Hooks, MCPToolCallResult, chain_of
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ async def test_the_first_interceptor_is_outermost() -> None:
             seen.append(f"{self.name} after")
             return result
 
-    await chained(echo, [Noting("a"), Noting("b")])(request())
+    await chain_of(echo, [Noting("a"), Noting("b")])(request())
 
     assert seen == ["a before", "b before", "b after", "a after"]
 

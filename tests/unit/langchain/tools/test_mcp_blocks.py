@@ -20,6 +20,7 @@ from langchain_core.messages.content import (
     create_video_block,
 )
 
+from plait.client.calls.outcome import ToolResult
 from plait.langchain.tools.blocks import legacy_block, mcp_content_from, standard_block, wire_json
 from plait.langchain.tools.content import OutputHandling, convert_result
 from plait.traces.messages.from_mcp import contents_line
@@ -263,9 +264,7 @@ def _payload(block: types.ContentBlock) -> tuple[str | None, str]:
 @given(st.lists(blocks, min_size=2, max_size=5))
 def test_a_whole_result_comes_back_in_order(sent: list[types.ContentBlock]) -> None:
     converted = convert_result(
-        types.CallToolResult(content=sent),
-        server="s",
-        tool="t",
+        ToolResult.from_mcp("s", "t", types.CallToolResult(content=sent)),
         handling=OutputHandling.of("content"),
         sanitize=False,
     )

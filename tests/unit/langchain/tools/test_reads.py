@@ -6,6 +6,7 @@ from typing import Any
 
 import mcp_types as types
 
+from plait.client.calls.outcome import ToolResult
 from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.content import (
     OutputHandling,
@@ -21,14 +22,14 @@ BARE_WEB: Json = {"type": "resource", "resource": {"uri": "https://example.com/a
 TEXT: Json = {"type": "text", "text": "hello"}
 
 
-def _result(*blocks: Json) -> types.CallToolResult:
+def _result(*blocks: Json) -> ToolResult:
     mended = repair_result("tools/call", {"content": list(blocks)}, "2025-11-25")
-    return types.CallToolResult.model_validate(mended.result)
+    return ToolResult.from_mcp("s", "t", types.CallToolResult.model_validate(mended.result))
 
 
-def _content(result: types.CallToolResult, handling: Any = None) -> Any:
+def _content(result: ToolResult, handling: Any = None) -> Any:
     handled = OutputHandling.of(handling)
-    return convert_result(result, server="s", tool="t", handling=handled).content
+    return convert_result(result, handling=handled).content
 
 
 def test_each_uri_without_contents_is_to_be_read_once() -> None:
@@ -96,7 +97,7 @@ def test_a_resource_that_could_not_be_read_stays_as_an_address() -> None:
 
     for handling in (None, "content", "artifact"):
         assert _content(result, handling) == "Resource: docs://a (text/plain) - a"
-    converted = convert_result(result, server="s", tool="t")
+    converted = convert_result(result)
     assert converted.artifact["content"] == [BARE]
 
 
@@ -113,7 +114,7 @@ def test_contents_that_had_to_be_mended_are_kept_as_they_were_sent() -> None:
     )
 
     filled = with_resources(_result(BARE), {"docs://a": read.contents})
-    converted = convert_result(filled, server="s", tool="t", handling=OutputHandling.of("content"))
+    converted = convert_result(filled, handling=OutputHandling.of("content"))
 
     assert converted.content == [
         {"type": "text", "text": "Resource: docs://a (31 B)"},

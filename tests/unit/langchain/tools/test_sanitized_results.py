@@ -7,6 +7,7 @@ from typing import Any
 
 import mcp_types as types
 
+from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool
 from plait.errors import ProtocolError
 from plait.langchain.tools.content import ToolOutput, convert_result, output_from_error
@@ -16,7 +17,7 @@ HIDDEN = "\u200b\U000e0041"
 
 def converted(*blocks: types.ContentBlock, sanitize: bool = True, **result: Any) -> ToolOutput:
     answer = types.CallToolResult(content=list(blocks), **result)
-    return convert_result(answer, server="s", tool="t", sanitize=sanitize)
+    return convert_result(ToolResult.from_mcp("s", "t", answer), sanitize=sanitize)
 
 
 def text(said: str) -> types.TextContent:

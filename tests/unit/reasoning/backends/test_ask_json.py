@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.ask_json import ask_json, reply_from_text
-from plait.reasoning.backends.port import Completion, Prompt
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
 
 
 class Thought(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from plait.reasoning.backends.langbase import PIPE_SETTINGS, PipeNames, pipes_of
+from plait.reasoning.backends.http import PIPE_SETTINGS, PipeNames, pipes_of
 
 
 def test_every_mode_has_settings_and_a_pipe_with_its_prompt() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from plait.errors import BackendError, ConfigError, HostHasNoModelError
-from plait.reasoning.backends.port import Completion, HostCompleter, Prompt
-from plait.reasoning.backends.scripted import ScriptedCompleter
+from plait.reasoning.backends.port import Completion, HostCompleter, Prompt, ScriptedCompleter
 
 
 def prompt(pipe: str = "a") -> Prompt:

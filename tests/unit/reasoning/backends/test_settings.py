@@ -9,8 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import ConfigError
-from plait.reasoning.backends.http import RetryPolicy
-from plait.reasoning.backends.langbase import PipeNames
+from plait.reasoning.backends.http import PipeNames, RetryPolicy
 from plait.reasoning.backends.settings import (
     BackendPreference,
     GotLimits,

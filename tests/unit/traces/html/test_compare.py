@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plait.traces.differences import aligned, differences
 from plait.traces.html.compare import compare_page
-from plait.traces.html.runs import run_row, runs_page
+from plait.traces.html.runs import run_row, runs_section
 from tests.unit.traces.html.parsed import parsed
 from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
 
@@ -66,7 +66,7 @@ def test_hostile_runs_are_compared_as_text() -> None:
 def test_the_list_of_runs_can_be_filtered_and_two_of_them_compared() -> None:
     traces = [full_run(), full_run(run="b" * 12), failed_run(), hostile_run(big=100)]
     rows = [run_row(trace, href=f"run/{place}") for place, trace in enumerate(traces)]
-    page = parsed(runs_page(rows, compare="compare"))
+    page = parsed(runs_section(rows, compare="compare"))
 
     items = [one for one in page.all("tr") if "data-item" in one.attributes]
     assert [one.attributes["data-outcome"] for one in items] == [
@@ -85,4 +85,4 @@ def test_the_list_of_runs_can_be_filtered_and_two_of_them_compared() -> None:
 
 
 def test_no_runs_are_an_empty_page_that_says_so() -> None:
-    assert "No runs yet." in runs_page([])
+    assert "No runs yet." in runs_section([])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.traces.html.elements import h, image_source, raw_text_element, shown
+from plait.traces.html.elements import escape_text, h, image_source, raw_text_element
 from tests.unit.traces.html.parsed import parsed
 
 
@@ -37,15 +37,15 @@ def test_any_text_is_read_back_as_its_visible_form(text: str) -> None:
     page = parsed(h("p", text, title=text))
 
     (element,) = page.elements
-    assert element.text == unescape(shown(text))
-    assert element.attributes["title"] == unescape(shown(text))
+    assert element.text == unescape(escape_text(text))
+    assert element.attributes["title"] == unescape(escape_text(text))
 
 
 @pytest.mark.parametrize(
     "hidden", ["\x1b[31m", "\x00", "\u202e", "\u200b", "\U000e0041", "\ud800", "\x9b"]
 )
 def test_hidden_and_active_characters_become_visible(hidden: str) -> None:
-    written = shown(f"a{hidden}b")
+    written = escape_text(f"a{hidden}b")
 
     assert hidden[0] not in written
     assert "\\" in written

@@ -78,15 +78,12 @@ def content_from_block(
             return [ThinkingContent(block.thinking, block.signature or None)]
         case ToolUseBlock():
             name = (names or {}).get(block.name, block.name)
-            return [ToolUseContent(block.id, name, arguments_from(_written(block.input)))]
+            # As the model wrote them, if the command line could not parse them.
+            unparsed = entries_of(entries_of(block.input).get("__unparsedToolInput"))
+            written = unparsed.get("raw", block.input)
+            return [ToolUseContent(block.id, name, arguments_from(written))]
         case _:
             return []
-
-
-def _written(arguments: object) -> object:
-    """Return the arguments as the model wrote them, if the command line could not parse them."""
-    unparsed = entries_of(entries_of(arguments).get("__unparsedToolInput"))
-    return unparsed.get("raw", arguments)
 
 
 def messages_from_sdk(messages: Iterable[object]) -> list[Message]:
@@ -108,8 +105,16 @@ def messages_from_sdk(messages: Iterable[object]) -> list[Message]:
                 converted.append(Message(Role.ASSISTANT, blocks))
             open_id = message.message_id
         elif isinstance(message, UserMessage):
-            converted += _from_user(message)
             open_id = None
+            if isinstance(message.content, str):
+                converted.append(Message.user(message.content))
+                continue
+            for block in message.content:
+                if isinstance(block, ToolResultBlock):
+                    result = text_from_result(block.content), bool(block.is_error)
+                    converted.append(Message.tool_result(block.tool_use_id, *result))
+            texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+            converted += map(Message.user, texts)
     return converted
 
 
@@ -125,15 +130,3 @@ def text_from_result(content: object) -> str:
     if content is None or isinstance(content, list):
         return "\n".join(map(line_from_block, blocks_of(cast("object", content))))
     return str(content).removeprefix(_WRAPPING[0]).removesuffix(_WRAPPING[1])
-
-
-def _from_user(message: UserMessage) -> list[Message]:
-    if isinstance(message.content, str):
-        return [Message.user(message.content)]
-    converted: list[Message] = []
-    for block in message.content:
-        if isinstance(block, ToolResultBlock):
-            text = text_from_result(block.content)
-            converted.append(Message.tool_result(block.tool_use_id, text, bool(block.is_error)))
-    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-    return [*converted, *map(Message.user, texts)]

@@ -26,7 +26,7 @@ Answer = Callable[["CliTool", types.CallToolRequestParams], Awaitable[types.Call
 _LOCAL_SERVER: Final = "plait"
 """The server name for tools without a configured server, if it is free."""
 
-_LONGEST_SERVER: Final = 56
+MAX_SERVER_CHARACTERS: Final = 56
 """With `mcp__`, `__` and the name of a tool, a name has at most the 128 characters of the API."""
 
 _UNBOUNDED: Final = {"anthropic/maxResultSizeChars": 1_000_000_000}
@@ -90,9 +90,9 @@ def server_keys(servers: Iterable[str]) -> dict[str, str]:
     keys: dict[str, str] = {}
     for server in servers:
         legal = legal_name(server)
-        if len(legal) > _LONGEST_SERVER:
+        if len(legal) > MAX_SERVER_CHARACTERS:
             digest = hashlib.sha256(server.encode()).hexdigest()[:8]
-            legal = f"{legal[: _LONGEST_SERVER - 9]}_{digest}"
+            legal = f"{legal[: MAX_SERVER_CHARACTERS - 9]}_{digest}"
         keys[server] = _free_name(legal, set(keys.values()))
     return keys
 
@@ -109,7 +109,21 @@ def sdk_servers(tools: Iterable[CliTool], answer: Answer) -> dict[str, McpSdkSer
 
 
 def _server(key: str, tools: Mapping[str, CliTool], answer: Answer) -> Server[Any]:
-    listed = types.ListToolsResult(tools=[_definition(tool) for tool in tools.values()])
+    definitions: list[types.Tool] = []
+    for tool in tools.values():
+        run_tool = tool.run_tool
+        # The command line calls read-only tools in parallel.
+        hints = dict(run_tool.listed.annotations) if run_tool.listed is not None else {}
+        hints.pop("title", None)
+        definition = types.Tool(
+            name=tool.tool,
+            description=run_tool.description,
+            input_schema=schema_for_provider(run_tool.input_schema, "anthropic").schema,
+            annotations=types.ToolAnnotations(**hints) if hints else None,
+            _meta=_UNBOUNDED,
+        )
+        definitions.append(definition)
+    listed = types.ListToolsResult(tools=definitions)
 
     async def list_tools(_context: object, _params: object) -> types.ListToolsResult:
         return listed
@@ -143,20 +157,6 @@ def _handler(
         return cast("Any", sdk_types.ServerResult)(old_type.model_validate(answer))
 
     return handle_old
-
-
-def _definition(tool: CliTool) -> types.Tool:
-    """Return the definition of a tool; the command line calls read-only tools in parallel."""
-    run_tool = tool.run_tool
-    hints = dict(run_tool.listed.annotations) if run_tool.listed is not None else {}
-    hints.pop("title", None)
-    return types.Tool(
-        name=tool.tool,
-        description=run_tool.description,
-        input_schema=schema_for_provider(run_tool.input_schema, "anthropic").schema,
-        annotations=types.ToolAnnotations(**hints) if hints else None,
-        _meta=_UNBOUNDED,
-    )
 
 
 def _free_name(name: str, taken: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Records the messages of the SDK as turns of a trace.
+"""Records the messages of the SDK as turns of a trace, and makes the calls of the command line.
 
 The command line sends each block of an answer as soon as it is complete, and calls tools before
 the answer ends. So a turn is recorded at the end of the answer, and calls wait for that.
@@ -10,17 +10,22 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
+import mcp_types as types
 from claude_agent_sdk import (
     AssistantMessage,
+    PermissionResultAllow,
+    PermissionResultDeny,
     StreamEvent,
     SystemMessage,
+    ToolPermissionContext,
     ToolResultBlock,
     UserMessage,
 )
 
-from plait.agents.agent_run import AgentRun
+from plait._support.gather import resolve
+from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.anthropic_api import usage_from_anthropic
 from plait.agents.engines.claude_agent_sdk.messages import (
     SYNTHETIC,
@@ -28,8 +33,11 @@ from plait.agents.engines.claude_agent_sdk.messages import (
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.errors import AgentExecutionError
-from plait.models.call_arguments import arguments_from
+from plait.client.calls.approval import ApprovalRequest, OnApproval
+from plait.client.calls.tool_call import ToolCall
+from plait.client.catalog.overrides import complete_arguments
+from plait.errors import AgentExecutionError, PermissionDeniedError
+from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
@@ -55,6 +63,10 @@ class _StreamedCall:
     name: str
     texts: list[str] = field(default_factory=list[str])
     """The parts of its arguments."""
+
+
+def _ignore(*_part: object, **_call: object) -> None:
+    """Record no part of an answer: nobody asked for them."""
 
 
 class Turns:
@@ -104,9 +116,28 @@ class Turns:
             case StreamEvent(parent_tool_use_id=None):
                 self._stream(message.event)
             case AssistantMessage(parent_tool_use_id=None) if message.model != SYNTHETIC:
-                self._add_blocks(message)
-            case UserMessage(content=list()):
-                self._results(message)
+                names = self._names
+                parts = [
+                    one for block in message.content for one in content_from_block(block, names)
+                ]
+                if self._open is not None and self._open.message_id == message.message_id:
+                    self._open.content += parts
+                    return
+                # It was not streamed, so this is the complete answer.
+                self._drop()
+                usage = dict(message.usage or {})
+                self._open = _Answer(message.message_id, message.model, parts, usage, "end_turn")
+                self._finish()
+            case UserMessage(content=list() as blocks):  # results of the command line itself
+                for block in blocks:
+                    if not isinstance(block, ToolResultBlock):
+                        continue
+                    key = block.tool_use_id
+                    call = self._requested.get(key) or self._rejected.get(key)
+                    if call is not None:
+                        self._result(call, block)
+                    elif self._open is not None:
+                        self._early[key] = block
             case _:
                 pass
 
@@ -135,12 +166,10 @@ class Turns:
 
     async def is_recorded(self, call_id: str) -> bool:
         """Wait for the turn that requests a call; false if its answer is incomplete."""
-        while not (call_id in self._requested or self._is_unmade(call_id) or self._is_closed):
+        ended = (self._requested, self._dropped, self._rejected)
+        while not (self._is_closed or any(call_id in calls for calls in ended)):
             await self._changed.wait()
         return call_id in self._requested
-
-    def _is_unmade(self, call_id: str) -> bool:
-        return call_id in self._dropped or call_id in self._rejected
 
     async def call_id_for(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """Wait for the turn that requests such a call, and that is not made yet."""
@@ -181,10 +210,17 @@ class Turns:
             case "content_block_delta":
                 delta: Mapping[str, Any] = event["delta"]
                 call = self._streamed_calls.get(event["index"])
-                if call is not None and delta.get("type") == "input_json_delta":
-                    call.texts.append(delta["partial_json"])
-                if self._run.settings.stream:
-                    self._record_part(call, delta)
+                record = self._run.recorder.delta if self._run.settings.stream else _ignore
+                match delta.get("type"):
+                    case "text_delta":
+                        record("text", delta["text"])
+                    case "thinking_delta":
+                        record("thinking", delta["thinking"])
+                    case "input_json_delta" if call is not None:
+                        call.texts.append(delta["partial_json"])
+                        record("call", delta["partial_json"], call_id=call.id, name=call.name)
+                    case _:
+                        pass
             case "message_delta" if self._open is not None:
                 usage: Mapping[str, Any] = event.get("usage") or {}
                 known = {name: count for name, count in usage.items() if count is not None}
@@ -197,30 +233,6 @@ class Turns:
                     self._finish()
             case _:
                 pass
-
-    def _record_part(self, call: _StreamedCall | None, delta: Mapping[str, Any]) -> None:
-        record = self._run.recorder.delta
-        match delta.get("type"):
-            case "text_delta":
-                record("text", delta["text"])
-            case "thinking_delta":
-                record("thinking", delta["thinking"])
-            case "input_json_delta" if call is not None:
-                record("call", delta["partial_json"], call_id=call.id, name=call.name)
-            case _:
-                pass
-
-    def _add_blocks(self, message: AssistantMessage) -> None:
-        names = self._names
-        parts = [part for block in message.content for part in content_from_block(block, names)]
-        if self._open is None or self._open.message_id != message.message_id:
-            # It was not streamed, so this is the complete answer.
-            self._drop()
-            usage = dict(message.usage or {})
-            self._open = _Answer(message.message_id, message.model, parts, usage, "end_turn")
-            self._finish()
-        else:
-            self._open.content += parts
 
     def _finish(self) -> None:
         answer, self._open = self._open, None
@@ -251,7 +263,11 @@ class Turns:
             stop_reason=answer.stop_reason,
         )
         self._run.actual_model = answer.model
-        self.is_over = not calls and _would_continue(answer)
+        # The command line would continue after an empty answer, and after one at the token limit.
+        texts = [part.text for part in answer.content if isinstance(part, TextContent)]
+        is_end = answer.stop_reason in ("end_turn", "stop_sequence")
+        goes_on = answer.stop_reason in (*UNFINISHED, "tool_use")
+        self.is_over = not (calls or goes_on or (is_end and "".join(texts).strip()))
         if calls and self._run.is_spent():
             self.is_over = self.is_spent = True
             self._dropped |= {call.id for call in calls}
@@ -303,17 +319,6 @@ class Turns:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _results(self, message: UserMessage) -> None:
-        """Record results of the command line itself."""
-        for block in message.content:
-            if not isinstance(block, ToolResultBlock):
-                continue
-            call = self._requested.get(block.tool_use_id) or self._rejected.get(block.tool_use_id)
-            if call is not None:
-                self._result(call, block)
-            elif self._open is not None:
-                self._early[block.tool_use_id] = block
-
     def _result(self, call: ToolUseContent, block: ToolResultBlock) -> None:
         text = text_from_result(block.content)
         if call.id in self._claimed:
@@ -339,12 +344,150 @@ class Turns:
         self._run.record_call(call.id, call.name, call.input)
 
 
-def _would_continue(answer: _Answer) -> bool:
-    """Check whether the command line continues after an answer that is the last one for us.
+_CALL_ID: Final = "claudecode/toolUseId"
+"""The metadata key with the id of the model's call."""
 
-    It does so after an empty answer, and after one at the token limit.
+_INCOMPLETE: Final = (
+    "This call was not made: the answer that requested it is incomplete, so its arguments may be "
+    "incomplete too. Call again with shorter arguments, or in smaller steps."
+)
+
+_ENDED: Final = "This call was not made: the run has ended."
+
+
+class Bridge:
+    """Makes the calls of the command line, each after the turn that requests it is recorded.
+
+    Calls are checked against the policy as the toolbox does, and a person is asked once about each.
     """
-    if answer.stop_reason in (*UNFINISHED, "tool_use"):
-        return False
-    has_text = any(isinstance(part, TextContent) and part.text.strip() for part in answer.content)
-    return not has_text or answer.stop_reason not in ("end_turn", "stop_sequence")
+
+    def __init__(self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns) -> None:
+        self._run = run
+        self._tools = tools
+        self._turns = turns
+        self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
+        self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
+        self.failure: Exception | None = None
+        """The error that ends the run."""
+
+    async def call(
+        self, tool: CliTool, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Make a call of the command line."""
+        arguments = params.arguments or {}
+        meta_id = (params.meta or {}).get(_CALL_ID)
+        call_id = await self._recorded_id(str(meta_id) if meta_id else None, tool, arguments)
+        if call_id is None:
+            return result_from_answer(ToolAnswer.of_text(_INCOMPLETE, is_error=True))
+        try:
+            answer = await self._call(call_id, tool, arguments)
+        except Exception as error:  # noqa: BLE001  # boundary: the SDK would return it as a result
+            self.failure = self.failure or error
+            answer = ToolAnswer.of_text(_ENDED, is_error=True)
+        return result_from_answer(answer)
+
+    async def may_use(
+        self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        """Check the policy before the command line makes a call."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return PermissionResultDeny(message=f"{name} is not a tool of this run.")
+        try:
+            return await self._decide(tool, arguments, context.tool_use_id)
+        except Exception as error:  # noqa: BLE001  # boundary: the SDK would hide it
+            self.failure = self.failure or error
+            return PermissionResultDeny(message=_ENDED)
+
+    async def _decide(
+        self, tool: CliTool, received: Mapping[str, Any], call_id: str | None
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        recorded_id = await self._recorded_id(call_id, tool, received)
+        if recorded_id is None:
+            return PermissionResultDeny(message=_INCOMPLETE)
+        arguments = self._turns.arguments_of(recorded_id, received)
+        fault, edited = fault_of(arguments), None
+        if fault is None:
+            try:
+                edited = await self._edited(recorded_id, tool, arguments)
+            except PermissionDeniedError as error:
+                fault = self._run.text_of(error)
+        if fault is not None:
+            if tool.is_local:
+                # It fails with the same text there, so the trace is as on other engines.
+                await self._call(recorded_id, tool, arguments)
+            return PermissionResultDeny(message=fault)
+        if tool.is_local:
+            # A person's edit is applied when the call is made, after the overrides.
+            return PermissionResultAllow()
+        sent = arguments if edited is None else edited
+        return PermissionResultAllow(updated_input=None if sent == received else dict(sent))
+
+    async def _recorded_id(
+        self, call_id: str | None, tool: CliTool, arguments: Mapping[str, Any]
+    ) -> str | None:
+        """Wait for the turn that requests a call; `None` if its answer is incomplete."""
+        if call_id is None:
+            call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
+        return call_id if call_id and await self._turns.is_recorded(call_id) else None
+
+    async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
+        self._turns.claim(call_id)
+        # As the model wrote them: the command line changes arguments that are not an object.
+        arguments = self._turns.arguments_of(call_id, arguments)
+        if (fault := fault_of(arguments)) is not None:
+            return self._run.reject_call(call_id, tool.run_tool.name, fault)
+        approval = self._approval_of(call_id)
+        name = tool.run_tool.name
+        answer = await self._run.call(call_id, name, arguments, on_approval=approval)
+        self._turns.sent[call_id] = answer.text
+        return answer
+
+    async def _edited(
+        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Check a call against the policy, and return its arguments if a person edited them.
+
+        Overrides complete the arguments of a local call first.
+        """
+        listed, toolbox = tool.run_tool.listed, self._run.toolbox
+        if not tool.is_of_server or listed is None or toolbox is None:
+            return None
+        call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
+        sent = await complete_arguments(listed, arguments, call) if tool.is_local else arguments
+
+        async def ask(request: ApprovalRequest) -> object:
+            answer = await self._ask(request)
+            self._decisions[call_id] = (request, answer)
+            return answer
+
+        on_approval = None if self._on_approval is None else ask
+        # A local call is checked again, and recorded, when it is made.
+        recorded_id = None if tool.is_local else call_id
+        call = replace(call, arguments=sent, on_approval=on_approval, call_id=recorded_id)
+        permitted = await toolbox.calls.policy.permit(call, listed)
+        return None if permitted.arguments == sent else permitted.arguments
+
+    def _approval_of(self, call_id: str) -> OnApproval | None:
+        """Return a callback that repeats the decision about a call; `None` if there is none."""
+        if call_id not in self._decisions:
+            return None
+        known_request, known_answer = self._decisions[call_id]
+
+        async def answer(request: ApprovalRequest) -> object:
+            # A request for a fallback server differs, and needs its own decision.
+            return known_answer if request == known_request else await self._ask(request)
+
+        return answer
+
+    async def _ask(self, request: ApprovalRequest) -> object:
+        return None if self._on_approval is None else await resolve(self._on_approval(request))
+
+
+def result_from_answer(answer: ToolAnswer) -> types.CallToolResult:
+    """Convert an answer without structured content, which the model would read for the text."""
+    content = [
+        block.model_copy(update={"annotations": None, "meta": None})
+        for block in answer.texts_and_images()
+    ]
+    return types.CallToolResult(content=list(content), is_error=answer.is_error)

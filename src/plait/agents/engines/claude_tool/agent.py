@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, cast
@@ -15,7 +15,6 @@ import anthropic
 import httpx2
 from anthropic import AsyncAnthropic
 from anthropic.resources.beta.messages import AsyncMessages
-from anthropic.types.beta import BetaCacheControlEphemeralParam
 from typing_extensions import override
 
 from plait._support.causes import without_secrets
@@ -24,23 +23,19 @@ from plait._support.http import seconds_from_retry_after
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait._support.unicode import well_formed_data
-from plait.agents.agent_run import AgentRun, ToolAnswer
-from plait.agents.anthropic_api import (
-    NO_KEY,
-    advice_for,
-    anthropic_url,
-    usage_from_anthropic,
-)
+from plait.agents.agent_run import AgentRun, CutAnswerError, with_retries
+from plait.agents.anthropic_api import NO_KEY, advice_for, anthropic_url, usage_from_anthropic
 from plait.agents.config import AgentMiddlewareConfig, ModelConfig
-from plait.agents.engines.claude_tool.messages import message_from_anthropic, messages_to_anthropic
-from plait.agents.engines.claude_tool.stream import message_from_stream
-from plait.agents.engines.claude_tool.tools import definition_of, tool_result
+from plait.agents.engines.claude_tool.messages import (
+    convert_from_anthropic_message,
+    convert_to_anthropic,
+    definition_of,
+    tool_result,
+)
 from plait.agents.live_agent import Ending, LiveAgent
-from plait.agents.model_retry import CutAnswerError, is_transient, with_retries
-from plait.agents.provider_http import WrongPageError, model_client
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from, fault_of
-from plait.models.endpoints import is_loopback, origin_of
+from plait.models.endpoints import WrongPageError, is_loopback, is_transient, origin_of, sdk_client
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made
 from plait.traces.agent_spans import describe_answer
 
@@ -53,112 +48,91 @@ class ClaudeToolAgent(LiveAgent):
     @property
     @override
     def sent_temperature(self) -> float | None:
-        """The configured one, where the model accepts it."""
-        return _temperature(self.model_config)
+        """The configured one; a default is not sent to models that reject it."""
+        config = self.model_config
+        if "temperature" in config.model_fields_set:
+            return config.temperature
+        is_fixed = (config.model_name or "").startswith(_FIXED_TEMPERATURE)
+        is_thinking = (config.extra_kwargs or {}).get("thinking") is not None
+        return None if is_fixed or is_thinking else config.temperature
 
     @override
     async def drive(self, run: AgentRun) -> Ending:
-        config = self.model_config
-        endpoint = AnthropicEndpoint.of(config)
-        request = request_for(run)
-        async with endpoint.client(config) as client:
-            return await _Conversation(run, client, request, endpoint).run()
-
-
-class _Conversation:
-    """The turns of one run, and the messages so far."""
-
-    def __init__(
-        self,
-        run: AgentRun,
-        client: AsyncAnthropic,
-        request: dict[str, Any],
-        endpoint: AnthropicEndpoint,
-    ) -> None:
-        self._run = run
-        self._create = cast("Callable[..., Awaitable[Any]]", client.beta.messages.create)
-        self._request = request
-        self._failure_of = partial(
+        endpoint, request = AnthropicEndpoint.of(run.model_config), request_for(run)
+        failure_of = partial(
             execution_error,
             base_url=endpoint.base_url,
             config=run.model_config,
             redact=run.redact.also(endpoint.secrets),
         )
-        self._messages: list[Any] = list(messages_to_anthropic(run.messages))
-
-    async def run(self) -> Ending:
-        """Run turns until the model answers, or the turn limit."""
-        for _ in range(self._run.settings.max_turns):
-            began = time.monotonic()
-            message = await with_retries(self._run, self._answer, self._failure_of)
-            calls = self._record(message, time.monotonic() - began)
-            stop: str = message["stop_reason"]
-            if not calls and stop not in UNFINISHED:
-                return "completed"
-            if self._run.is_spent():
-                break
-            if calls:
-                await self._call(calls, stop)
+        messages: list[Any] = list(convert_to_anthropic(run.messages))
+        async with endpoint.client(run.model_config) as client:
+            for _ in range(run.settings.max_turns):
+                began = time.monotonic()
+                message = await with_retries(
+                    run,
+                    lambda span: _answer(run, client, {**request, "messages": messages}, span),
+                    failure_of,
+                )
+                stop: str = message["stop_reason"]
+                calls = [block for block in message["content"] if block["type"] == "tool_use"]
+                if stop != "tool_use" and not cuts_calls(stop):  # a refused answer has no calls
+                    message["content"] = [one for one in message["content"] if one not in calls]
+                    calls = []
+                for call in calls:
+                    call["input"] = arguments_from(call.get("input"))
+                run.actual_model = message.get("model")
+                run.recorder.turn(
+                    convert_from_anthropic_message(message),
+                    model=message.get("model"),
+                    usage=usage_from_anthropic(message.get("usage")),
+                    seconds=round(time.monotonic() - began, 6),
+                    stop_reason=stop,
+                )
+                if message["content"]:
+                    messages.append({"role": "assistant", "content": message["content"]})
+                if not calls and stop not in UNFINISHED:
+                    return "completed"
+                if run.is_spent():
+                    break
+                if calls:
+                    cut = not_made(stop, request["max_tokens"]) if cuts_calls(stop) else None
+                    results = await gather_or_cancel(_result(run, call, cut) for call in calls)
+                    messages.append({"role": "user", "content": results})
         return "limit"
 
-    async def _answer(self, span: dict[str, Any] | None) -> dict[str, Any]:
-        """Request an answer; as plain data, because the SDK's objects reject broken arguments."""
-        answer = await self._create(messages=self._messages, **self._request)
-        if not self._request["stream"]:
-            message: dict[str, Any] = answer.to_dict(warnings=False)
-        else:
-            async with contextlib.aclosing(aiter(answer)) as events:
-                on_part = self._run.recorder.delta if self._run.settings.stream else None
-                message = await message_from_stream(events, on_part)
-        if message.get("stop_reason") is None:
-            raise CutAnswerError("it ended without a reason to stop")
-        describe_answer(
-            span,
-            response_id=message.get("id"),
-            model=message.get("model"),
-            stop_reason=message.get("stop_reason"),
-            usage=usage_from_anthropic(message.get("usage")),
-        )
-        return well_formed_data(message)
 
-    def _record(self, message: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
-        """Record an answer, and return the calls to answer."""
-        stop: str = message["stop_reason"]
-        content: list[dict[str, Any]] = message["content"]
-        has_calls = stop == "tool_use" or cuts_calls(stop)
-        calls = [block for block in content if has_calls and block["type"] == "tool_use"]
-        if not calls:
-            content = [block for block in content if block["type"] != "tool_use"]
-        for call in calls:
-            call["input"] = arguments_from(call.get("input"))
-        self._run.actual_model = message.get("model")
-        self._run.recorder.turn(
-            message_from_anthropic({**message, "content": content}),
-            model=message.get("model"),
-            usage=usage_from_anthropic(message.get("usage")),
-            seconds=round(seconds, 6),
-            stop_reason=stop,
-        )
-        if content:
-            self._messages.append({"role": "assistant", "content": content})
-        return calls
+async def _answer(
+    run: AgentRun, client: AsyncAnthropic, request: dict[str, Any], span: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Request an answer; as plain data, because the SDK's objects reject broken arguments."""
+    create = cast("Callable[..., Awaitable[Any]]", client.beta.messages.create)
+    answer = await create(**request)
+    if not request["stream"]:
+        message: dict[str, Any] = answer.to_dict(warnings=False)
+    else:
+        async with contextlib.aclosing(aiter(answer)) as events:
+            on_part = run.recorder.delta if run.settings.stream else None
+            message = await message_from_stream(events, on_part)
+    if message.get("stop_reason") is None:
+        raise CutAnswerError("it ended without a reason to stop")
+    describe_answer(
+        span,
+        response_id=message.get("id"),
+        model=message.get("model"),
+        stop_reason=message.get("stop_reason"),
+        usage=usage_from_anthropic(message.get("usage")),
+    )
+    return well_formed_data(message)
 
-    async def _call(self, calls: Sequence[dict[str, Any]], stop: str) -> None:
-        """Make the calls of a turn in parallel; those of an answer that was cut are rejected."""
-        cut = None
-        if cuts_calls(stop):
-            cut = not_made(stop, self._request["max_tokens"])
 
-        async def answer_to(call: dict[str, Any]) -> ToolAnswer:
-            call_id, name, arguments = call["id"], call["name"], call["input"]
-            if (fault := cut or fault_of(arguments)) is not None:
-                return self._run.reject_call(call_id, name, fault)
-            return await self._run.call(call_id, name, arguments)
-
-        answers = await gather_or_cancel(map(answer_to, calls))
-        ids = [call["id"] for call in calls]
-        results = [tool_result(*pair) for pair in zip(ids, answers, strict=True)]
-        self._messages.append({"role": "user", "content": results})
+async def _result(run: AgentRun, call: dict[str, Any], cut: str | None) -> dict[str, Any]:
+    """Make a call, unless its answer was `cut` or its arguments are broken; return its result."""
+    if (fault := cut or fault_of(call["input"])) is not None:
+        answer = run.reject_call(call["id"], call["name"], fault)
+    else:
+        answer = await run.call(call["id"], call["name"], call["input"])
+    return {**tool_result(call["id"], answer)}
 
 
 _UNSTREAMED_TOKENS: Final = 8192
@@ -186,43 +160,31 @@ def request_for(run: AgentRun) -> dict[str, Any]:
             f"extra_kwargs must not set {', '.join(taken)}: the run sets them; the number of "
             "turns is AgentConfig.max_turns"
         )
-    cache_control = _cache_control(config)
+    caching = (config.agent_middleware or AgentMiddlewareConfig()).prompt_caching
+    # Five minutes is the default of the API.
+    ttl = {} if caching.ttl == "5m" else {"ttl": caching.ttl}
+    cached: dict[str, Any] = {"cache_control": {"type": "ephemeral", **ttl}}
+    if not caching.enabled:
+        cached = {}
     body = {name: extra.pop(name) for name in list(extra) if name not in _PARAMETERS}
     body |= extra.pop("extra_body", None) or {}
     if run.temperature is not None:
         body.setdefault("temperature", run.temperature)
-    definitions = [definition_of(tool) for tool in run.tools.values()]
-    if definitions and cache_control and run.settings.extra.get("cache_tools") is not False:
-        # All tools up to the marked one are cached.
-        definitions[-1]["cache_control"] = cache_control
+    definitions: list[Any] = [
+        definition_of(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()
+    ]
+    if definitions and run.settings.extra.get("cache_tools") is not False:
+        definitions[-1] |= cached  # all tools up to the marked one are cached
     request: dict[str, Any] = {"model": config.model_name, "max_tokens": config.max_tokens}
     # Some endpoints reject an empty list of tools.
     if tools := [*definitions, *(extra.pop("tools", None) or ())]:
         request["tools"] = tools
     if run.system_prompt and run.system_prompt.strip():
-        cached = {} if cache_control is None else {"cache_control": cache_control}
         request["system"] = [{"type": "text", "text": run.system_prompt, **cached}]
     request |= extra
     is_long = request["max_tokens"] > _UNSTREAMED_TOKENS
     request.setdefault("stream", is_long or run.settings.stream)
     return {**request, "extra_body": body} if body else request
-
-
-def _cache_control(config: ModelConfig) -> BetaCacheControlEphemeralParam | None:
-    caching = (config.agent_middleware or AgentMiddlewareConfig()).prompt_caching
-    if not caching.enabled:
-        return None
-    # Five minutes is the default of the API.
-    return {"type": "ephemeral"} if caching.ttl == "5m" else {"type": "ephemeral", "ttl": "1h"}
-
-
-def _temperature(config: ModelConfig) -> float | None:
-    """Return the temperature to send: a default must not make the request fail."""
-    if "temperature" in config.model_fields_set:
-        return config.temperature
-    is_fixed = (config.model_name or "").startswith(_FIXED_TEMPERATURE)
-    is_thinking = (config.extra_kwargs or {}).get("thinking") is not None
-    return None if is_fixed or is_thinking else config.temperature
 
 
 OFFICIAL: Final = "https://api.anthropic.com"
@@ -269,7 +231,7 @@ class AnthropicEndpoint:
             auth_token=self.auth_token,
             base_url=self.base_url,
             max_retries=0,  # the run itself retries, also in the middle of an answer
-            http_client=model_client(self.base_url),
+            http_client=sdk_client(self.base_url),
         )
         return client if timeout is None else client.with_options(timeout=timeout)
 
@@ -326,3 +288,57 @@ def _translated(
         text = f"the answer of {where} is incomplete: {reason}; run it again"
         return AgentExecutionError(text, retryable=True, retry="always")
     return AgentExecutionError(f"claude_tool: {type(error).__name__}: {reason}")
+
+
+OnPart = Callable[..., None]
+"""Takes each part of the answer: `text`, `thinking` or `call`, its text, and the call."""
+
+_TEXTS: Final = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+"""The field of a block that a delta extends, by the type of the delta."""
+
+
+async def message_from_stream(
+    events: AsyncIterable[Any], on_part: OnPart | None = None
+) -> dict[str, Any]:
+    """Read a stream to its end; the stop reason is missing if the stream was cut.
+
+    The arguments of calls are the texts that the model wrote, which may not be JSON.
+    """
+    message: dict[str, Any] = {"content": [], "usage": {}}
+    blocks: dict[int, dict[str, Any]] = {}
+    async for event in events:
+        data: dict[str, Any] = event.to_dict(warnings=False)
+        match data.get("type"):
+            case "message_start":
+                message |= {**data["message"], "content": []}
+            case "content_block_start":
+                blocks[data["index"]] = data["content_block"]
+            case "content_block_delta":
+                block, delta = blocks[data["index"]], data["delta"]
+                kind = delta.get("type")
+                if kind == "input_json_delta":
+                    block["json"] = block.get("json", "") + delta["partial_json"]
+                    if on_part is not None and block["type"] == "tool_use":
+                        part = delta["partial_json"]
+                        on_part("call", part, call_id=block["id"], name=block["name"])
+                elif (name := _TEXTS.get(str(kind))) is not None:
+                    block[name] = (block.get(name) or "") + delta[name]
+                    if on_part is not None and name != "signature":
+                        on_part(name, delta[name])
+                elif kind == "citations_delta":
+                    block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+                elif kind == "compaction_delta":
+                    block["content"] = (block.get("content") or "") + (delta.get("content") or "")
+            case "message_delta":
+                message |= _known(data["delta"])
+                message["usage"] = {**message["usage"], **_known(data.get("usage") or {})}
+            case _:
+                pass
+    for _, block in sorted(blocks.items()):
+        written = {"input": block.pop("json")} if "json" in block else {}
+        message["content"].append({**block, **written})
+    return message
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

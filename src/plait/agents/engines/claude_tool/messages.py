@@ -1,12 +1,18 @@
-"""Converts messages to and from Anthropic's API."""
+"""Messages, tools and results in the form of Anthropic's API."""
 
 from __future__ import annotations
 
+import functools
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
+import mcp_types as types
+
+from plait.agents.agent_run import ToolAnswer
 from plait.agents.anthropic_api import blocks_of, field_of, line_from_block
+from plait.client.catalog.schemas import schema_for_provider
 from plait.traces.messages.content import (
     Content,
     ImageContent,
@@ -18,11 +24,19 @@ from plait.traces.messages.content import (
 from plait.traces.messages.message import Message, Role
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
+if TYPE_CHECKING:  # messages are converted where the package is not installed, too
+    from anthropic.types.beta import (
+        BetaImageBlockParam,
+        BetaTextBlockParam,
+        BetaToolParam,
+        BetaToolResultBlockParam,
+    )
+
 _ILLEGAL_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """Characters in the ids of other providers that the API rejects."""
 
 
-def messages_to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def convert_to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Convert messages for the API.
 
     Tool results come first in the next user message, or in one of their own. System messages are
@@ -38,7 +52,7 @@ def messages_to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
             results.clear()
 
     for message in messages:
-        blocks = [block for content in message.content for block in _block_params(content)]
+        blocks = [param for block in message.content if (param := _block_param(block)) is not None]
         if message.role is Role.TOOL:
             results += blocks
         elif message.role is Role.USER:
@@ -51,48 +65,85 @@ def messages_to_anthropic(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return converted
 
 
-def _block_params(block: Content) -> Iterator[dict[str, Any]]:
+def _block_param(block: Content) -> dict[str, Any] | None:
     match block:
         case TextContent():
-            if block.text.strip():
-                yield {"type": "text", "text": block.text}
-        case ThinkingContent():
-            if block.signature:
-                yield {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case ThinkingContent(thinking, signature):
+            thought = {"type": "thinking", "thinking": thinking, "signature": signature}
+            return thought if signature else None
         case ImageContent():
-            yield image_param(block)
+            return {**_image(block.mime_type, block.data)}
         case ToolUseContent():
-            call_id = _legal_id(block.id)
-            yield {"type": "tool_use", "id": call_id, "name": block.name, "input": {**block.input}}
+            call_id = _ILLEGAL_IN_IDS.sub("_", block.id)
+            return {"type": "tool_use", "id": call_id, "name": block.name, "input": {**block.input}}
         case ToolResultContent():
             failed = {"is_error": True} if block.is_error else {}
             content = {"content": block.content} if block.content.strip() else {}
-            call_id = _legal_id(block.tool_use_id)
-            yield {"type": "tool_result", "tool_use_id": call_id, **content, **failed}
+            call_id = _ILLEGAL_IN_IDS.sub("_", block.tool_use_id)
+            return {"type": "tool_result", "tool_use_id": call_id, **content, **failed}
 
 
-def image_param(image: ImageContent) -> dict[str, Any]:
-    """Convert an image for the API."""
-    source = {"type": "base64", "media_type": image.mime_type, "data": image.data}
-    return {"type": "image", "source": source}
+def _image(mime_type: str, data: str) -> BetaImageBlockParam:
+    media_type = cast("Any", mime_type)
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def _legal_id(call_id: str) -> str:
-    return _ILLEGAL_IN_IDS.sub("_", call_id)
-
-
-def message_from_anthropic(message: object) -> Message:
+def convert_from_anthropic_message(message: object) -> Message:
     """Convert an answer: texts, thinking and tool calls, without tools that ran at Anthropic."""
-    blocks = [_content(block) for block in blocks_of(field_of(message, "content"))]
-    return Message(Role.ASSISTANT, [block for block in blocks if block is not None])
+    content: list[Content] = []
+    for block in blocks_of(field_of(message, "content")):
+        match field_of(block, "type"):
+            case "text":
+                if text := str(field_of(block, "text") or ""):
+                    content.append(TextContent(text))
+            case "thinking":
+                thinking = str(field_of(block, "thinking") or "")
+                content.append(ThinkingContent(thinking, field_of(block, "signature") or None))
+            case "tool_use":
+                arguments = cast("Mapping[str, Any]", field_of(block, "input") or {})
+                call_id, name = str(field_of(block, "id")), str(field_of(block, "name"))
+                content.append(ToolUseContent(call_id, name, dict(arguments)))
+            case _:
+                pass
+    return Message(Role.ASSISTANT, content)
 
 
 def messages_from_anthropic(messages: Iterable[object]) -> list[Message]:
     """Convert messages of the API, as objects or as JSON; messages of plait are kept.
 
     Tool results become separate messages.
+
+    Raises:
+        ValueError: One of them is not a message.
     """
-    return [converted for message in messages for converted in _messages(message)]
+    converted: list[Message] = []
+    for message in messages:
+        role = field_of(message, "role")
+        if isinstance(message, Message):
+            converted.append(message)
+            continue
+        if role == "assistant":
+            converted.append(convert_from_anthropic_message(message))
+            continue
+        if role not in ("user", "system"):
+            raise ValueError(f"{role!r} is not a message role")
+        blocks = blocks_of(field_of(message, "content"))
+        texts: list[Content] = []
+        for block in blocks:
+            if field_of(block, "type") != "tool_result":
+                texts.append(TextContent(line_from_block(block)))
+                continue
+            parts = blocks_of(field_of(block, "content"))
+            result = Message.tool_result(
+                str(field_of(block, "tool_use_id")),
+                "\n".join(map(line_from_block, parts)),
+                bool(field_of(block, "is_error")),
+            )
+            converted.append(result)
+        if texts or not blocks:
+            converted.append(Message(Role(role), texts))
+    return converted
 
 
 def claude_tool_messages_to_raw_trace(
@@ -106,47 +157,46 @@ def claude_tool_messages_to_raw_trace(
     return messages_to_raw_trace(messages_from_anthropic(messages), config)
 
 
-def _messages(message: object) -> Iterator[Message]:
-    if isinstance(message, Message):
-        yield message
-        return
-    role, content = field_of(message, "role"), field_of(message, "content")
-    if role == "assistant":
-        yield message_from_anthropic(message)
-        return
-    if role not in ("user", "system"):
-        raise ValueError(f"{role!r} is not a message role")
-    blocks = blocks_of(content)
-    for block in blocks:
-        if field_of(block, "type") == "tool_result":
-            yield Message.tool_result(
-                str(field_of(block, "tool_use_id")),
-                "\n".join(line_from_block(part) for part in blocks_of(field_of(block, "content"))),
-                bool(field_of(block, "is_error")),
-            )
-    texts = [line_from_block(block) for block in blocks if field_of(block, "type") != "tool_result"]
-    if texts or not blocks:
-        yield Message(Role(role), [TextContent(text) for text in texts])
+def definition_of(name: str, description: str, schema: Mapping[str, Any]) -> BetaToolParam:
+    """Return the definition of a tool for the API."""
+    adapted = schema_for_claude(schema)
+    return {"name": name, "description": description, "input_schema": adapted}
 
 
-def _content(block: object) -> Content | None:
-    match field_of(block, "type"):
-        case "text":
-            text = str(field_of(block, "text") or "")
-            return TextContent(text) if text else None
-        case "thinking":
-            thinking = str(field_of(block, "thinking") or "")
-            return ThinkingContent(thinking, field_of(block, "signature") or None)
-        case "tool_use":
-            arguments = cast("Mapping[str, Any]", field_of(block, "input") or {})
-            call_id, name = str(field_of(block, "id")), str(field_of(block, "name"))
-            return ToolUseContent(call_id, name, dict(arguments))
+def schema_for_claude(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Adapt a schema to what Anthropic accepts."""
+    try:
+        text = json.dumps(schema)
+    except (TypeError, ValueError):  # not JSON: not cached
+        return schema_for_provider(schema, "anthropic").schema
+    return _schema_for_json(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _schema_for_json(schema: str) -> dict[str, Any]:
+    """Adapt a schema once, because many runs have the same tools."""
+    return schema_for_provider(json.loads(schema), "anthropic").schema
+
+
+def tool_result(call_id: str, answer: ToolAnswer) -> BetaToolResultBlockParam:
+    """Create the block that answers a tool call."""
+    content: str | list[BetaTextBlockParam | BetaImageBlockParam]
+    match answer.content:
+        case [types.TextContent(text=text)]:
+            # The SDK copies the whole conversation in each turn, and a string is copied faster.
+            content = text
         case _:
-            return None
-
-
-convert_to_anthropic = messages_to_anthropic
-"""The same, under another name."""
-
-convert_from_anthropic_message = message_from_anthropic
-"""The same, under another name."""
+            content = [
+                {"type": "text", "text": block.text}
+                if isinstance(block, types.TextContent)
+                else _image(block.mime_type, block.data)
+                for block in answer.texts_and_images()
+            ]
+    result: BetaToolResultBlockParam = {
+        "type": "tool_result",
+        "tool_use_id": call_id,
+        "content": content,
+    }
+    if answer.is_error:
+        result["is_error"] = True
+    return result

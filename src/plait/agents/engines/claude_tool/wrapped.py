@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ from anthropic.types.beta import BetaToolParam
 from typing_extensions import override
 
 from plait.agents.agent_run import ToolAnswer
-from plait.agents.engines.claude_tool.tools import schema_for_claude, tool_result
+from plait.agents.engines.claude_tool.messages import definition_of, tool_result
 from plait.agents.program_tools import StaticTool, ToolLike
 from plait.client.toolbox import ServerHandle
 from plait.errors import PlaitError
@@ -73,24 +72,23 @@ class WrappedTool(BetaAsyncBuiltinFunctionTool):
         Raises:
             ToolError: The tool failed; the model reads the error.
         """
-        answer = await self._answer(arguments_from(input))
+        arguments = arguments_from(input)
+        if (fault := fault_of(arguments)) is not None:
+            answer = ToolAnswer.of_text(fault, is_error=True)
+        elif isinstance(self._source, StaticTool):
+            answer = ToolAnswer.of_result(await self._source.result(arguments))
+        else:
+            try:
+                result = await self._source.call_tool(self._wire_name, dict(arguments))
+                answer = ToolAnswer.of_mcp(result)
+            except PlaitError as error:
+                answer = ToolAnswer.of_text(error.message, is_error=True)
         if self._collector is not None:
             self._collector.add(self.name, answer.text, answer.is_error)
         content = tool_result("", answer).get("content", "")
         if answer.is_error:
             raise ToolError(content)
         return content
-
-    async def _answer(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        if (fault := fault_of(arguments)) is not None:
-            return ToolAnswer.of_text(fault, is_error=True)
-        if isinstance(self._source, StaticTool):
-            return ToolAnswer.of_result(await self._source.result(arguments))
-        try:
-            result = await self._source.call_tool(self._wire_name, dict(arguments))
-        except PlaitError as error:
-            return ToolAnswer.of_text(error.message, is_error=True)
-        return ToolAnswer.of_mcp(result)
 
 
 def wrap_mcp_tool(
@@ -101,23 +99,14 @@ def wrap_mcp_tool(
 ) -> WrappedTool:
     """Wrap a tool of a connected server for Anthropic's tool runner."""
     description = tool.description or f"Tool from {server_name}"
-    schema = schema_for_claude(tool.input_schema)
-    definition: BetaToolParam = {
-        "name": tool.name,
-        "description": description,
-        "input_schema": schema,
-    }
+    definition = definition_of(tool.name, description, tool.input_schema)
     return WrappedTool(definition, session, tool.name, collector)
 
 
 def wrap_static_tool(tool: ToolLike, collector: ToolResultCollector | None = None) -> WrappedTool:
     """Wrap a tool of the program for Anthropic's tool runner."""
     own = StaticTool.of(tool)
-    definition: BetaToolParam = {
-        "name": own.name,
-        "description": own.description,
-        "input_schema": schema_for_claude(own.input_schema),
-    }
+    definition = definition_of(own.name, own.description, own.input_schema)
     return WrappedTool(definition, own, own.name, collector)
 
 

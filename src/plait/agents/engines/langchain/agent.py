@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
+from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
@@ -21,7 +24,7 @@ from typing_extensions import override
 from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
-from plait.agents.config import AgentConfig, ModelConfig, SummarizationConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.engines.langchain.chat_models import (
     ChatModels,
     failure_of_model,
@@ -30,9 +33,7 @@ from plait.agents.engines.langchain.chat_models import (
 )
 from plait.agents.engines.langchain.messages import messages_to_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
-from plait.agents.engines.langchain.tokens import TokenHandler
-from plait.agents.engines.langchain.tools import HOOKS, LangChainTools
-from plait.agents.engines.langchain.turns import Turns, TurnsMiddleware
+from plait.agents.engines.langchain.turns import HOOKS, LangChainTools, Turns, TurnsMiddleware
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.client.catalog.tool import prepare_schemas
 from plait.errors import PlaitError
@@ -40,6 +41,9 @@ from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.interrupts import ELICITATION_INTERRUPT_TYPE
 from plait.langchain.tools.model_support import profile_of
 from plait.models.endpoints import context_tokens
+from plait.traces.messages.content import TextContent, ThinkingContent
+from plait.traces.messages.from_langchain import message_from_any
+from plait.traces.recorder import Recorder
 
 _STEPS_OF_A_TURN = 20
 """More graph steps than a turn with all middleware takes."""
@@ -104,10 +108,20 @@ class LangChainAgent(LiveAgent):
         if run.settings.stream:
             settings["callbacks"] = [TokenHandler(run.recorder)]
         step: object = {"messages": messages_to_langchain(run.messages)}
+        # The state is needed only where the graph stops: it is not saved after each step.
+        durability = None if graph.compiled.checkpointer is None else "exit"
         with turns.active():
-            while interrupts := await _advance(graph.compiled, step, settings):
+            while True:
+                interrupts: list[Interrupt] = []
+                updates = graph.compiled.astream(
+                    step, settings, stream_mode="updates", durability=durability
+                )
+                async with contextlib.aclosing(updates):
+                    async for update in updates:
+                        interrupts += update.get("__interrupt__", ())
+                if not interrupts:
+                    return "completed"
                 step = Command(resume=await _answers(run, interrupts))
-        return "completed"
 
     async def _graph_for(
         self, run: AgentRun, model: BaseChatModel, models: ChatModels, max_turns: int
@@ -166,18 +180,6 @@ def _definition(run: AgentRun, model: BaseChatModel) -> tuple[object, ...]:
     return (run.toolbox, type(model), profile_of(model), run.system_prompt, tools)
 
 
-async def _advance(agent: Any, step: object, settings: RunnableConfig) -> list[Interrupt]:
-    """Run the graph to its end, or until it is interrupted."""
-    interrupts: list[Interrupt] = []
-    # The state is needed only where the graph stops: it is not saved after each step.
-    durability = None if agent.checkpointer is None else "exit"
-    updates = agent.astream(step, settings, stream_mode="updates", durability=durability)
-    async with contextlib.aclosing(updates):
-        async for update in updates:
-            interrupts += update.get("__interrupt__", ())
-    return interrupts
-
-
 async def _answers(run: AgentRun, interrupts: Sequence[Interrupt]) -> dict[str, Any]:
     """Pass each interrupt to the callback of the run, and return the answers by interrupt."""
     on_interrupt = run.settings.on_interrupt
@@ -186,18 +188,13 @@ async def _answers(run: AgentRun, interrupts: Sequence[Interrupt]) -> dict[str, 
     for interrupt in interrupts:
         answer = await resolve(on_interrupt(interrupt.value))
         answers[interrupt.id] = answer
-        _record_elicitation(run, interrupt.value, answer)
+        question = entries_of(interrupt.value)
+        if question.get("type") == ELICITATION_INTERRUPT_TYPE:
+            responses = entries_of(entries_of(answer).get("responses"))
+            for request in question["requests"]:
+                action = entries_of(responses.get(request["key"])).get("action")
+                run.recorder.elicitation(question["server_name"], request["message"], action)
     return answers
-
-
-def _record_elicitation(run: AgentRun, value: object, answer: object) -> None:
-    question = entries_of(value)
-    if question.get("type") != ELICITATION_INTERRUPT_TYPE:
-        return
-    responses = entries_of(entries_of(answer).get("responses"))
-    for request in question["requests"]:
-        action = entries_of(responses.get(request["key"])).get("action")
-        run.recorder.elicitation(question["server_name"], request["message"], action)
 
 
 async def _middleware(
@@ -206,10 +203,17 @@ async def _middleware(
     config = run.model_config
     if config.agent_middleware is None:
         return []
+    tokens, summaries = config.max_context_tokens, config.agent_middleware.summarization
+    is_known = tokens or summaries.trigger_tokens or not summaries.enabled
+    if config.interface == "openai_endpoint" and not is_known:
+        secret = config.endpoint_api_key
+        key = None if secret is None else secret.get_secret_value()
+        url, name = config.endpoint_base_url or "", config.model_name or ""
+        tokens = await context_tokens(url, name, key)
     return await asyncio.to_thread(
         build_agent_middleware,
         config.agent_middleware,
-        await _context_tokens(config, config.agent_middleware.summarization),
+        tokens,
         config.interface,
         model,
         provider_and_name(config)[0],
@@ -221,11 +225,72 @@ async def _middleware(
     )
 
 
-async def _context_tokens(config: ModelConfig, summaries: SummarizationConfig) -> int | None:
-    """Return the configured context length, or if it is needed that of the endpoint."""
-    known = config.max_context_tokens or summaries.trigger_tokens
-    if known or not summaries.enabled or config.interface != "openai_endpoint":
-        return config.max_context_tokens
-    secret = config.endpoint_api_key
-    key = None if secret is None else secret.get_secret_value()
-    return await context_tokens(config.endpoint_base_url or "", config.model_name or "", key)
+T = TypeVar("T")
+
+_MODEL_NODE: Final = "model"
+"""The node of an agent in which its model answers; summaries are written in others."""
+
+
+class TokenHandler(AsyncCallbackHandler):
+    """Records the parts of the agent's answers; with it, chat models stream.
+
+    LangChain streams for a handler that has `tap_output_aiter` and `tap_output_iter`.
+    """
+
+    run_inline = True
+    """In order, before the answer is complete."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._answers: dict[UUID, dict[int | str | None, tuple[str | None, str | None]]] = {}
+        """The calls of each answer, by their index: id and name."""
+
+    @override
+    async def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if (metadata or {}).get("langgraph_node") == _MODEL_NODE:
+            self._answers[run_id] = {}
+
+    @override
+    async def on_llm_new_token(
+        self,
+        token: str | list[str | dict[str, Any]],
+        *,
+        chunk: Any = None,
+        run_id: UUID,
+        **kwargs: Any,
+    ) -> None:
+        message = getattr(chunk, "message", None)
+        calls = self._answers.get(run_id)
+        if calls is None or not isinstance(message, AIMessageChunk):
+            return
+        for block in message_from_any(message).content:
+            match block:
+                case TextContent(text) if text:
+                    self._recorder.delta("text", text)
+                case ThinkingContent(thinking) if thinking:
+                    self._recorder.delta("thinking", thinking)
+                case _:
+                    pass
+        for part in message.tool_call_chunks:
+            known = calls.get(part["index"], (None, None))
+            call_id, name = part["id"] or known[0], part["name"] or known[1]
+            calls[part["index"]] = (call_id, name)
+            self._recorder.delta("call", part["args"] or "", call_id=call_id, name=name)
+
+    def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Return the output as it is."""
+        del run_id
+        return output
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[T]) -> Iterator[T]:
+        """Return the output as it is."""
+        del run_id
+        return output

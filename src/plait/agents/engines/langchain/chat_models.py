@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import httpx2
 from langchain.chat_models import init_chat_model
@@ -18,18 +18,20 @@ from plait._support.causes import without_secrets
 from plait._support.http import seconds_from_retry_after
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
+from plait.agents.agent_run import CutAnswerError
 from plait.agents.anthropic_api import anthropic_url
 from plait.agents.config import ModelConfig
 from plait.agents.engines.langchain.local_model import local_model
 from plait.agents.engines.langchain.scripted_model import scripted_model
-from plait.agents.model_retry import CutAnswerError, is_transient
-from plait.agents.provider_http import WrongPageError, model_client
 from plait.errors import AgentExecutionError, ConfigError, EngineUnavailableError
 from plait.langchain.library_internals import replace_http_client
 from plait.models.endpoints import (
+    WrongPageError,
     endpoint_fault,
     is_loopback,
+    is_transient,
     origin_of,
+    sdk_client,
     with_version,
 )
 
@@ -125,7 +127,12 @@ class ChatModels:
                 settings["http_async_client"] = self._client(base_url_of(self._config))
         try:
             if provider == "openai":
-                return _openai_model(model, settings)
+                # Maybe not installed.
+                from plait.agents.engines.langchain.openai_model import (  # noqa: PLC0415
+                    EndpointChatModel,
+                )
+
+                return EndpointChatModel(model=model, **settings)
             init = cast("Callable[..., BaseChatModel]", init_chat_model)
             chat_model = init(model, model_provider=provider, **settings)
         except ImportError as error:
@@ -194,14 +201,8 @@ class ChatModels:
         return EngineUnavailableError(text, "missing_api_key")
 
     def _client(self, base_url: str | None) -> httpx2.AsyncClient:
-        self._clients.append(model_client(base_url))
+        self._clients.append(sdk_client(base_url))
         return self._clients[-1]
-
-
-def _openai_model(name: str, settings: dict[str, Any]) -> BaseChatModel:
-    from plait.agents.engines.langchain.openai_model import EndpointChatModel  # noqa: PLC0415  # may not be installed
-
-    return EndpointChatModel(model=name, **settings)
 
 
 def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError:
@@ -213,22 +214,35 @@ def failure_of_model(
     error: Exception, config: ModelConfig, redact: Redactor
 ) -> AgentExecutionError:
     """Create the redacted error that ends a run; raise it outside of the handler."""
-    if (page := _cause(error, WrongPageError)) is not None:
-        failure = AgentExecutionError(
-            f"{config.interface}: {redact(str(page))}", status=page.status
-        )
+    # The SDK of the provider wraps what the HTTP client raised, and causes may form a circle.
+    page: BaseException | None = error
+    seen: set[int] = set()
+    while page is not None and not isinstance(page, WrongPageError):
+        seen.add(id(page))
+        page = page.__cause__ or page.__context__
+        page = None if id(page) in seen else page
+    if page is not None:
+        text = f"{config.interface}: {redact(str(page))}"
+        failure = AgentExecutionError(text, status=page.status)
         failure.__cause__ = error
         without_secrets(failure, redact)
         return failure
     excerpt = redact.excerpt(str(error) or type(error).__name__)
-    status = _status_of(error)
+    status, fault = _status_of(error), _fault_of(error)
     advice = _advice(error, status, config)
-    text = f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}"
-    retryable = _is_retryable(error, status)
+    if fault.get("code") == "insufficient_quota":
+        retryable = False
+    elif status is not None:
+        retryable = is_transient(status)
+    else:
+        # Without a status, a provider reports that it failed while it answered.
+        retryable = isinstance(error, _PASSING) or type(error).__name__ == "APIError"
+    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     failure = AgentExecutionError(
-        text,
+        f"{config.interface}: {config.model_name}: {advice}: {type(error).__name__}: {excerpt}",
         status=status,
-        retry_after=_retry_after(error),
+        retry_after=seconds_from_retry_after(headers.get("retry-after")),
         retryable=retryable,
         retry="always" if retryable else "never",
     )
@@ -237,20 +251,11 @@ def failure_of_model(
     return failure
 
 
-E = TypeVar("E", bound=BaseException)
-
-
-def _cause(error: BaseException, kind: type[E]) -> E | None:
-    """Return the first error of a kind in the chain of causes."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        if isinstance(current, kind):
-            return current
-        seen.add(id(current))
-        current = current.__cause__ or current.__context__
-    return None
-
+_PASSING = (
+    *(ModelAPIError, ModelConnectionError, ModelTimeoutError),
+    *(ConnectionError, TimeoutError, httpx2.TransportError),
+)
+"""Failures of a provider that may pass, if they have no status."""
 
 _STATUSES: Mapping[str, int] = {
     "overloaded_error": 529,
@@ -279,24 +284,6 @@ def _fault_of(error: Exception) -> Mapping[str, Any]:
     if not body and error.args and hasattr(error.args[0], "model_dump"):
         return error.args[0].model_dump()  # a response of OpenAI that failed
     return entries_of(body.get("error")) or body
-
-
-def _is_retryable(error: Exception, status: int | None) -> bool:
-    if _fault_of(error).get("code") == "insufficient_quota":
-        return False
-    if status is not None:
-        return is_transient(status)
-    passing = (ModelConnectionError, ModelTimeoutError, ConnectionError, TimeoutError)
-    if isinstance(error, (*passing, httpx2.TransportError)):
-        return True
-    # Without a status, a provider reports that it failed while it answered.
-    return isinstance(error, ModelAPIError) or type(error).__name__ == "APIError"
-
-
-def _retry_after(error: Exception) -> float | None:
-    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
-    headers = getattr(response, "headers", None)
-    return None if headers is None else seconds_from_retry_after(headers.get("retry-after"))
 
 
 def _advice(error: Exception, status: int | None, config: ModelConfig) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Annotated, Any, ClassVar, NotRequired, TypeAlias, TypedDict, Unpack
@@ -21,7 +20,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from typing_extensions import override
 
-from plait.agents.engines.langchain.graph_recording import (
+from plait.agents.engines.langchain.graph_tracer import (
     GraphRecording,
     GraphTraceOptions,
     GraphTraces,
@@ -32,13 +31,12 @@ from plait.agents.engines.langchain.graph_recording import (
 )
 from plait.langchain.library_internals import langsmith_params
 from plait.models.call_arguments import arguments_from
-from plait.traces.messages.message import Message
 from plait.traces.trace import Trace
 
 _Reply: TypeAlias = ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]
 _ToolReply: TypeAlias = ToolMessage | Command[Any]
 
-_MOST_RUNS = 4096
+MAX_RUNS = 4096
 """Runs that are remembered: those that wait for an answer, and those whose end nothing reports."""
 
 
@@ -51,16 +49,6 @@ class _Place(TypedDict):
 
 class _State(AgentState[Any]):
     plait_trace: NotRequired[Annotated[_Place, PrivateStateAttr]]
-
-
-@dataclass(slots=True)
-class _Run:
-    recording: GraphRecording
-    parent: str | None = None
-    """The run of another trace in which this one was started."""
-
-    def begin(self, messages: list[Message], request: ModelRequestFacts | None = None) -> None:
-        self.recording.begin(messages, request, parent=self.parent)
 
 
 _outer: ContextVar[tuple[TraceMiddleware, str] | None] = ContextVar("plait_outer_run", default=None)
@@ -84,7 +72,7 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Take the file of the traces, if there is one, and the limits of each run."""
         super().__init__()
         self._traces = GraphTraces(trace, options)
-        self._runs: LRUCache[str, _Run] = LRUCache(_MOST_RUNS)
+        self._runs: LRUCache[str, GraphRecording] = LRUCache(MAX_RUNS)
         self._lock = RLock()
 
     @property
@@ -99,27 +87,26 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
         with self._lock:
             is_own = outer is not self or name not in self._runs
         if is_own or name is None:
-            name, _ = self._open(name)
+            name = self._open(name).recorder.run
         return {"plait_trace": _Place(run=name, is_own=is_own)}
 
     @override
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         return self.before_agent(state, runtime)
 
-    def _open(self, parent: str | None) -> tuple[str, _Run]:
-        run = _Run(self._traces.begin(), parent)
-        name = run.recording.recorder.run
+    def _open(self, parent: str | None = None) -> GraphRecording:
+        recording = self._traces.begin(parent)
         with self._lock:
-            self._runs[name] = run
-        return name, run
+            self._runs[recording.recorder.run] = recording
+        return recording
 
     @override
     def after_agent(self, state: Any, runtime: Any) -> None:
         """End the trace of the run."""
         if state["plait_trace"]["is_own"]:
-            name, run = self._run_of(state)
-            run.begin(messages_in(state))
-            self._end(name, run)
+            recording = self._recording_of(state)
+            recording.begin(messages_in(state))
+            self._end(recording)
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
@@ -156,16 +143,25 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     @contextmanager
     def _request(self, request: ModelRequest[Any]) -> Generator[Callable[[_Reply], _Reply]]:
         """Record the answer that the block passes on, or the failure that ends the block."""
-        name, run = self._run_of(request.state)
-        messages = [] if run.recording.has_begun else _messages_of(request)
-        run.begin(messages, _facts_of(request))
-        recording = run.recording
-        with self._ending(request.state, name, run):
+        recording = self._recording_of(request.state)
+        prompt = () if request.system_message is None else (request.system_message,)
+        sent = () if recording.has_begun else (*prompt, *request.messages)
+        model: Any = request.model
+        standard = langsmith_params(model)
+        settings = settings_of(standard, model.__dict__, request.model_settings)
+        facts = ModelRequestFacts(standard.get("ls_model_name"), settings, request.tools)
+        recording.begin(messages_in({"messages": list(sent)}), facts)
+        with self._ending(request.state, recording):
             began = recording.request()
 
             def answered(reply: _Reply) -> _Reply:
-                for message in _answers_in(reply):
-                    recording.turn(message, began, node_of(get_config().get("metadata")))
+                response = reply
+                if isinstance(response, ExtendedModelResponse):
+                    response = response.model_response
+                is_one = isinstance(response, AIMessage)
+                for message in [response] if is_one else response.result:
+                    if isinstance(message, AIMessage):
+                        recording.turn(message, began, node_of(get_config().get("metadata")))
                 return reply
 
             try:
@@ -177,15 +173,14 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
     @contextmanager
     def _call(self, request: ToolCallRequest) -> Generator[Callable[[_ToolReply], _ToolReply]]:
         """Record a call, and the result that the block passes on, or the failure of the block."""
-        name, run = self._run_of(request.state)
-        if not run.recording.has_begun:
-            run.begin(messages_in(request.state))
-        recording, call = run.recording, request.tool_call
+        recording, call = self._recording_of(request.state), request.tool_call
+        if not recording.has_begun:
+            recording.begin(messages_in(request.state))
         call_id = call["id"] or ""
         node = node_of(get_config().get("metadata"))
-        with self._ending(request.state, name, run):
+        with self._ending(request.state, recording):
             recording.call(call_id, call["name"], arguments_from(call["args"]), node)
-            token = _outer.set((self, name))
+            token = _outer.set((self, recording.recorder.run))
 
             def returned(reply: _ToolReply) -> _ToolReply:
                 recording.returned(call_id, reply)
@@ -200,7 +195,7 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
                 _outer.reset(token)
 
     @contextmanager
-    def _ending(self, state: Any, name: str, run: _Run) -> Generator[None]:
+    def _ending(self, state: Any, recording: GraphRecording) -> Generator[None]:
         """End the trace with the error that ends the run; an interrupted run goes on later."""
         try:
             yield
@@ -208,40 +203,16 @@ class TraceMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         except BaseException as error:
             if state["plait_trace"]["is_own"]:  # else the tool call around the agent may go on
-                self._end(name, run, error)
+                self._end(recording, error)
             raise
 
-    def _end(self, name: str, run: _Run, error: BaseException | None = None) -> None:
+    def _end(self, recording: GraphRecording, error: BaseException | None = None) -> None:
         with self._lock:
-            self._runs.pop(name, None)
-        run.recording.end(error)
+            self._runs.pop(recording.recorder.run, None)
+        recording.end(error)
 
-    def _run_of(self, state: Any) -> tuple[str, _Run]:
-        """Return the run of a state; one that another process began has a trace of its own here."""
-        name: str = state["plait_trace"]["run"]
+    def _recording_of(self, state: Any) -> GraphRecording:
+        """Return the trace of a state; a run that another process began has one of its own here."""
         with self._lock:
-            run = self._runs.get(name)
-        return self._open(name) if run is None else (name, run)
-
-
-def _messages_of(request: ModelRequest[Any]) -> list[Message]:
-    prompt = () if request.system_message is None else (request.system_message,)
-    return messages_in({"messages": [*prompt, *request.messages]})
-
-
-def _answers_in(reply: _Reply) -> list[AIMessage]:
-    if isinstance(reply, ExtendedModelResponse):
-        reply = reply.model_response
-    messages = reply.result if isinstance(reply, ModelResponse) else [reply]
-    return [message for message in messages if isinstance(message, AIMessage)]
-
-
-def _facts_of(request: ModelRequest[Any]) -> ModelRequestFacts:
-    model: Any = request.model
-    attributes: Mapping[str, Any] = model.__dict__
-    standard = langsmith_params(model)
-    return ModelRequestFacts(
-        standard.get("ls_model_name"),
-        settings_of(standard, attributes, request.model_settings),
-        request.tools,
-    )
+            recording = self._runs.get(state["plait_trace"]["run"])
+        return self._open() if recording is None else recording

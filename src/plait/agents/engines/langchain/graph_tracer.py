@@ -1,31 +1,330 @@
-"""A callback handler that traces and limits any graph of LangGraph."""
+"""The traces and limits of graphs, and a callback handler that has them for any LangGraph."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from threading import Lock
+from typing import Any, Final, TypedDict, Unpack, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGeneration, LLMResult
-from langgraph.errors import GraphInterrupt
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, GraphRecursionError, ParentCommand
+from langgraph.types import Command
 from typing_extensions import override
 
-from plait.agents.engines.langchain.graph_recording import (
-    GraphRecording,
-    GraphTraceOptions,
-    GraphTraces,
-    ModelRequestFacts,
-    messages_in,
-    node_of,
-    settings_of,
-)
+from plait._support.redact import Redactor
+from plait.agents.config import CostOf, PriceTable, cost_function
+from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
+from plait.agents.program_tools import text_from_value
+from plait.errors import AgentExecutionError
+from plait.langchain.tools.written_calls import stop_reason_of
 from plait.models.call_arguments import arguments_from
+from plait.models.stop_reasons import stop_kind
+from plait.traces.events import Status, TraceEvent
+from plait.traces.file import TraceFile
+from plait.traces.messages.from_langchain import images_in, message_from_any
 from plait.traces.messages.message import Message
+from plait.traces.recorder import Recorder, ToolDefinition
 from plait.traces.trace import Trace
+
+INTERFACE: Final = "langgraph"
+"""The engine in traces of graphs."""
+
+
+_ENDPOINTS: Final = ("openai_api_base", "anthropic_api_url", "base_url")
+"""The attributes of chat models that hold their endpoint."""
+
+
+class GraphLimitError(AgentExecutionError):
+    """A graph has reached a limit; `trace`, `messages` and `usage` are those of the run so far."""
+
+
+class GraphTraceOptions(TypedDict, total=False):
+    """The limits of each run of a graph, and how it is recorded."""
+
+    max_turns: int | None
+    """How often models may answer, in all nodes."""
+    max_tool_calls: int | None
+    max_tokens_total: int | None
+    max_cost_usd: float | None
+    """A run whose cost is not known ends after its first answer."""
+    prices: PriceTable | CostOf | None
+    """What models cost; by default as `genai-prices` knows it."""
+    redact: Redactor | None
+    """Hides secrets in the file; by default what looks like a key."""
+    on_event: Callable[[TraceEvent], None] | None
+    """Called with each event, without redaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequestFacts:
+    """The model, the settings and the tools of a request."""
+
+    model: str | None
+    settings: Mapping[str, Any]
+    tools: Sequence[Any]
+
+
+class GraphTraces:
+    """Begins the traces of a graph; the file is open from the first one on."""
+
+    def __init__(self, path: str | Path | None, options: GraphTraceOptions) -> None:
+        self.options = options
+        self._path = path
+        self._file: TraceFile | None = None
+        self._last = Recorder()
+        self._lock = Lock()
+
+    @property
+    def last(self) -> Trace:
+        """The trace that began last, so far."""
+        return self._last.trace
+
+    def begin(self, parent: str | None = None) -> GraphRecording:
+        """Begin the trace of a run; `parent` is the run of another trace that started it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        with self._lock:
+            if self._path is not None and self._file is None:
+                self._file = TraceFile(self._path)
+                weakref.finalize(self, self._file.close)
+        recording = GraphRecording(self._file, self.options, parent)
+        self._last = recording.recorder
+        return recording
+
+
+class GraphRecording:
+    """Records one run of a graph; its methods may be called from parallel branches."""
+
+    def __init__(
+        self, file: TraceFile | None, options: GraphTraceOptions, parent: str | None = None
+    ) -> None:
+        on_event = options.get("on_event")
+        self.recorder = Recorder(
+            file,
+            redact=options.get("redact") or Redactor(),
+            listeners=() if on_event is None else (on_event,),
+        )
+        self._options, self._parent = options, parent
+        self._requests = 0
+        self._calls = 0
+        self._open: set[str] = set()
+        """The calls without a result."""
+        self._lock = Lock()
+        self._offered: set[str] = set()
+        """The names of the tools that are recorded."""
+        self.has_begun = False
+        self._is_ended = False
+
+    def begin(self, messages: Sequence[Message], request: ModelRequestFacts | None = None) -> None:
+        """Record the start of the run, once; tools of later requests are added to it."""
+        with self._lock:  # of parallel branches, none records anything before the start
+            # Those that no request of the run has offered before.
+            tools = () if request is None else request.tools
+            new = [tool for tool in tools if _name_of(tool) not in self._offered]
+            self._offered.update(map(_name_of, new))
+            definitions = dict(map(_definition, new))
+            if self.has_begun:
+                self.recorder.tools_offered(definitions.values())
+                return
+            self.has_begun = True
+            self.recorder.run_started(
+                messages,
+                interface=INTERFACE,
+                model=None if request is None else request.model,
+                tools=definitions,
+                max_turns=self._options.get("max_turns"),
+                parent_run=self._parent,
+                settings={} if request is None else request.settings,
+                definitions=definitions,
+            )
+
+    def request(self) -> float:
+        """Begin a request to a model, and return the time.
+
+        Raises:
+            GraphLimitError: The run has reached a limit.
+        """
+        spent, max_turns = self.recorder.trace.usage_so_far, self._options.get("max_turns")
+        max_tokens, max_cost = (
+            self._options.get("max_tokens_total"),
+            self._options.get("max_cost_usd"),
+        )
+        if max_tokens is not None and spent.total_tokens >= max_tokens:
+            raise self._limit(f"has used {spent.total_tokens} of {max_tokens} tokens")
+        if max_cost is not None and self.recorder.trace.turns:
+            if spent.cost_usd is None:
+                raise self._limit("has an unknown cost, so max_cost_usd cannot hold: set prices")
+            if spent.cost_usd >= max_cost:
+                raise self._limit(f"has cost ${spent.cost_usd:g} of ${max_cost:g}")
+        with self._lock:
+            # Requests in other branches count too, before they are answered.
+            if max_turns is not None and self._requests >= max_turns:
+                raise self._limit(f"has made {max_turns} turns")
+            self._requests += 1
+        return time.monotonic()
+
+    def request_failed(self) -> None:
+        """Take back a request that was not answered."""
+        with self._lock:
+            self._requests -= 1
+
+    def turn(self, message: AIMessage, began: float | None, node: str | None) -> None:
+        """Record an answer, with its cost."""
+        model, usage = model_name_of(message), usage_from_langchain(message)
+        if usage is not None and model is not None:
+            provider = message.response_metadata.get("model_provider")
+            cost = cost_function(self._options.get("prices"), provider)(model, usage)
+            usage = usage if cost is None else replace(usage, cost_usd=round(cost, 10))
+        self.recorder.turn(
+            replace(message_from_any(message), usage_metadata=None),
+            model=model,
+            usage=usage,
+            seconds=None if began is None else round(time.monotonic() - began, 6),
+            stop_reason=stop_reason_of(message),
+            node=node,
+        )
+
+    def call(self, call_id: str, name: str, arguments: Mapping[str, Any], node: str | None) -> None:
+        """Record a call that is about to be made.
+
+        Raises:
+            GraphLimitError: The run has made all the calls that it may make.
+        """
+        limit = self._options.get("max_tool_calls")
+        with self._lock:
+            if call_id in self._open:  # the graph resumes after an interrupt
+                return
+            if limit is not None and self._calls >= limit:
+                raise self._limit(f"has made {limit} tool calls")
+            self._calls += 1
+            self._open.add(call_id)
+        self.recorder.tool_called(call_id, name, arguments, node=node)
+
+    def returned(self, call_id: str, output: object) -> None:
+        """Record the result of a call, as the model reads it."""
+        self._open.discard(call_id)
+        # A tool may return a command, or an update of the state, that holds its message.
+        update: object = output.update if isinstance(output, Command) else output
+        messages: object = [update]
+        if isinstance(update, Mapping):
+            messages = cast("Mapping[str, Any]", update).get("messages")
+        elif isinstance(update, list):
+            messages = cast("list[object]", update)
+        found = cast("list[object]", messages) if isinstance(messages, list) else []
+        answers = [one for one in found if isinstance(one, ToolMessage)]
+        own = (one for one in answers if one is output or one.tool_call_id == call_id)
+        message = next(own, None)
+        if message is None:
+            self.recorder.tool_returned(call_id, text_from_value(cast("object", output)))
+        else:
+            text = message_from_any(message).tool_results[0].content
+            is_error = message.status == "error"
+            images = images_in(message.content)
+            self.recorder.tool_returned(call_id, text, is_error=is_error, images=images)
+
+    def call_failed(self, call_id: str, error: BaseException) -> None:
+        """Record the failure of a call; an interrupt is none, as the call is made again."""
+        if isinstance(error, ParentCommand):
+            self.returned(call_id, cast("tuple[object]", error.args)[0])
+        elif not isinstance(error, GraphBubbleUp):
+            self._open.discard(call_id)
+            text = f"{type(error).__name__}: {error}"
+            self.recorder.tool_returned(call_id, text, is_error=True)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Record the end of the run, once; an interrupted run has none."""
+        with self._lock:
+            if self._is_ended:
+                return
+            self._is_ended = True
+        if isinstance(error, GraphBubbleUp):
+            return
+        status: Status = "failed"
+        if error is None:
+            kind = stop_kind(self.recorder.trace.stop_reason)
+            status = "completed" if kind == "complete" else kind
+        elif isinstance(error, GraphLimitError | GraphRecursionError):
+            status = "limit"
+        elif not isinstance(error, Exception):
+            status = "cancelled"
+        else:
+            self.recorder.failed(error)
+        self.recorder.ended(status)
+
+    def _limit(self, what: str) -> GraphLimitError:
+        error = GraphLimitError(f"the graph {what}", limit_reached=True)
+        trace = self.recorder.trace
+        error.trace, error.messages, error.usage = trace, trace.messages, trace.usage
+        return error
+
+
+def settings_of(
+    standard: Mapping[str, Any], attributes: Mapping[str, Any], others: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the settings of a model for a trace.
+
+    LangChain names the provider, the temperature and the limit of tokens in one way for all chat
+    models (`standard`); the endpoint is an attribute of the model, whose name differs.
+    """
+    found: dict[str, Any] = {
+        "provider": standard.get("ls_provider"),
+        "endpoint": next((str(attributes[key]) for key in _ENDPOINTS if attributes.get(key)), None),
+        "temperature": standard.get("ls_temperature"),
+        "max_tokens": standard.get("ls_max_tokens"),
+        "extra_kwargs": {key: value for key, value in others.items() if value is not None} or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _name_of(tool: BaseTool | Mapping[str, Any]) -> str:
+    if not isinstance(tool, Mapping):
+        return tool.name
+    function: Mapping[str, Any] = tool.get("function") or tool
+    return str(function.get("name") or function.get("type"))
+
+
+def _definition(tool: BaseTool | Mapping[str, Any]) -> tuple[str, ToolDefinition]:
+    name = _name_of(tool)
+    if isinstance(tool, Mapping) and "function" not in tool:  # in the form of its provider
+        schema = tool.get("input_schema") or tool.get("parameters") or tool
+        return name, (name, str(tool.get("description") or ""), schema)
+    data: dict[str, Any] = convert_to_openai_tool(cast("Any", tool))["function"]
+    return name, (name, data.get("description") or "", data.get("parameters") or {})
+
+
+def node_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """Return the path of a node: `research/model` is the node `model` of the graph `research`."""
+    path = str((metadata or {}).get("langgraph_checkpoint_ns") or "")
+    return "/".join(part.partition(":")[0] for part in path.split("|") if part) or None
+
+
+def messages_in(values: object) -> list[Message]:
+    """Return the messages of a state, as far as traces have such messages."""
+    if not isinstance(values, Mapping):
+        return []
+    messages = cast("Mapping[str, Any]", values).get("messages")
+    listed = cast("list[object]", messages) if isinstance(messages, list | tuple) else [messages]
+    found: list[Message] = []
+    for one in listed:
+        try:
+            if not isinstance(one, Message):
+                (one,) = convert_to_messages([cast("Any", one)])  # noqa: PLW2901
+            found.append(message_from_any(one))
+        except (ValueError, NotImplementedError):  # no message, or one that traces do not have
+            continue
+    return found
+
 
 _OTHER_SETTINGS = (
     "top_p",
@@ -155,7 +454,12 @@ class GraphTracer(BaseCallbackHandler):
         run = self._run_of(facts.get("parent_run_id"))
         if run is None:
             return
-        run.begin(messages, _request_facts(serialized or {}, facts))
+        standard: Mapping[str, Any] = facts.get("metadata") or {}
+        parameters: Mapping[str, Any] = facts.get("invocation_params") or {}
+        others = {key: parameters.get(key) for key in _OTHER_SETTINGS}
+        settings = settings_of(standard, (serialized or {}).get("kwargs") or {}, others)
+        tools = parameters.get("tools") or ()
+        run.begin(messages, ModelRequestFacts(standard.get("ls_model_name"), settings, tools))
         node = node_of(facts.get("metadata"))
         self._requests[run_id] = (run.recording, run.recording.request(), node)
 
@@ -211,14 +515,3 @@ class GraphTracer(BaseCallbackHandler):
         if (call := self._calls.pop(run_id, None)) is not None:
             run, call_id = call
             run.call_failed(call_id, error)
-
-
-def _request_facts(serialized: Mapping[str, Any], facts: Mapping[str, Any]) -> ModelRequestFacts:
-    standard: Mapping[str, Any] = facts.get("metadata") or {}
-    parameters: Mapping[str, Any] = facts.get("invocation_params") or {}
-    others = {key: parameters.get(key) for key in _OTHER_SETTINGS}
-    return ModelRequestFacts(
-        standard.get("ls_model_name"),
-        settings_of(standard, serialized.get("kwargs") or {}, others),
-        parameters.get("tools") or (),
-    )

@@ -31,12 +31,11 @@ from plait._support.http import send_request
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from
 from plait.models.endpoints import provider_client
-from plait.models.local import LocalModel
-from plait.models.weights import models_folder, weights_named
+from plait.models.weights import LocalModel, models_folder, weights_named
 
 _SECONDS: Final = 600.0
-_MAX_TOKENS: Final = 512
-_MAX_ANSWER: Final = 800
+MAX_TOKENS: Final = 512
+MAX_ANSWER_CHARACTERS: Final = 800
 """How many characters an answer may have, so that a model that repeats itself ends."""
 
 _RULES: Final = """\
@@ -110,7 +109,7 @@ class LocalChatModel(BaseChatModel):
             "model": self.name,
             "messages": wire_messages(messages, tools),
             "temperature": 0.0,
-            "max_tokens": _MAX_TOKENS,
+            "max_tokens": MAX_TOKENS,
             **({"response_format": turn_format(tools)} if tools else {}),
         }
         async with provider_client(url) as client:
@@ -123,11 +122,11 @@ class LocalChatModel(BaseChatModel):
         text = answer["choices"][0]["message"].get("content") or ""
         message = message_from_turn(text, has_tools=bool(tools))
         used: Mapping[str, int] = answer.get("usage") or {}
-        counts = (used.get("prompt_tokens", 0), used.get("completion_tokens", 0))
+        read, written = used.get("prompt_tokens", 0), used.get("completion_tokens", 0)
         message.usage_metadata = {
-            "input_tokens": counts[0],
-            "output_tokens": counts[1],
-            "total_tokens": sum(counts),
+            "input_tokens": read,
+            "output_tokens": written,
+            "total_tokens": read + written,
         }
         # An answer that was cut off must not pass for a whole one.
         ended = answer["choices"][0].get("finish_reason")
@@ -169,22 +168,22 @@ def wire_messages(
 
 def turn_format(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the response format of a turn: a call of one of the tools, or the answer."""
-    turns = [
-        _turn(tool["name"], "arguments", {**tool["parameters"], "additionalProperties": False})
+    turns: list[dict[str, Any]] = []
+    answer = {"type": "string", "maxLength": MAX_ANSWER_CHARACTERS}
+    shapes = [
+        (tool["name"], "arguments", {**tool["parameters"], "additionalProperties": False})
         for tool in tools
     ]
-    turns.append(_turn("none", "answer", {"type": "string", "maxLength": _MAX_ANSWER}))
+    for name, field, schema in (*shapes, ("none", "answer", answer)):
+        turn = {
+            "type": "object",
+            "properties": {"tool": {"const": name}, field: schema},
+            "required": ["tool", field],
+            "additionalProperties": False,
+        }
+        turns.append(turn)
     shape = {"name": "turn", "schema": {"anyOf": turns}}
     return {"type": "json_schema", "json_schema": shape}
-
-
-def _turn(tool: str, field: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"tool": {"const": tool}, field: schema},
-        "required": ["tool", field],
-        "additionalProperties": False,
-    }
 
 
 def message_from_turn(text: str, *, has_tools: bool) -> AIMessage:

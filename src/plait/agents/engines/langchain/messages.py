@@ -47,10 +47,31 @@ def messages_to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
             case Role.SYSTEM:
                 converted.append(SystemMessage(message.text))
             case Role.USER:
-                converted.append(_human_message(message))
+                images: list[str | dict[str, Any]] = [
+                    {"type": "image", "base64": image.data, "mime_type": image.mime_type}
+                    for image in message.images
+                ]
+                text = {"type": "text", "text": message.text}
+                converted.append(HumanMessage([text, *images] if images else message.text))
             case Role.ASSISTANT:
                 names.update((call.id, call.name) for call in message.tool_calls)
-                converted.append(_ai_message(message))
+                blocks: list[Any] = []
+                for block in message.content:
+                    match block:
+                        case TextContent(text):
+                            blocks.append({"type": "text", "text": text})
+                        case ThinkingContent(thinking, str() as signature):
+                            thought = {"type": "thinking", "thinking": thinking}
+                            blocks.append({**thought, "signature": signature})
+                        case _:
+                            pass
+                is_text = not blocks or [block["type"] for block in blocks] == ["text"]
+                calls = [
+                    ToolCall(name=call.name, args=call.input, id=call.id, type="tool_call")
+                    for call in message.tool_calls
+                ]
+                content = message.text if is_text else blocks
+                converted.append(AIMessage(content, tool_calls=calls))
             case Role.TOOL:
                 converted += [
                     ToolMessage(
@@ -92,35 +113,6 @@ def model_name_of(message: AIMessage) -> str | None:
     return metadata.get("model_name") or metadata.get("model")
 
 
-def _human_message(message: Message) -> HumanMessage:
-    if not message.images:
-        return HumanMessage(message.text)
-    images: list[str | dict[str, Any]] = [
-        {"type": "image", "base64": image.data, "mime_type": image.mime_type}
-        for image in message.images
-    ]
-    return HumanMessage(content=[{"type": "text", "text": message.text}, *images])
-
-
-def _ai_message(message: Message) -> AIMessage:
-    blocks: list[dict[str, Any]] = []
-    for block in message.content:
-        match block:
-            case TextContent(text):
-                blocks.append({"type": "text", "text": text})
-            case ThinkingContent(thinking, str() as signature):
-                blocks.append({"type": "thinking", "thinking": thinking, "signature": signature})
-            case _:
-                pass
-    is_text = not blocks or [block["type"] for block in blocks] == ["text"]
-    content = message.text if is_text else blocks
-    calls = [
-        ToolCall(name=call.name, args=call.input, id=call.id, type="tool_call")
-        for call in message.tool_calls
-    ]
-    return AIMessage(cast("str | list[str | dict[str, Any]]", content), tool_calls=calls)
-
-
 def extract_partial_agent_state(
     error: BaseException,
     agent: Any,
@@ -134,7 +126,10 @@ def extract_partial_agent_state(
     """
     state = _state_of(getattr(error, "state", None))
     if state is None and agent is not None and config is not None:
-        state = _state_of(_saved_values(agent, config))
+        try:
+            state = _state_of(agent.get_state(config).values)
+        except Exception as missing:  # noqa: BLE001  # boundary: any checkpointer, or none
+            logger.debug("the graph has no state: %r", missing)
     if state is None:
         state = _state_of({"messages": getattr(error, "messages", None)})
     if state is None:
@@ -152,14 +147,6 @@ def harmonize_agent_response(response: object, config: TraceFormatConfig = DEFAU
     is_list = isinstance(content, list | tuple)
     messages = cast("Sequence[object]", content) if is_list else [content]
     return messages_to_raw_trace(map(message_from_any, messages), config)
-
-
-def _saved_values(agent: Any, config: Mapping[str, Any]) -> object:
-    try:
-        return agent.get_state(config).values
-    except Exception as error:  # noqa: BLE001  # boundary: any checkpointer, or none
-        logger.debug("the graph has no state: %r", error)
-        return None
 
 
 def _state_of(values: object) -> dict[str, Any] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 from langchain.agents.middleware import (
@@ -59,8 +60,9 @@ def build_agent_middleware(
     """
     limits, retry, tools = config.limits, config.model_retry, config.tool_retry
     turns = min(limits.model_call_limit, max_turns or limits.model_call_limit)
+    caches = config.prompt_caching.enabled and provider == "anthropic" and interface == "langchain"
     stack: list[AgentMiddleware[Any, Any, Any]] = [
-        *_prompt_caching(config.prompt_caching, interface, provider),
+        *(_prompt_caching(config.prompt_caching) if caches else ()),
         ModelCallLimitMiddleware(run_limit=turns, exit_behavior="error"),
         LimitedTools(
             run_limit=limits.tool_call_limit,
@@ -151,21 +153,24 @@ class RequestTimeout(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        limit = asyncio.timeout(self._seconds)
-        try:
-            async with limit:
-                return await handler(request)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TimeoutError(f"no answer within {self._seconds:g} s") from error
+        async with answer_within(self._seconds):
+            return await handler(request)
 
 
-def _prompt_caching(
-    config: PromptCachingConfig, interface: str, provider: str | None
-) -> list[AgentMiddleware[Any, Any, Any]]:
-    if not config.enabled or provider != "anthropic" or interface != "langchain":
-        return []
+@asynccontextmanager
+async def answer_within(seconds: float | None) -> AsyncGenerator[None]:
+    """Bound a request to a model, with an error that says so."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
+
+
+def _prompt_caching(config: PromptCachingConfig) -> list[AgentMiddleware[Any, Any, Any]]:
     try:
         from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware  # noqa: PLC0415  # may not be installed
     except ImportError:
@@ -180,10 +185,11 @@ def _prompt_caching(
 OnSummary = Callable[[AIMessage], None]
 """Called with each answer of the model that summarises."""
 
-_TOOL_CHARACTERS = 1000
+MAX_TOOL_CHARACTERS = 1000
 """How much of a tool result the summariser reads."""
 
-_CHARACTERS = 500
+MAX_CHARACTERS = 500
+"""How much of any other message it reads."""
 
 _PROMPT = """\
 Summarise this conversation for the assistant, who will go on with the task and read only your \
@@ -206,8 +212,11 @@ class Summaries(SummarizationMiddleware[Any, Any]):
         attempts: int,
         on_summary: OnSummary | None = None,
     ) -> None:
+        def is_transient(error: BaseException) -> bool:
+            return isinstance(error, Exception) and getattr(error, "is_retryable", True)
+
         retrying = model.with_retry(
-            retry_if_exception_type=cast("Any", _is_transient), stop_after_attempt=attempts
+            retry_if_exception_type=cast("Any", is_transient), stop_after_attempt=attempts
         )
 
         def text_of(answer: AIMessage) -> str:
@@ -241,19 +250,16 @@ def _line(message: AnyMessage) -> str:
     match message:
         case ToolMessage():
             failed = " failed" if message.status == "error" else ""
-            return f"Tool {message.name}{failed}: {one_line(message.text, _TOOL_CHARACTERS)}"
+            return f"Tool {message.name}{failed}: {one_line(message.text, MAX_TOOL_CHARACTERS)}"
         case AIMessage():
-            calls = "".join(
-                f" [calls {call['name']} {_json(call['args'])}]" for call in message.tool_calls
+            arguments = (
+                json.dumps(call["args"], ensure_ascii=False, default=str)
+                for call in message.tool_calls
             )
-            return f"Assistant: {one_line(message.text, _CHARACTERS)}{calls}"
+            pairs = zip(message.tool_calls, arguments, strict=True)
+            calls = "".join(
+                f" [calls {call['name']} {one_line(text, MAX_CHARACTERS)}]" for call, text in pairs
+            )
+            return f"Assistant: {one_line(message.text, MAX_CHARACTERS)}{calls}"
         case _:
-            return f"{message.type.title()}: {one_line(message.text, _CHARACTERS)}"
-
-
-def _json(value: object) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False, default=str), _CHARACTERS)
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, Exception) and getattr(error, "is_retryable", True)
+            return f"{message.type.title()}: {one_line(message.text, MAX_CHARACTERS)}"

@@ -15,7 +15,7 @@ from langchain_openai import ChatOpenAI
 from typing_extensions import override
 
 from plait._support.mappings import entries_of
-from plait.agents.provider_http import repaired_arguments
+from plait.models.endpoints import repaired_arguments
 
 REASONING: Final = "reasoning_content"
 """The additional keyword of a message that holds the reasoning, also in other packages."""
@@ -34,7 +34,7 @@ class EndpointChatModel(ChatOpenAI):
     """A chat model of OpenAI, or at an endpoint that speaks one of its protocols."""
 
     def __init__(self, **settings: Any) -> None:
-        """Repair the streams of the Responses API; `provider_http` repairs complete answers."""
+        """Repair the streams of the Responses API; `sdk_client` repairs complete answers."""
         # LangChain's guard loses a cancellation that comes with a chunk: `asyncio.wait_for` does,
         # before Python 3.12.
         settings.setdefault("stream_chunk_timeout", None)

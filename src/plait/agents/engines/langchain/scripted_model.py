@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolCallChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
@@ -167,7 +167,19 @@ def _message(turn: Turn, messages: Sequence[BaseMessage]) -> tuple[AIMessage, fl
     if isinstance(turn, str):
         return AIMessage(turn), 0.0
     if isinstance(turn, Say):
-        return _message_from_say(turn, messages), turn.delay
+        content: str | list[str | dict[str, Any]] = turn.text
+        if turn.thinking:
+            text = [{"type": "text", "text": turn.text}] if turn.text else []
+            content = [{"type": "reasoning", "reasoning": turn.thinking}, *text]
+        calls = [tool_call(call.name, **call.arguments) for call in turn.calls]
+        for call, scripted in zip(calls, turn.calls, strict=True):
+            call["id"] = scripted.id or call["id"]
+        message = AIMessage(content, tool_calls=calls)
+        if turn.stop is not None:
+            message.response_metadata["finish_reason"] = turn.stop
+        if turn.usage is not None:
+            message.usage_metadata = _usage(messages, message, turn.usage)
+        return message, turn.delay
     if isinstance(turn, AIMessage):
         # The caller sets an id on the message; the next run of the script needs its own.
         return turn.model_copy(deep=True), 0.0
@@ -176,38 +188,19 @@ def _message(turn: Turn, messages: Sequence[BaseMessage]) -> tuple[AIMessage, fl
     return AIMessage("", tool_calls=list(turn)), 0.0
 
 
-def _message_from_say(say: Say, messages: Sequence[BaseMessage]) -> AIMessage:
-    content: str | list[str | dict[str, Any]] = say.text
-    if say.thinking:
-        text = [{"type": "text", "text": say.text}] if say.text else []
-        content = [{"type": "reasoning", "reasoning": say.thinking}, *text]
-    calls = [tool_call(call.name, **call.arguments) for call in say.calls]
-    for call, scripted in zip(calls, say.calls, strict=True):
-        call["id"] = scripted.id or call["id"]
-    message = AIMessage(content, tool_calls=calls)
-    if say.stop is not None:
-        message.response_metadata["finish_reason"] = say.stop
-    if say.usage is not None:
-        message.usage_metadata = _scripted_usage(say.usage, _usage(messages, message))
-    return message
-
-
-def _scripted_usage(scripted: Mapping[str, int], estimate: UsageMetadata) -> UsageMetadata:
-    read = scripted.get("input_tokens", estimate["input_tokens"])
-    usage = _counted(read, scripted.get("output_tokens", estimate["output_tokens"]))
+def _usage(
+    messages: Sequence[BaseMessage], reply: AIMessage, scripted: Mapping[str, int] | None = None
+) -> UsageMetadata:
+    """Return the counts of a script, and estimates for those that it does not set."""
+    counts = scripted or {}
+    read = counts.get("input_tokens", sum(map(_tokens, messages)))
+    written = counts.get("output_tokens", _tokens(reply))
+    usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
     names = ("cache_read", "cache_creation")
-    details = {name: scripted[f"{name}_tokens"] for name in names if f"{name}_tokens" in scripted}
+    details = {name: counts[f"{name}_tokens"] for name in names if f"{name}_tokens" in counts}
     if details:
         usage["input_token_details"] = cast("InputTokenDetails", details)
     return usage
-
-
-def _usage(messages: Sequence[BaseMessage], reply: AIMessage) -> UsageMetadata:
-    return _counted(sum(map(_tokens, messages)), _tokens(reply))
-
-
-def _counted(read: int, written: int) -> UsageMetadata:
-    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
 def _tokens(message: BaseMessage) -> int:
@@ -224,8 +217,13 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
     pieces = re.findall(r"\s*\S+|\s+", content) if isinstance(content, str) else [content]
     for piece in pieces:
         yield _chunk(content=piece)
-    for call in _call_chunks(message):
-        yield _chunk(tool_call_chunks=[call])
+    calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
+    for index, call in enumerate(calls):
+        # Its name and id, then its arguments as JSON.
+        text = call["args"] if isinstance(call["args"], str) else _json(call["args"])
+        start = tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
+        for part in (start, tool_call_chunk(args=text, index=index)):
+            yield _chunk(tool_call_chunks=[part])
     yield _chunk(
         usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
@@ -236,16 +234,6 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
 
 def _chunk(*, content: Any = "", **fields: Any) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=AIMessageChunk(content=content, **fields))
-
-
-def _call_chunks(message: AIMessage) -> Iterator[ToolCallChunk]:
-    """Yield each call as two chunks: its name and id, then its arguments as JSON."""
-    calls: list[Mapping[str, Any]] = [*message.tool_calls, *message.invalid_tool_calls]
-    for index, call in enumerate(calls):
-        arguments = call["args"]
-        text = arguments if isinstance(arguments, str) else _json(arguments)
-        yield tool_call_chunk(name=call["name"], args="", id=call["id"], index=index)
-        yield tool_call_chunk(args=text, index=index)
 
 
 def _json(value: object) -> str:

@@ -1,22 +1,28 @@
-"""Middleware that records turns and tool calls, and ends the run at its turn limit."""
+"""The turns of a run on LangGraph: recorded and limited, with the tools that the model sees.
+
+Tools are those of `MultiServerMCPClient`, so that interceptors, hooks, deferred tools and
+interrupts work in a run too.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from types import CoroutineType
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
+import mcp_types as types
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
@@ -24,26 +30,31 @@ from typing_extensions import override
 
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
-from plait.agents.agent_run import AgentRun, ToolAnswer
+from plait.agents.agent_run import AgentRun, CutAnswerError, ToolAnswer, with_retries
 from plait.agents.engines.langchain.chat_models import failure_of_model
-from plait.agents.engines.langchain.messages import (
-    model_name_of,
-    usage_from_langchain,
-)
-from plait.agents.engines.langchain.tools import (
-    LangChainTools,
-    message_from_answer,
-    observed_call,
-    takes_images,
-)
-from plait.agents.model_retry import CutAnswerError, with_retries
+from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
+from plait.agents.engines.langchain.middleware import answer_within
+from plait.client.calls import tool_call
+from plait.client.calls.outcome import ToolResult
+from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
+from plait.client.catalog.schemas import schema_for_provider
 from plait.client.catalog.tool import Tool
+from plait.client.config.read import read_options
+from plait.client.toolbox import Toolbox
+from plait.langchain.client.client import Selection
+from plait.langchain.client.deferred import deferred_tools, loaded_names
+from plait.langchain.client.tool_list import read_more_tools
+from plait.langchain.tools.blocks import standard_block, text_block
+from plait.langchain.tools.caller import ToolboxCaller
+from plait.langchain.tools.model_support import profile_of
+from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 from plait.langchain.tools.written_calls import CallTexts, stop_reason_of
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.traces.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any
+from plait.traces.messages.from_mcp import text_from_mcp
 
 _CallModel: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 _ToolReply: TypeAlias = ToolMessage | Command[Any]
@@ -82,12 +93,7 @@ class Turns:
     """
 
     def __init__(
-        self,
-        run: AgentRun,
-        model: BaseChatModel,
-        agent_tools: LangChainTools,
-        *,
-        max_turns: int,
+        self, run: AgentRun, model: BaseChatModel, agent_tools: LangChainTools, *, max_turns: int
     ) -> None:
         self._run = run
         self._model = model
@@ -118,7 +124,16 @@ class Turns:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         paused: list[BaseMessage] = []
         while True:
-            response = await self._turn(request, handler)
+            if self._turns >= self._max_turns or (self._turns and self._run.is_spent()):
+                raise self._limit()
+            began = time.monotonic()
+            response = await with_retries(
+                self._run,
+                partial(self._answer, request, handler),
+                lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
+                passes=(GraphBubbleUp,),
+            )
+            response = self._recorded(response, began)
             last = response.result[0]
             if not isinstance(last, AIMessage):
                 return response
@@ -135,36 +150,26 @@ class Turns:
         turns, limit = self._turns, self._max_turns
         return ModelCallLimitExceededError(turns, turns, thread_limit=None, run_limit=limit)
 
-    async def _turn(self, request: ModelRequest[Any], handler: _CallModel) -> ModelResponse[Any]:
-        """Request an answer, and record it."""
-        if self._turns >= self._max_turns or (self._turns and self._run.is_spent()):
-            raise self._limit()
-        began = time.monotonic()
-        response = await with_retries(
-            self._run,
-            lambda span: self._answer(request, handler, span),
-            lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
-            passes=(GraphBubbleUp,),
-        )
-        return self._recorded(response, began)
-
     async def _answer(
         self, request: ModelRequest[Any], handler: _CallModel, span: dict[str, Any] | None
     ) -> ModelResponse[Any]:
         """Request one answer, within the time for a request."""
-        seconds = self._run.model_config.request_timeout
-        limit = asyncio.timeout(seconds)
         texts = CallTexts()
-        try:
-            async with limit:
-                with texts.reading():
-                    response = await handler(request)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TimeoutError(f"no answer within {seconds:g} s") from error
+        async with answer_within(self._run.model_config.request_timeout):
+            with texts.reading():
+                response = await handler(request)
         if isinstance(first := response.result[0], AIMessage):
-            _check_end(first)
+            metadata = first.response_metadata
+            match metadata.get("model_provider"):
+                case "anthropic":
+                    is_whole = bool(metadata.get("stop_reason"))
+                case "openai":
+                    # An answer that was not streamed is whole; some endpoints send no reason.
+                    is_whole = any(map(metadata.get, ("finish_reason", "status", "token_usage")))
+                case _:
+                    is_whole = True
+            if not is_whole:
+                raise CutAnswerError("it ended without a reason to stop")
             describe_answer(
                 span,
                 response_id=first.response_metadata.get("id") or first.id,
@@ -180,25 +185,24 @@ class Turns:
         call = request.tool_call
         call_id = call["id"] or ""
         rejected = self._rejected.pop(call_id, None)
-        if rejected is None and isinstance(request.tool, MCPTool):
-            return await self._call_mcp_tool(call, request.tool.tool, handler(request))
-        if rejected is None:
-            answer = await self._run.call(call_id, call["name"], call["args"])
-        else:
-            answer = self._run.reject_call(call_id, call["name"], rejected)
-        return message_from_answer(call, answer, images=self._images)
-
-    async def _call_mcp_tool(
-        self, call: ToolCall, tool: Tool, reply: Awaitable[_ToolReply]
-    ) -> _ToolReply:
-        call_id, recorder = call["id"] or "", self._run.recorder
+        if rejected is not None or not isinstance(request.tool, MCPTool):
+            if rejected is None:
+                answer = await self._run.call(call_id, call["name"], call["args"])
+            else:
+                answer = self._run.reject_call(call_id, call["name"], rejected)
+            return message_from_answer(call, answer, images=self._images)
+        tool = request.tool.tool
         if call_id not in self._called:  # else the graph resumes after an interrupt
             self._called.add(call_id)
-            recorder.tool_called(
+            self._run.recorder.tool_called(
                 call_id, call["name"], call["args"], server=tool.server, tool=tool.wire_name
             )
-        with observed_call() as outcome:
-            message = await reply
+        outcome = CallOutcome()
+        token = _outcome.set(outcome)
+        try:
+            message = await handler(request)
+        finally:
+            _outcome.reset(token)
         answer = outcome.answer
         if isinstance(message, ToolMessage) and answer is not None:
             artifact = message.artifact
@@ -225,7 +229,15 @@ class Turns:
             return response
         seconds = time.monotonic() - began
         stop = stop_reason_of(first)
-        message = self._with_usable_calls(_well_formed(first), stop)
+        # Texts must be encoded in the next request.
+        well_formed: list[ToolCall] = [
+            {**call, "args": well_formed_data(call["args"])} for call in first.tool_calls
+        ]
+        content = well_formed_data(first.content)
+        message = first
+        if content != first.content or well_formed != first.tool_calls:
+            message = first.model_copy(update={"content": content, "tool_calls": well_formed})
+        message = self._with_usable_calls(message, stop)
         usage = usage_from_langchain(message)
         self._turns += 1
         self._run.recorder.turn(
@@ -261,55 +273,170 @@ class Turns:
             if not call_id or call_id in taken:
                 call_id = f"call_{uuid.uuid4().hex[:24]}"
             taken.add(call_id)
-            calls.append(self._usable(call, call_id))
+            written = arguments_from(call["args"])
+            if (fault := fault_of(written)) is not None:
+                self._rejected[call_id] = fault
+            name = call["name"] or ""
+            calls.append(ToolCall(name=name, args=written, id=call_id, type="tool_call"))
             if is_cut:
                 self._rejected[call_id] = not_made(stop, self._run.model_config.max_tokens)
-        content = _with_valid_arguments(message.content, calls)
+        content: Any = message.content
+        if isinstance(content, list):  # blocks of OpenAI's Responses API hold the arguments too
+            texts = {call["id"]: json.dumps(call["args"]) for call in calls}
+            content = [
+                {**block, "arguments": texts[call_id]}
+                if (call_id := entries_of(block).get("call_id")) in texts
+                else block
+                for block in cast("list[Any]", content)
+            ]
         return message.model_copy(
             update={"content": content, "tool_calls": calls, "invalid_tool_calls": []}
         )
 
-    def _usable(self, call: ToolCall | InvalidToolCall, call_id: str) -> ToolCall:
-        arguments = arguments_from(call["args"])
-        if (fault := fault_of(arguments)) is not None:
-            self._rejected[call_id] = fault
-        return ToolCall(name=call["name"] or "", args=arguments, id=call_id, type="tool_call")
+
+HOOKS: Final = frozenset({"tool_interceptors", "before_tool_call", "after_tool_call"})
+"""The options of `AgentConfig.tool_options` that wrap tool calls on this engine."""
 
 
-def _with_valid_arguments(content: Any, calls: Sequence[ToolCall]) -> Any:
-    """Return content whose calls, in blocks of OpenAI's Responses API, have valid arguments."""
-    if not isinstance(content, list):
-        return content
-    arguments = {call["id"]: json.dumps(call["args"]) for call in calls}
-    return [
-        {**block, "arguments": arguments[call_id]}
-        if (call_id := entries_of(block).get("call_id")) in arguments
-        else block
-        for block in cast("list[Any]", content)
-    ]
+class ProgramTool(BaseTool):
+    """The definition of a tool of the program; `Turns` answers its calls."""
+
+    @override
+    def _run(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{self.name} can be called in its run only")
 
 
-def _well_formed(message: AIMessage) -> AIMessage:
-    """Return a message whose texts can be encoded in the next request."""
-    calls: list[ToolCall] = [
-        {**call, "args": well_formed_data(call["args"])} for call in message.tool_calls
-    ]
-    content = well_formed_data(message.content)
-    if content == message.content and calls == message.tool_calls:
-        return message
-    return message.model_copy(update={"content": content, "tool_calls": calls})
+class LangChainTools:
+    """The tools of a run, and those of them that the model sees at each turn."""
+
+    def __init__(self, run: AgentRun, model: object) -> None:
+        profile = profile_of(model)
+        shown: list[BaseTool] = [
+            ProgramTool(
+                name=tool.name,
+                description=tool.description,
+                args_schema=schema_for_provider(tool.input_schema, profile).schema,
+            )
+            for tool in run.tools.values()
+            if tool.listed is None
+        ]
+        self.deferred: dict[str, BaseTool] = {}
+        """The tools for which the model must search, by name."""
+        if run.toolbox is not None:
+            tools, deferred = _server_tools(run, run.toolbox)
+            shown += [tool.with_profile(profile) for tool in tools]
+            self.deferred = {tool.name: tool.with_profile(profile) for tool in deferred}
+        self._shown = shown
+
+    @property
+    def all(self) -> list[BaseTool]:
+        """Every tool, including those that are deferred."""
+        return [*self._shown, *self.deferred.values()]
+
+    @property
+    def listed(self) -> list[Tool]:
+        """Those of servers that the model sees from the start, as they are listed."""
+        return [tool.tool for tool in self._shown if isinstance(tool, MCPTool)]
+
+    def visible(self, messages: Iterable[BaseMessage]) -> list[BaseTool]:
+        """Return the tools that the model sees after these messages.
+
+        The deferred ones that it has found come last, so that the prompt before them stays cached.
+        """
+        names = [name for name in loaded_names(messages) if name in self.deferred]
+        return [*self._shown, *(self.deferred[name] for name in names)]
 
 
-def _check_end(message: AIMessage) -> None:
-    """Reject an incomplete answer: one without a reason to stop."""
-    metadata = message.response_metadata
-    match metadata.get("model_provider"):
-        case "anthropic":
-            complete = bool(metadata.get("stop_reason"))
-        case "openai":
-            # An answer that was not streamed is complete; some endpoints send no reason.
-            complete = any(map(metadata.get, ("finish_reason", "status", "token_usage")))
-        case _:
-            complete = True
-    if not complete:
-        raise CutAnswerError("it ended without a reason to stop")
+def _server_tools(run: AgentRun, toolbox: Toolbox) -> tuple[list[MCPTool], list[MCPTool]]:
+    """Create the tools of the servers: those shown at once, and those that are deferred."""
+    options = run.settings.tool_options
+    hooks = read_options({name: options[name] for name in HOOKS & options.keys()})
+    own = {"on_approval": options.get("on_approval"), "sanitize": toolbox.sanitizes}
+    settings = RunnerSettings.of({**hooks, **own}, servers={})
+    listed: dict[str, Tool] = {}
+    for tool in run.tools.values():
+        if tool.listed is not None and tool.listed.server != OWN_SERVER:
+            has_text = tool.listed.description or tool.listed.title
+            described = replace(tool.listed, description=tool.description)
+            listed[tool.name] = tool.listed if has_text else described
+    names = {tool.name for tool in run.tools.values() if tool.server != OWN_SERVER}
+    readers = read_more_tools(toolbox, taken=names, settings=settings)
+    caller = _RecordedCaller(toolbox, has_callback="on_elicitation" in options)
+    runner = ToolRunner(caller, settings, reader=readers[0].name if readers else READ_MORE)
+    split = toolbox.deferral.split(list(listed.values()))
+    search = deferred_tools(split, runner, Selection(toolbox=toolbox), names, messages=())
+    shown = [MCPTool(tool, runner) for tool in split.shown]
+    return [*shown, *readers, *search], [MCPTool(tool, runner) for tool in split.deferred]
+
+
+@dataclass(slots=True)
+class CallOutcome:
+    """The result of the tool call in progress, as the trace needs it."""
+
+    answer: ToolAnswer | None = None
+    attempts: int = 1
+    notes: tuple[str, ...] = ()
+
+
+_outcome: ContextVar[CallOutcome | None] = ContextVar("plait_call_outcome", default=None)
+
+
+class _RecordedCaller(ToolboxCaller):
+    """Makes calls with a toolbox, and notes each result in the `CallOutcome` of its call.
+
+    It makes no direct calls, which would not be noted.
+    """
+
+    def __init__(self, toolbox: Toolbox, *, has_callback: bool) -> None:
+        super().__init__(toolbox, toolbox.calls.execute)
+        self._has_callback = has_callback
+        self.access_for = toolbox.calls.access_for
+        self.apply_overrides = toolbox.calls.apply_overrides
+
+    async def execute(self, call: tool_call.ToolCall) -> ToolResult:
+        """Make the call; an elicitation callback of the run is preferred to an interrupt."""
+        result = await self._execute(replace(call, pause=None) if self._has_callback else call)
+        if (outcome := _outcome.get()) is not None:
+            outcome.attempts, outcome.notes = result.attempts, result.notes
+        return result
+
+    async def bounded(
+        self, result: ToolResult, call: tool_call.ToolCall, *, reader: str = READ_MORE
+    ) -> ToolResult:
+        """Keep the result, which is the last one of the call, within its budget."""
+        bounded = await self._toolbox.calls.bounded(result, call, reader=reader)
+        if (outcome := _outcome.get()) is not None:
+            outcome.answer = ToolAnswer.of_result(bounded, sanitize=self._toolbox.sanitizes)
+        return bounded
+
+
+def takes_images(model: object) -> bool:
+    """Check whether a chat model accepts images in tool messages.
+
+    OpenAI's chat protocol accepts only text there.
+    """
+    if any(kind.__name__ == "BaseChatOpenAI" for kind in type(model).__mro__):
+        return False
+    able: dict[str, Any] = getattr(model, "profile", None) or {}
+    return able.get("image_inputs") is not False and able.get("image_tool_message") is not False
+
+
+def message_from_answer(
+    call: ToolCall, answer: ToolAnswer, *, images: bool, artifact: Any = None
+) -> ToolMessage:
+    """Create the message for the model; without `images`, a line of text describes an image."""
+    content: Any = answer.text
+    if images and any(isinstance(block, types.ImageContent) for block in answer.content):
+        content = [
+            standard_block(block)
+            if isinstance(block, types.TextContent | types.ImageContent)
+            else text_block(text_from_mcp([block]))
+            for block in answer.content
+        ]
+    return ToolMessage(
+        content=content,
+        artifact=artifact,
+        tool_call_id=call["id"] or "",
+        name=call["name"],
+        status="error" if answer.is_error else "success",
+    )

@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self, cast
@@ -15,12 +13,7 @@ from typing import Any, Self, cast
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.live_agent import invocation, recorder_for
-from plait.agents.port import (
-    AgentCapabilities,
-    AgentResult,
-    BaseAgent,
-    result_from_trace,
-)
+from plait.agents.port import AgentCapabilities, AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
@@ -164,37 +157,32 @@ def _result(recorded: object, key: str) -> AgentResult:
         case str() if recorded.strip():
             return _manual_result(recorded, recorded, [])
         case list() | tuple() if recorded:
-            return _result_of_messages(cast("Sequence[object]", recorded), key)
+            items = cast("Sequence[object]", recorded)
+            try:
+                messages = without_prompts([message_from_any(item) for item in items])
+            except ValueError as error:
+                text = f"the recording of {key!r} cannot be read: {error}"
+                raise ManualTraceError(text) from error
+            raw_trace = messages_to_raw_trace(messages)
+            text, _ = extract_final_ai_message(messages)
+            return _manual_result(raw_trace if text is None else text, raw_trace, messages)
         case _:
             raise ManualTraceError(f"the recording of {key!r} is empty, or not a text or a list")
 
 
-def _result_of_messages(recorded: Sequence[object], key: str) -> AgentResult:
-    try:
-        messages = without_prompts([message_from_any(message) for message in recorded])
-    except ValueError as error:
-        raise ManualTraceError(f"the recording of {key!r} cannot be read: {error}") from error
-    raw_trace = messages_to_raw_trace(messages)
-    text, _ = extract_final_ai_message(messages)
-    return _manual_result(raw_trace if text is None else text, raw_trace, messages)
-
-
 def _manual_result(response: str, raw_trace: str, messages: list[Message]) -> AgentResult:
+    usage = UsageMetadata(model=MANUAL)
+    for reported in filter(None, (message.usage_metadata for message in messages)):
+        usage += UsageMetadata.from_dict(reported)
     return AgentResult(
         final_response=response,
         raw_trace=raw_trace,
         trace_messages=messages,
-        usage=_usage(messages),
+        usage=replace(usage, model=MANUAL),
         turns=extract_agent_metrics(messages).iterations or 1,
         limit_reached=False,
         actual_model=MANUAL,
     )
-
-
-def _usage(messages: Sequence[Message]) -> UsageMetadata:
-    reported = filter(None, (message.usage_metadata for message in messages))
-    usages = map(UsageMetadata.from_dict, reported)
-    return replace(reduce(add, usages, UsageMetadata()), model=MANUAL)
 
 
 class ManualAgent(BaseAgent):

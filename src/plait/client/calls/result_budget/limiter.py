@@ -14,10 +14,10 @@ from cachetools import TTLCache
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.threads import in_thread
-from plait.client.calls.arguments import argument_error_text, prepare_arguments
+from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_json import CutNote
-from plait.client.calls.result_budget.cut_result import (
+from plait.client.calls.result_budget.cut import (
+    CutNote,
     count_of_parts,
     cut_result,
     is_within,
@@ -28,18 +28,19 @@ from plait.client.calls.result_budget.read import ReadRequest, read_part
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
-from plait.client.catalog.validation import prepare
 from plait.client.config.budgets import Limit, ResultBudget, limit_for
 from plait.client.config.servers import ServerConfig
-from plait.errors import InvalidArgumentsError, ResultExpiredError
+from plait.errors import ResultExpiredError
 
 OWN_SERVER = "plait/results"
 """The server of the `read_more` tool; no configured server can have that name."""
 READ_MORE = "read_more"
 _LARGE_BYTES = 256_000
 """Larger results are processed in a thread, so that they do not block the event loop."""
-_LEAST_BYTES = 600
-_MOST_TRIES = 12
+_MIN_BYTES = 600
+"""Notes and the labels of blocks need so much."""
+_MAX_TRIES = 12
+"""Each takes a third off: the last is a hundredth of the limit."""
 
 
 def _argument(kind: str, description: str, **limits: int) -> dict[str, Any]:
@@ -110,8 +111,7 @@ class ResultLimiter:
         return self._budget is not None or self._own_budget(server) is not None
 
     def _own_budget(self, server: str) -> ResultBudget | None:
-        own = self._servers.get(server)
-        return None if own is None else own.result_budget
+        return None if (own := self._servers.get(server)) is None else own.result_budget
 
     def read_more_tool(self, name: str = READ_MORE) -> Tool:
         """Describe the tool that reads full results."""
@@ -132,35 +132,36 @@ class ResultLimiter:
         limit = limit_for(call.server, call.tool, self._own_budget(call.server), self._budget)
         if limit is None:
             return result
-        return await _process(result, self._limited, result, call, limit, reader)
 
-    def _limited(self, result: ToolResult, call: ToolCall, limit: Limit, reader: str) -> ToolResult:
-        if is_within(result, limit, self._counter):
-            return result
-        handle = FullResultStore.new_handle()
-        note = CutNote(handle, reader)
-        shorter = self._fitted(lambda allowed: cut_result(result, limit, allowed, note), limit)
-        size = sum(len(raw_text_of(result, part)) for part in range(count_of_parts(result)))
-        owner = owner_of(call)
-        self._store.put(handle, FullResult(result, call.server, owner, limit, size))
-        return replace(shorter, full_result=handle)
+        def shortened() -> ToolResult:
+            if is_within(result, limit, self._counter):
+                return result
+            handle = FullResultStore.new_handle()
+            note = CutNote(handle, reader)
+            shorter = self._fit(lambda allowed: cut_result(result, limit, allowed, note), limit)
+            size = sum(len(raw_text_of(result, part)) for part in range(count_of_parts(result)))
+            full_result = FullResult(result, call.server, owner_of(call), limit, size)
+            self._store.put(handle, full_result)
+            return replace(shorter, full_result=handle)
 
-    def _fitted(self, make: Callable[[int], ToolResult], limit: Limit) -> ToolResult:
+        return await _process(result, shortened)
+
+    def _fit(self, make: Callable[[int], ToolResult], limit: Limit) -> ToolResult:
         """Make a result that is within the limit also if the token counter exceeds the estimate."""
         allowed = limit.most_bytes
         result = make(allowed)
-        for _ in range(_MOST_TRIES):
-            has_room = self._counter is not None and allowed > _LEAST_BYTES
+        for _ in range(_MAX_TRIES):
+            has_room = self._counter is not None and allowed > _MIN_BYTES
             if not has_room or is_within(result, limit, self._counter):
                 break
-            allowed = max(_LEAST_BYTES, allowed * 2 // 3)
+            allowed = max(_MIN_BYTES, allowed * 2 // 3)
             result = make(allowed)
         return result
 
     def full_result(self, handle: str) -> ToolResult:
         """Return a full result without checking its owner, or raise `ResultExpiredError`."""
         if (full_result := self._store.get(handle)) is None:
-            raise _expired(handle)
+            raise _expired_error(handle)
         return full_result.result
 
     def server_of(self, handle: object) -> str | None:
@@ -170,27 +171,21 @@ class ResultLimiter:
 
     async def answer_read_more(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Answer a call of the `read_more` tool; the answer is within the limit, too."""
-        prepared = prepare_arguments(await prepare(_SCHEMA), call.arguments, tool=call.tool)
-        if prepared.problems:
-            text = argument_error_text(call.tool, prepared.problems)
-            raise InvalidArgumentsError(text, tool=call.tool)
-        arguments = dict(prepared.arguments)
+        checked = await checked_arguments(_SCHEMA, call.arguments, tool=call.tool)
+        arguments = dict(checked)
         handle = str(arguments.pop("handle"))
         full_result = self._store.peek(handle)
         if full_result is None or not full_result.owner.may_be_read_by(owner_of(call)):
-            raise _expired(handle)
+            raise _expired_error(handle)
         self._store.get(handle)
-        request, note = ReadRequest(**arguments), CutNote(handle, reader)
-        return await _process(full_result.result, self._read, full_result, request, note)
-
-    def _read(self, full_result: FullResult, request: ReadRequest, note: CutNote) -> ToolResult:
         result, limit = full_result.result, full_result.limit
+        request, note = ReadRequest(**arguments), CutNote(handle, reader)
 
         def read(allowed: int) -> ToolResult:
             content = tuple(read_part(result, request, limit, allowed, note))
             return ToolResult(server=result.server, tool=READ_MORE, is_error=False, content=content)
 
-        return self._fitted(read, limit)
+        return await _process(result, lambda: self._fit(read, limit))
 
 
 def owner_of(call: ToolCall) -> Owner:
@@ -199,19 +194,12 @@ def owner_of(call: ToolCall) -> Owner:
     return Owner(access, None if call.run is None else call.run.thread)
 
 
-async def _process(result: ToolResult, work: Callable[..., ToolResult], *args: Any) -> ToolResult:
+async def _process(result: ToolResult, work: Callable[[], ToolResult]) -> ToolResult:
     """Process a result, in a thread if it is large."""
     texts = [text for block in result.content if (text := text_of(block)) is not None]
-    if sum(map(len, texts)) < _LARGE_BYTES and _is_small(result.structured_content):
-        return work(*args)
-    return await in_thread(work, *args)
-
-
-def _is_small(value: Any) -> bool:
-    """Measure a value, for as long as it may be small."""
-    room = _LARGE_BYTES
-    values: list[Any] = [value]
-    while values and room > 0:
+    room = _LARGE_BYTES - sum(map(len, texts))
+    values: list[Any] = [result.structured_content]
+    while values and room > 0:  # measures the value for as long as it may be small
         inner = values.pop()
         if isinstance(inner, str):
             room -= len(inner)
@@ -221,10 +209,10 @@ def _is_small(value: Any) -> bool:
         elif isinstance(inner, list):
             room -= 8 * len(cast("list[Any]", inner))
             values += cast("list[Any]", inner) if room > 0 else ()
-    return room > 0
+    return work() if room > 0 else await in_thread(work)
 
 
-def _expired(handle: str) -> ResultExpiredError:
+def _expired_error(handle: str) -> ResultExpiredError:
     return ResultExpiredError(
         f"no result is kept under {handle[:40]!r} (any more); call the tool again that returned it"
     )

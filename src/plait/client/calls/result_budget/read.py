@@ -12,21 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from plait._support import mcp_types as types
-from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_json import (
+from plait.client.calls.outcome import ToolResult, block_from_resource
+from plait.client.calls.result_budget.cut import (
     CutNote,
+    cost_of,
+    count_of_parts,
     cut_json,
     head_of,
     parsed_json,
     path_to,
-    size_of_text,
-    written_json,
-)
-from plait.client.calls.result_budget.cut_result import (
-    cost_of,
-    count_of_parts,
     raw_text_of,
+    size_of_text,
     text_of,
+    written_json,
 )
 from plait.client.config.budgets import Limit
 from plait.client.config.raw_value import describe
@@ -47,7 +45,8 @@ _NOTE_BYTES = 300
 """Room for the line that says what was read, and what comes next."""
 _CONTEXT_CHARACTERS = 80
 """Characters shown on either side of a match."""
-_MOST_MATCHES = 50
+_MAX_MATCHES = 50
+"""A model that needs more of them continues behind the last."""
 
 
 class PathError(ValueError):
@@ -70,25 +69,22 @@ def steps_of(path: str) -> list[Step]:
                 f"the path cannot be read from {rest[position : position + 20]!r} on; "
                 'it is made of .name, ["name"], [0], [10:20] and [*]'
             )
-        steps.append(_step(match))
         position = match.end()
+        if match["name"] is not None:
+            steps.append(match["name"])
+        elif match["index"] is not None:
+            steps.append(int(match["index"]))
+        elif (quoted := match["key"]) is None:
+            first, last = match["first"], match["last"]
+            steps.append(slice(int(first) if first else None, int(last) if last else None))
+        elif quoted.startswith("'"):
+            steps.append(re.sub(r"\\(.)", r"\1", quoted[1:-1]))
+        else:
+            try:
+                steps.append(json.loads(quoted))
+            except ValueError as error:
+                raise PathError(f"{quoted} is not a string") from error
     return steps
-
-
-def _step(match: re.Match[str]) -> Step:
-    if match["name"] is not None:
-        return match["name"]
-    if match["index"] is not None:
-        return int(match["index"])
-    if (quoted := match["key"]) is None:
-        first, last = match["first"], match["last"]
-        return slice(int(first) if first else None, int(last) if last else None)
-    if quoted.startswith("'"):
-        return re.sub(r"\\(.)", r"\1", quoted[1:-1])
-    try:
-        return json.loads(quoted)
-    except ValueError as error:
-        raise PathError(f"{quoted} is not a string") from error
 
 
 def is_single(path: str) -> bool:
@@ -109,34 +105,26 @@ def select(value: Any, path: str) -> Any:
 
 def _select(value: Any, steps: Sequence[Step], at: str) -> Any:
     for number, step in enumerate(steps):
-        if isinstance(step, slice):
-            return _from_each(_items(value, at)[step], steps[number + 1 :], at)
-        value = _inside(value, step, at)
-        at = path_to(at, step) or at
+        if not isinstance(step, slice):
+            value = _inside(value, step, at)
+            at = path_to(at, step) or at
+            continue
+        if not isinstance(value, list | Mapping):
+            raise PathError(f"{at} is {describe(value)}, not a list")
+        entries = cast("Mapping[str, Any] | list[Any]", value)
+        items = entries if isinstance(entries, list) else list(entries.values())
+        rest = steps[number + 1 :]
+        selected: list[Any] = []
+        missing: PathError | None = None
+        for position, item in enumerate(items[step]):
+            try:
+                selected.append(_select(item, rest, f"{at}[{position}]"))
+            except PathError as error:
+                missing = error
+        if missing is not None and not selected:
+            raise missing
+        return selected
     return value
-
-
-def _from_each(items: Sequence[Any], steps: Sequence[Step], at: str) -> list[Any]:
-    if not steps:
-        return list(items)
-    selected: list[Any] = []
-    last: PathError | None = None
-    for number, item in enumerate(items):
-        try:
-            selected.append(_select(item, steps, f"{at}[{number}]"))
-        except PathError as error:
-            last = error
-    if last is not None and not selected:
-        raise last
-    return selected
-
-
-def _items(value: Any, at: str) -> Sequence[Any]:
-    if isinstance(value, list):
-        return cast("list[Any]", value)
-    if isinstance(value, Mapping):
-        return list(cast("Mapping[str, Any]", value).values())
-    raise PathError(f"{at} is {describe(value)}, not a list")
 
 
 def _inside(value: Any, step: str | int, at: str) -> Any:
@@ -193,47 +181,39 @@ def read_part(
     if request.find is not None:
         return _find(raw_text_of(result, request.block), request, allowed)
     if request.path is not None:
-        return _read_path(_json_of(result, request.block), request, allowed, note)
+        if request.block == len(result.content):
+            return _read_path(result.structured_content, request, allowed, note)
+        if (value := parsed_json(raw_text_of(result, request.block))) is None:
+            raise InvalidArgumentsError(
+                f"block {request.block} is not JSON, so it has no paths: read it by start and "
+                "length"
+            )
+        return _read_path(value, request, allowed, note)
     if request.start is None and request.length is None:
-        whole = _whole_blocks(result, request.block, limit, allowed)
-        if whole:
-            return whole
+        # The block and as many after it as fit.
+        blocks: Blocks = []
+        room = allowed
+        for block in result.content[request.block :]:
+            room -= cost_of(block, limit)
+            if room < 0:
+                break
+            blocks.append(_readable(block))
+        if blocks:
+            last = request.block + len(blocks) - 1
+            following = f"; the next is block={last + 1}" if last + 1 < total else ""
+            which = f"block {last}" if len(blocks) == 1 else f"blocks {request.block} to {last}"
+            return [*blocks, _line(f"{which} of {total}, numbered from 0{following}")]
     return _read_text(raw_text_of(result, request.block), request, allowed)
-
-
-def _whole_blocks(result: ToolResult, first: int, limit: Limit, allowed: int) -> Blocks:
-    """Return the block and as many after it as fit."""
-    blocks: Blocks = []
-    room = allowed
-    for block in result.content[first:]:
-        room -= cost_of(block, limit)
-        if room < 0:
-            break
-        blocks.append(_readable(block))
-    if not blocks:
-        return []
-    last, total = first + len(blocks) - 1, count_of_parts(result)
-    following = f"; the next is block={last + 1}" if last + 1 < total else ""
-    which = f"block {first}" if last == first else f"blocks {first} to {last}"
-    return [*blocks, _line(f"{which} of {total}, numbered from 0{following}")]
 
 
 def _readable(block: types.ContentBlock) -> types.ContentBlock:
     """Convert resources, which may be hidden from the model, to content that it reads."""
-    match block:
-        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
-            return types.TextContent(text=text)
-        case types.EmbeddedResource(resource=types.BlobResourceContents() as resource):
-            kind = (resource.mime_type or "").lower()
-            if kind.startswith("image/"):
-                return types.ImageContent(data=resource.blob, mime_type=kind)
-            if kind.startswith("audio/"):
-                return types.AudioContent(data=resource.blob, mime_type=kind)
-        case types.ResourceLink():
-            return types.TextContent(text=text_of(block) or "")
-        case _:
-            pass
-    return block
+    if isinstance(block, types.ResourceLink):
+        return types.TextContent(text=text_of(block) or "")
+    if not isinstance(block, types.EmbeddedResource):
+        return block
+    converted = block_from_resource(block.resource)
+    return block if isinstance(converted, types.EmbeddedResource) else converted
 
 
 def _read_text(text: str, request: ReadRequest, allowed: int) -> Blocks:
@@ -244,17 +224,6 @@ def _read_text(text: str, request: ReadRequest, allowed: int) -> Blocks:
     blank = " (blank)" if piece and not piece.strip() else ""
     position = _position("characters", start, start + len(piece), len(text), blank)
     return [types.TextContent(text=piece), position]
-
-
-def _json_of(result: ToolResult, block: int) -> Any:
-    if block == len(result.content):
-        return result.structured_content
-    value = parsed_json(raw_text_of(result, block))
-    if value is None:
-        raise InvalidArgumentsError(
-            f"block {block} is not JSON, so it has no paths: read it by start and length"
-        )
-    return value
 
 
 def _read_path(data: Any, request: ReadRequest, allowed: int, note: CutNote) -> Blocks:
@@ -269,7 +238,13 @@ def _read_path(data: Any, request: ReadRequest, allowed: int, note: CutNote) -> 
     if isinstance(value, list):
         return _read_items(cast("list[Any]", value), request, allowed, note)
     if isinstance(value, Mapping):
-        return _read_object(cast("Mapping[str, Any]", value), request, allowed, note)
+        entries = cast("Mapping[str, Any]", value)
+        start, end = request.range_of(len(entries), "keys")
+        part = dict(list(entries.items())[start:end])
+        shorter = cut_json(part, allowed, note)
+        cut = "" if shorter is part else " (shortened)"
+        line = _line(f"keys {start} to {end} of {len(entries)}{cut}")
+        return [types.TextContent(text=written_json(shorter)), line]
     return [types.TextContent(text=written_json(value)), _line(f"the value at {path[:100]}")]
 
 
@@ -295,19 +270,6 @@ def _read_items(items: list[Any], request: ReadRequest, allowed: int, note: CutN
     return [types.TextContent(text=f"[{', '.join(written)}]"), position]
 
 
-def _read_object(
-    value: Mapping[str, Any], request: ReadRequest, allowed: int, note: CutNote
-) -> Blocks:
-    start, end = request.range_of(len(value), "keys")
-    part = dict(list(value.items())[start:end])
-    shorter = cut_json(part, allowed, note)
-    cut = "" if shorter is part else " (shortened)"
-    return [
-        types.TextContent(text=written_json(shorter)),
-        _line(f"keys {start} to {end} of {len(value)}{cut}"),
-    ]
-
-
 def _find(text: str, request: ReadRequest, allowed: int) -> Blocks:
     """List the matches of a text, ignoring case, with their context."""
     pattern = re.compile(re.escape(request.find or ""), re.IGNORECASE)
@@ -319,7 +281,7 @@ def _find(text: str, request: ReadRequest, allowed: int) -> Blocks:
         context = text[begin : match.end() + _CONTEXT_CHARACTERS]
         line = f"start={match.start()}: {' '.join(context.split())}"
         room -= size_of_text(line) + 1
-        if room < 0 or len(lines) == _MOST_MATCHES:
+        if room < 0 or len(lines) == _MAX_MATCHES:
             following = match.start()
             break
         lines.append(line)

@@ -1,19 +1,19 @@
-"""Changes of one tool: texts, annotations, and schemas by argument path."""
+"""What changed in a tool or a server: one change for each place, with both values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal
 
 from plait._support.sanitize import escaped
-from plait.client.catalog.lock.entries import Json, LockedTool, are_texts, text_of
+from plait.client.catalog.lock.entries import KEYED_BY_NAME, LockedTool, text_of
 from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.schemas.describe import outline
-from plait.client.catalog.schemas.values import as_list, entries_of, is_mapping
+from plait.client.catalog.schemas.values import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 
 Part = Literal[
@@ -21,12 +21,18 @@ Part = Literal[
 ]
 """The part of a tool or a server that changed."""
 
-How = Literal["changed", "added", "removed", "type", "required", "optional"]
+How = Literal["changed", "added", "removed"]
 """How it changed."""
 
-_LONGEST_VALUE = 120
-_NAMED = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
-_SCHEMAS = frozenset({"additionalProperties", "not", "if", "then", "else"})
+_ABSENT: Final[Any] = object()
+"""Stands for a keyword or an argument that is not there; `None` is a JSON value."""
+MAX_VALUE_CHARS: Final = 120
+"""Longer values are cut, so that a change stays one readable line."""
+MAX_KEPT_CHARS: Final = 60
+"""Characters of an unchanged run that are shown on either side of a change."""
+MAX_COMPARED_WORDS: Final = 4_000
+"""Longer texts are compared line by line: words would take minutes."""
+_WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,221 +52,132 @@ class Change:
     def label(self) -> str:
         """What changed, without quoting the server: for errors."""
         of_server = " of the server" if self.part in {"address", "version"} else ""
-        how = {"required": "now required", "optional": "now optional", "type": "changed"}
-        return f"{self.part}{of_server} {how.get(self.how, self.how)}"
+        return f"{self.part}{of_server} {self.how}"
 
     @property
     def text(self) -> str:
         """What changed, in one line, with both values, escaped."""
         where = f"{self.part} {escaped(self.path)}".strip()
-        match self.how:
-            case "added" | "removed":
-                value = self.after if self.how == "added" else self.before
-                return f"{where} was {self.how}{f' ({_shown(value)})' if value is not None else ''}"
-            case "required" | "optional":
-                return f"{where} is now {self.how}"
-            case "type" | "changed":
-                if self.is_prose:
-                    return f"{where}: {text_of_diff(word_diff(self.before, self.after))}"
-                return f"{where}: {_shown(self.before)} → {_shown(self.after)}"
+        if self.how != "changed":
+            value = outline(self.after if self.how == "added" else self.before)
+            return f"{where} was {self.how} ({_short(value)})"
+        values = self.before, self.after
+        texts = [value if isinstance(value, str) else text_of(value) for value in values]
+        # Cut to their beginnings, long values could look the same.
+        is_long = None not in values and max(map(len, texts)) > MAX_VALUE_CHARS
+        if self.is_prose or is_long:
+            return f"{where}: {text_of_diff(word_diff(*texts))}"
+        return f"{where}: {_short(self.before)} → {_short(self.after)}"
 
     @property
     def is_prose(self) -> bool:
         """Whether both values are texts that a model reads."""
-        return (
-            isinstance(self.before, str)
-            and isinstance(self.after, str)
-            and self.how == "changed"
-            and (self.part == "description" or self.path.endswith("description"))
-        )
+        is_description = self.part == "description" or self.path.endswith("description")
+        return is_description and isinstance(self.before, str) and isinstance(self.after, str)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the change as plain data."""
         return {**asdict(self), "text": self.text}
 
 
-def _shown(value: Any) -> str:
+def _short(value: Any) -> str:
     if value is None:
         return "nothing"
     text = escaped(value if isinstance(value, str) else text_of(value))
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
 
 
-def annotation_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:
-    """Compare annotations; a change that makes a tool more dangerous is loud."""
-    old, new = before.annotations, after.annotations
-    louder = is_destructive(new) and not is_destructive(old)
-    for name in sorted({*old, *new}):
-        one, other = old.get(name), new.get(name)
-        if not _same(one, other):
-            loud = louder and name in {"read_only_hint", "destructive_hint"}
-            yield Change(part="annotation", path=name, before=one, after=other, loud=loud)
+def identity_changes(before: Identity, after: Identity) -> list[Change]:
+    """Compare name, version and address of a server; only another version is not loud."""
+    parts: tuple[Part, ...] = ("name", "version", "address")
+    return [
+        Change(part=part, before=old, after=new, loud=part != "version")
+        for part in parts
+        if (old := getattr(before, part)) != (new := getattr(after, part))
+    ]
 
 
-def is_destructive(annotations: Json) -> bool:
-    """Return whether a tool with these annotations may be destructive."""
-    return Tool(server="", wire_name="", name="", annotations=annotations).destructive
+def tool_changes(before: LockedTool, after: LockedTool) -> tuple[Change, ...]:
+    """Compare two tools in everything but the name; if they differ, there is a change."""
+    parts: tuple[Part, ...] = ("title", "description")
+    changes = [
+        Change(part=part, before=old, after=new)
+        for part in parts
+        if (old := getattr(before, part)) != (new := getattr(after, part))
+    ]
+    changes += _schema_changes("argument", "", before.input_schema, after.input_schema)
+    changes += _schema_changes("result", "", before.output_schema, after.output_schema)
+    hints = before.annotations, after.annotations
+    was, is_now = (
+        Tool(server="", wire_name="", name="", annotations=known).destructive for known in hints
+    )
+    for name in sorted({*hints[0], *hints[1]}):
+        old, new = (known.get(name) for known in hints)
+        if text_of(old) != text_of(new):
+            # It was declared harmless when somebody reviewed it.
+            loud = is_now and not was and name in {"read_only_hint", "destructive_hint"}
+            changes.append(Change(part="annotation", path=name, before=old, after=new, loud=loud))
+    return tuple(changes)
 
 
-def identity_changes(before: Identity, after: Identity) -> Iterator[Change]:
-    """Compare name, version and address of a server."""
-    if before.name != after.name:
-        yield Change(part="name", before=before.name, after=after.name, loud=True)
-    if before.version != after.version:
-        yield Change(part="version", before=before.version, after=after.version)
-    if before.address != after.address:
-        yield Change(part="address", before=before.address, after=after.address, loud=True)
-
-
-def text_changes(before: LockedTool, after: LockedTool) -> Iterator[Change]:
-    """Compare title and description."""
-    if before.title != after.title:
-        yield Change(part="title", before=before.title, after=after.title)
-    if before.description != after.description:
-        yield Change(part="description", before=before.description, after=after.description)
-
-
-SchemaPart = Literal["argument", "result"]
-
-
-def schema_changes(part: SchemaPart, before: Any, after: Any) -> Iterator[Change]:
-    """Compare two schemas in canonical form; if they differ, there is at least one change."""
-    comparison = _Comparison(part)
-    changes: list[Change] = []
-    if before is not None and after is not None:
-        changes += comparison.compare("", before, after)
-    if not changes and not _same(before, after):
-        changes = [comparison.change("schema", before, after)]
-    yield from changes
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    part: SchemaPart
-
-    def change(self, path: str, before: Any, after: Any, how: How = "changed") -> Change:
-        return Change(part=self.part, how=how, path=path, before=before, after=after)
-
-    def compare(self, path: str, before: Any, after: Any) -> Iterator[Change]:
-        if _same(before, after):
-            return
-        if not is_mapping(before) or not is_mapping(after):
-            yield self.change(path or "schema", before, after)
-            return
-        for keyword in sorted({*before, *after}):
-            if not _same(before.get(keyword), after.get(keyword)) or (
-                (keyword in before) is not (keyword in after)
-            ):
-                yield from self._keyword(keyword, path, before, after)
-
-    def _keyword(self, keyword: str, path: str, old: Json, new: Json) -> Iterator[Change]:
-        one, other = (cast("Any", schema.get(keyword)) for schema in (old, new))
-        where = _at(path, keyword)
-        match keyword:
-            case "properties" if _are(Mapping, one or {}, other or {}):
-                yield from self._properties(path, old, new)
-            case "required" if are_texts(one or []) and are_texts(other or []):
-                yield from self._required(path, old, new)
-            case "items" if None not in (one, other):
-                yield from self.compare(f"{path}[]", one, other)
-            case "type" if keyword in old and keyword in new:
-                yield self.change(path or "schema", one, other, "type")
-            case "anyOf" | "oneOf" | "allOf" | "prefixItems" if _are(list, one, other):
-                yield from self._alternatives(where, one, other)
-            case _ if keyword in _NAMED and _are(dict, one, other):
-                yield from self._named(where, one, other)
-            case _ if keyword in _SCHEMAS and _are(dict, one, other):
-                yield from self.compare(where, one, other)
-            case _:
-                yield self.change(where, one, other)
-
-    def _properties(self, path: str, old: Json, new: Json) -> Iterator[Change]:
-        before, after = (entries_of(schema.get("properties")) for schema in (old, new))
-        yield from self._named(path, before, after, [_required(old), _required(new)])
-        if before == after and ("properties" in old) is not ("properties" in new):
-            where = _at(path, "properties")
-            yield self.change(where, old.get("properties"), new.get("properties"))
-
-    def _required(self, path: str, old: Json, new: Json) -> Iterator[Change]:
-        """Yield arguments that became required or optional, unless they were added or removed."""
-        before, after = _required(old), _required(new)
-        known = [entries_of(schema.get("properties")) for schema in (old, new)]
-        differing = sorted({*before} ^ {*after})
-        for name in differing:
-            if (name in known[0]) is (name in known[1]):
-                how = "required" if name in after else "optional"
-                yield self.change(_at(path, name), None, None, how)
-        if not differing:
-            yield self.change(_at(path, "required"), before, after)
-
-    def _alternatives(self, path: str, before: list[Any], after: list[Any]) -> Iterator[Change]:
-        for number, (one, other) in enumerate(zip_longest(before, after), 1):
-            where = f"{path}({number})"
-            if number > len(before):
-                yield self.change(where, None, outline(other), "added")
-            elif number > len(after):
-                yield self.change(where, outline(one), None, "removed")
+def _schema_changes(
+    part: Literal["argument", "result"],
+    path: str,
+    before: Any,
+    after: Any,
+    *,
+    names: bool = False,
+) -> Iterator[Change]:
+    """Compare two schemas; with `names`, two objects of schemas by name."""
+    if is_mapping(before) and is_mapping(after):
+        for key in sorted({*before, *after}):
+            old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
+            where = f"{path}.{key}" if path else key
+            if names and (old is _ABSENT or new is _ABSENT):
+                how: How = "added" if old is _ABSENT else "removed"
+                known = {"before": old, "after": new}
+                given = {when: value for when, value in known.items() if value is not _ABSENT}
+                yield Change(part=part, how=how, path=where, **given)
+            elif names:
+                yield from _schema_changes(part, where, old, new)
+            elif key == "properties":
+                yield from _schema_changes(part, path, old, new, names=True)
             else:
-                yield from self.compare(where, one, other)
-
-    def _named(
-        self, path: str, before: Json, after: Json, required: list[list[str]] | None = None
-    ) -> Iterator[Change]:
-        """Compare schemas by name; `required` are the required names before and after."""
-
-        def kind(schema: Any, name: str, when: int) -> str:
-            if required is None:
-                return outline(schema)
-            return f"{outline(schema)}, {'required' if name in required[when] else 'optional'}"
-
-        for name in sorted({*before, *after}):
-            where = _at(path, name)
-            if name not in before:
-                yield self.change(where, None, kind(after[name], name, 1), "added")
-            elif name not in after:
-                yield self.change(where, kind(before[name], name, 0), None, "removed")
-            else:
-                yield from self.compare(where, before[name], after[name])
-
-
-def _required(schema: Json) -> list[str]:
-    return as_list(schema.get("required"))
-
-
-def _are(kind: type, *values: Any) -> bool:
-    return all(isinstance(value, kind) for value in values)
-
-
-def _at(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Compare as JSON: in Python, `True` and 1 are equal."""
-    return text_of(one) == text_of(other)
+                place = f"{path}[]" if key == "items" else where
+                yield from _schema_changes(part, place, old, new, names=key in KEYED_BY_NAME)
+    elif is_list(before) and is_list(after) and any(map(is_mapping, [*before, *after])):
+        for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=_ABSENT), 1):
+            yield from _schema_changes(part, f"{path}({number})", old, new)
+    elif before is _ABSENT or after is _ABSENT or text_of(before) != text_of(after):
+        old, new = (None if value is _ABSENT else value for value in (before, after))
+        yield Change(part=part, path=path or "schema", before=old, after=new)
 
 
 Span = tuple[Literal["same", "gone", "new"], str]
 """A run of words, and whether it is unchanged, removed or added."""
 
-_WORD = re.compile(r"\s+|\w+|[^\w\s]")
-_MOST_SAME = 60
-"""Characters of an unchanged run that are shown on either side of a change."""
-_MOST_WORDS = 4000
-"""Longer texts are compared line by line: words would take minutes."""
-
 
 def word_diff(before: str, after: str) -> list[Span]:
-    """Compare two texts; invisible characters are escaped."""
-    old, new = _pieces(before, after)
+    """Compare two texts; invisible characters are escaped, and long unchanged runs are cut."""
+    old, new = (_WORD.findall(escaped(text)) for text in (before, after))
+    if max(len(old), len(new)) > MAX_COMPARED_WORDS:
+        old, new = (escaped(text).splitlines(keepends=True) for text in (before, after))
     spans: list[Span] = []
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
-        if start < end:
-            spans.append(("same" if kind == "equal" else "gone", "".join(old[start:end])))
-        if new_start < new_end and kind != "equal":
-            spans.append(("new", "".join(new[new_start:new_end])))
-    return list(_shortened(spans))
+    opcodes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    for number, (kind, start, end, new_start, new_end) in enumerate(opcodes):
+        text = "".join(old[start:end])
+        if kind != "equal":
+            if text:
+                spans.append(("gone", text))
+            if new_start < new_end:
+                spans.append(("new", "".join(new[new_start:new_end])))
+        elif len(text) <= 2 * MAX_KEPT_CHARS:
+            spans.append(("same", text))
+        else:
+            head = text[:MAX_KEPT_CHARS] if number else ""
+            tail = text[-MAX_KEPT_CHARS:] if number < len(opcodes) - 1 else ""
+            spans.append(("same", f"{head} … {tail}"))
+    return spans
 
 
 def text_of_diff(spans: Sequence[Span]) -> str:
@@ -268,21 +185,3 @@ def text_of_diff(spans: Sequence[Span]) -> str:
     marks = {"same": ("", ""), "gone": ("[-", "-]"), "new": ("{+", "+}")}
     parts = [f"{marks[kind][0]}{text}{marks[kind][1]}" for kind, text in spans]
     return " ".join("".join(parts).split())
-
-
-def _pieces(before: str, after: str) -> tuple[list[str], list[str]]:
-    old, new = escaped(before), escaped(after)
-    words = _WORD.findall(old), _WORD.findall(new)
-    if max(map(len, words)) <= _MOST_WORDS:
-        return words
-    return old.splitlines(keepends=True), new.splitlines(keepends=True)
-
-
-def _shortened(spans: Sequence[Span]) -> Iterator[Span]:
-    for number, (kind, text) in enumerate(spans):
-        if kind != "same" or len(text) <= 2 * _MOST_SAME:
-            yield kind, text
-            continue
-        head = text[:_MOST_SAME] if number else ""
-        tail = text[-_MOST_SAME:] if number < len(spans) - 1 else ""
-        yield kind, f"{head} … {tail}"

@@ -28,7 +28,9 @@ _UNORDERED = frozenset({"required", "type"})
 """Keywords of a schema whose list is a set."""
 _DATA = frozenset({"default", "examples", "enum", "const"})
 """Keywords of a schema whose value is data, in which a key means nothing special."""
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+KEYED_BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
 """Keywords whose keys are names, and whose values are schemas."""
 
 
@@ -49,22 +51,18 @@ def canonical_schema(schema: Any) -> Any:
         return [canonical_schema(one) for one in cast("list[Any]", schema)]
     if not is_mapping(schema):
         return canonical(schema)
-    return {key: _keyword(key, schema[key]) for key in sorted(schema)}
-
-
-def _keyword(key: str, value: Any) -> Any:
-    if key in _DATA:
-        return canonical(value)
-    if key in _NAMED and is_mapping(value):
-        return {name: canonical_schema(value[name]) for name in sorted(value)}
-    if key in _UNORDERED and are_texts(value):
-        return sorted(value)
-    return canonical_schema(value)
-
-
-def are_texts(value: Any) -> bool:
-    """Return whether a value is a list of strings."""
-    return is_list(value) and all(isinstance(one, str) for one in value)
+    made: dict[str, Any] = {}
+    for key in sorted(schema):
+        value = schema[key]
+        if key in _DATA:
+            made[key] = canonical(value)
+        elif key in KEYED_BY_NAME and is_mapping(value):
+            made[key] = {name: canonical_schema(value[name]) for name in sorted(value)}
+        elif key in _UNORDERED and is_list(value) and all(isinstance(one, str) for one in value):
+            made[key] = sorted(value)
+        else:
+            made[key] = canonical_schema(value)
+    return made
 
 
 def text_of(value: Any) -> str:
@@ -115,15 +113,6 @@ class LockedTool:
     def hash(self) -> str:
         """The hash of name and content."""
         return digest({"name": self.name, **self.content})
-
-    @property
-    def essence(self) -> str:
-        """The hash of the content without names and titles, which frameworks derive from names."""
-        essence: dict[str, Any] = {"description": self.description}
-        for name in ("input_schema", "output_schema", "annotations"):
-            part: Json | None = getattr(self, name)
-            essence[name] = part and {key: one for key, one in part.items() if key != "title"}
-        return digest(essence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +186,22 @@ def read_lockfile(path: Path) -> Lockfile:
 
 def text_from_lockfile(lockfile: Lockfile) -> str:
     """Write a lockfile as text; the same content gives the same text."""
-    servers = {
-        name: {
-            "identity": _identity_entry(server.identity),
-            "tools": {tool: _tool_entry(server.tools[tool]) for tool in sorted(server.tools)},
+    servers: dict[str, Any] = {}
+    for name, server in sorted(lockfile.servers.items()):
+        optional = {"cwd", "env", "hidden"}
+        identity = {
+            key: value
+            for key, value in asdict(server.identity).items()
+            if value or key not in optional
         }
-        for name, server in sorted(lockfile.servers.items())
-    }
+        tools: dict[str, Any] = {}
+        for tool in sorted(server.tools):
+            content = server.tools[tool].content
+            if "\n" in content.get("description", ""):
+                # One entry per line, so that a diff shows single lines.
+                content["description"] = content["description"].split("\n")
+            tools[tool] = {"hash": server.tools[tool].hash, **content}
+        servers[name] = {"identity": identity, "tools": tools}
     value = {"version": _VERSION, "servers": servers}
     # A reviewer must see invisible characters.
     return escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
@@ -218,21 +216,6 @@ def write_lockfile(lockfile: Lockfile, path: Path) -> None:
         _reject(path, "lockfile_unwritable", f"cannot be written: {error.strerror}")
 
 
-def _identity_entry(identity: Identity) -> dict[str, Any]:
-    optional = {"cwd", "env", "hidden"}
-    return {
-        name: value for name, value in asdict(identity).items() if value or name not in optional
-    }
-
-
-def _tool_entry(tool: LockedTool) -> dict[str, Any]:
-    content = tool.content
-    if "\n" in tool.description:
-        # One entry per line, so that a diff shows single lines.
-        content["description"] = tool.description.split("\n")
-    return {"hash": tool.hash, **content}
-
-
 def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
     try:
         document = _document().validate_python(value)
@@ -245,20 +228,17 @@ def _lockfile_from(value: object, text: str, path: Path) -> Lockfile:
         _raise_broken(text, path, names[-1] if names else "", message)
     servers: dict[str, LockedServer] = {}
     for server, entry in document["servers"].items():
-        tools = {name: _tool_from(name, tool) for name, tool in entry["tools"].items()}
-        for name, tool in tools.items():
-            if entry["tools"][name]["hash"] != tool.hash:
+        tools: dict[str, LockedTool] = {}
+        for name, listed in entry["tools"].items():
+            content: dict[str, Any] = {key: part for key, part in listed.items() if key != "hash"}
+            if isinstance(lines := listed.get("description"), list):
+                content["description"] = "\n".join(lines)
+            tools[name] = LockedTool(name=name, **content)
+            if listed["hash"] != tools[name].hash:
                 message = f"{server}/{name} does not match its hash"
-                _raise_broken(text, path, entry["tools"][name]["hash"], message)
+                _raise_broken(text, path, listed["hash"], message)
         servers[server] = LockedServer(identity=entry["identity"], tools=tools)
     return Lockfile(servers)
-
-
-def _tool_from(name: str, entry: _ToolEntry) -> LockedTool:
-    content: dict[str, Any] = {key: part for key, part in entry.items() if key != "hash"}
-    if isinstance(lines := entry.get("description"), list):
-        content["description"] = "\n".join(lines)
-    return LockedTool(name=name, **content)
 
 
 def _raise_broken(text: str, path: Path, word: str, message: str) -> NoReturn:

@@ -37,8 +37,6 @@ class LockCheck:
             other_server = one.kind == "identity" and one.loud
             if one.tool == wire_name or one.kind == "server_added" or other_server:
                 return f"{one.label}; to accept it: plait lock --update {one.where}"
-            if one.kind == "renamed" and one.other == wire_name:
-                return f"the server lists it under another name; {see}"
         # One that the server does not list, it may still run.
         return None if wire_name in self.locked else f"it is not in the lockfile; {see}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from plait._support.redact import HIDDEN, Redactor, looks_secret
 from plait.client.config.secrets import secret_values, secrets_in_argument
-from plait.client.config.servers import InProcessServer, RemoteOptions, ServerConfig, StdioServer
+from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url
 
 _RUNNERS = frozenset(
@@ -81,59 +81,38 @@ def identity_of(server: ServerConfig, declared: Mapping[str, str] | None, folder
     """
     home, redact = folder.resolve(), Redactor(secret_values(server))
     about = {key: redact(text) for key, text in (declared or {}).items()}
-    line = _line_of(server, home)
-    program = server if isinstance(server, StdioServer) else None
+    target, hashed = "", list[str]()
+    cwd, env = None, list[str]()
+    if isinstance(server, RemoteOptions):
+        url = server.templates.get(server.url, server.url)
+        target, hashed = public_url(url), _plain_parameters(url)
+    elif isinstance(server, StdioServer):
+        target, hashed = _command_line(server, home)
+        cwd = None if server.cwd is None else _portable(server.cwd, home)
+        inherited = ["*"] if server.inherit_env is True else server.inherit_env or ()
+        env = [*server.fixed_env, *inherited]
     return Identity(
         name=about.get("name"),
         version=about.get("version"),
         transport=server.transport,
-        target=line.shown,
-        cwd=None if program is None or program.cwd is None else _portable(program.cwd, home),
-        env=() if program is None else tuple(sorted(_variables(program))),
-        hidden=_slow_hash("\0".join(line.hashed)) if line.hashed else None,
+        target=target,
+        cwd=cwd,
+        env=tuple(sorted(env)),
+        hidden=_slow_hash("\0".join(hashed)) if hashed else None,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A command or a URL: what is shown of it, and what is only hashed."""
-
-    shown: str
-    hashed: tuple[str, ...] = ()
-
-
-def _variables(server: StdioServer) -> Iterator[str]:
-    yield from server.fixed_env
-    if server.inherit_env is True:
-        yield "*"
-    elif server.inherit_env:
-        yield from server.inherit_env
-
-
-def _line_of(server: ServerConfig, folder: Path) -> _Line:
-    if isinstance(server, InProcessServer):
-        return _Line("")
-    if isinstance(server, RemoteOptions):
-        url = server.templates.get(server.url, server.url)
-        return _Line(public_url(url), tuple(_plain_parameters(url)))
+def _command_line(server: StdioServer, folder: Path) -> tuple[str, list[str]]:
+    """Return what is shown of a command, and what is only hashed."""
     words = [server.command]
     if " " in server.command and not _PATH.fullmatch(server.command):
         words = server.command.split()  # a whole command line
-    program, *rest = (_portable(server.templates.get(word, word), folder) for word in words)
-    arguments = [server.templates.get(word, word) for word in server.args]
-    shown, hashed = _arguments(program, [_portable(word, folder) for word in [*rest, *arguments]])
-    line = " ".join([program, *shown])
-    for secret in server.secrets:
-        line = line.replace(secret, HIDDEN)
-    return _Line(line, tuple(hashed))
-
-
-def _arguments(program: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
-    shown: list[str] = []
-    hashed: list[str] = []
+    program, *arguments = (
+        _portable(server.templates.get(word, word), folder) for word in (*words, *server.args)
+    )
+    shown, hashed, flag = [program], list[str](), ""
     is_named = PurePath(program).stem.lower() not in _RUNNERS
-    flag = ""
-    for word in words:
+    for word in arguments:
         before, flag = flag, word if _FLAG.fullmatch(word) else ""
         if flag:
             shown.append(word)
@@ -143,8 +122,11 @@ def _arguments(program: str, words: Sequence[str]) -> tuple[list[str], list[str]
         else:
             text, rest = _shown(word, "" if before in _SWITCHES - _SHORT_SECRET else before)
             shown.append(text)
-            hashed += [] if rest is None else [f"{len(shown)} {rest}"]
-    return shown, hashed
+            hashed += [] if rest is None else [f"{len(shown) - 1} {rest}"]
+    line = " ".join(shown)
+    for secret in server.secrets:
+        line = line.replace(secret, HIDDEN)
+    return line, hashed
 
 
 def _shown(word: str, flag: str) -> tuple[str, str | None]:
@@ -154,11 +136,14 @@ def _shown(word: str, flag: str) -> tuple[str, str | None]:
         text, rest = _shown(value, name if name.startswith("--") else f"--{name}")
         return f"{name}{sign}{text}", rest
     if flag in _SHORT_SECRET or (flag and looks_secret(flag.lstrip("-"))):
-        return (word if _is_variable(word) else HIDDEN), None
+        return (word if _VARIABLE.fullmatch(word) else HIDDEN), None
     plain = _VARIABLE.sub("", word)
-    if not plain or _is_harmless(plain, after_flag=flag.startswith("--")):
+    is_number = flag.startswith("--") and _NUMBER.fullmatch(plain)
+    is_word = plain.lower() in _WORDS or _PACKAGE.fullmatch(plain) or _PATH.fullmatch(plain)
+    if not plain or is_number or (is_word and not _is_random(plain)):
         return word, None
-    text, rest = _shown_url(word) if _is_url(word) else (HIDDEN, word)
+    is_url = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", word) is not None
+    text, rest = _shown_url(word) if is_url else (HIDDEN, word)
     has_secret = any(secrets_in_argument(plain)) or Redactor()(plain) != plain
     return text, None if has_secret else rest
 
@@ -168,41 +153,19 @@ def _shown_url(url: str) -> tuple[str, str | None]:
 
     Programs get keys of any form in the path: a bot's, a webhook's, a personal address.
     """
-    shown = public_url(url)
-    scheme, _, place = shown.partition("://")
+    scheme, _, place = public_url(url).partition("://")
     host, *steps = place.split("/")
-    path = ["…" if step and not _is_plain_step(step) else step for step in steps]
-    hidden = [step for step, kept in zip(steps, path, strict=True) if step != kept]
-    rest = "&".join([*hidden, *_plain_parameters(url)])
-    return "/".join([f"{scheme}://{host}", *path]), rest or None
+    hidden = [step for step in steps if step and not _STEP.fullmatch(_VARIABLE.sub("", step))]
+    path = ["…" if step in hidden else step for step in steps]
+    return "/".join([f"{scheme}://{host}", *path]), "&".join(
+        [*hidden, *_plain_parameters(url)]
+    ) or None
 
 
-def _is_plain_step(step: str) -> bool:
-    return _STEP.fullmatch(_VARIABLE.sub("", step)) is not None
-
-
-def _is_variable(word: str) -> bool:
-    return _VARIABLE.fullmatch(word) is not None
-
-
-def _is_url(word: str) -> bool:
-    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", word) is not None
-
-
-def _plain_parameters(url: str) -> Iterator[str]:
-    """Yield the parameters of a URL that do not look secret, with variables as written."""
-    query = urlsplit(url).query
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if not looks_secret(name):
-            yield f"{name}={value}"
-
-
-def _is_harmless(word: str, *, after_flag: bool) -> bool:
-    if word.lower() in _WORDS or _PACKAGE.fullmatch(word):
-        return not _is_random(word)
-    if after_flag and _NUMBER.fullmatch(word):
-        return True
-    return _PATH.fullmatch(word) is not None and not _is_random(word)
+def _plain_parameters(url: str) -> list[str]:
+    """Return the parameters of a URL that do not look secret, with variables as written."""
+    pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    return [f"{name}={value}" for name, value in pairs if not looks_secret(name)]
 
 
 def _is_name(word: str) -> bool:

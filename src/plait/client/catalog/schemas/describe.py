@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from plait.client.catalog.schemas.keywords import ANNOTATIONS, types_of
+from plait.client.catalog.schemas.keywords import (
+    ANNOTATIONS,
+    ARRAY_SHAPE,
+    OBJECT_SHAPE,
+    types_of,
+)
 from plait.client.catalog.schemas.values import (
-    MOST_SHOWN,
+    MAX_SHOWN_CHARS,
     Schema,
     as_list,
     as_schema,
@@ -29,6 +34,16 @@ _RANGES: Final = (
     ("Must have", {"minProperties": ">=", "maxProperties": "<="}, " properties"),
 )
 _ENDS: Final = (".", "!", "?", ":", ";", "…")
+_OUTLINED: Final = {
+    "additionalProperties": "Other properties",
+    "unevaluatedProperties": "Other properties",
+    "unevaluatedItems": "Other items",
+    "propertyNames": "Names of properties",
+    "not": "Must not be",
+    "contentSchema": "Holds",
+}
+"""How sentences begin that only outline the schema of a keyword."""
+_ONLY_NEEDS: Final = ANNOTATIONS | {"required", "not", "type"}
 
 
 def with_sentences(description: str | None, sentences: Iterable[str]) -> str | None:
@@ -52,11 +67,16 @@ def with_sentences(description: str | None, sentences: Iterable[str]) -> str | N
     return f"{head}{' ' if head.endswith(_ENDS) else '. '}{added}."
 
 
+def add_sentences(schema: Schema, sentences: Iterable[str]) -> Schema:
+    """Return a schema with sentences added to its description."""
+    text = with_sentences(schema.get("description"), sentences)
+    kept = {key: value for key, value in schema.items() if key != "description"}
+    return kept if text is None else {**kept, "description": text}
+
+
 def join_descriptions(first: str | None, second: str | None) -> str | None:
     """Join two descriptions; a single one is returned unchanged."""
-    if not first or not second:
-        return first or second
-    return with_sentences(first, [second])
+    return with_sentences(first, [second]) if first and second else first or second
 
 
 def limits(schema: Mapping[str, Any]) -> list[str]:
@@ -93,32 +113,36 @@ def choices(schema: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-_MOST_PARTS = 20
-_MOST_LEVELS = 4
+MAX_OUTLINE_PARTS: Final = 20
+MAX_OUTLINE_LEVELS: Final = 4
+"""An outline is a hint for a model, not the whole schema."""
 
 
-def outline(schema: Any, levels: int = _MOST_LEVELS) -> str:
+def outline(schema: Any, levels: int = MAX_OUTLINE_LEVELS) -> str:
     """Outline a schema: `{"id": integer, "tags"?: list of string}`."""
     text = _outline(schema, levels)
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
 def _outline(schema: Any, levels: int) -> str:
-    if isinstance(schema, bool) or not is_schema(schema):
+    if not is_schema(schema):
         return "nothing" if schema is False else "anything"
     if levels == 0:
         return "…"
     if "const" in schema or as_list(schema.get("enum")):
-        return " or ".join(text.removeprefix("Must be ") for text in choices(schema)).removeprefix(
-            "one of: "
-        )
-    draw = {"object": _object, "array": _array}
-    kinds = types_of(schema) or _guessed_types(schema)
-    parts = [draw[kind](schema, levels) if kind in draw else kind for kind in kinds]
+        values = " or ".join(text.removeprefix("Must be ") for text in choices(schema))
+        return values.removeprefix("one of: ")
+    kinds = types_of(schema)
+    if not kinds and schema.keys() & {*OBJECT_SHAPE, "required"}:
+        kinds = ["object"]
+    elif not kinds and schema.keys() & ARRAY_SHAPE:
+        kinds = ["array"]
+    draw = {"object": _outline_object, "array": _outline_array}
+    parts = [draw[kind](schema, levels - 1) if kind in draw else kind for kind in kinds]
     texts = [" or ".join(parts)] if parts else []
     for key, joint in (("anyOf", " or "), ("oneOf", " or "), ("allOf", " and ")):
         if members := as_list(schema.get(key)):
-            inner = [_outline(member, levels - 1) for member in members[:_MOST_PARTS]]
+            inner = [_outline(member, levels - 1) for member in members[:MAX_OUTLINE_PARTS]]
             texts.append(joint.join(dict.fromkeys(inner)))
     if "not" in schema:
         texts.append(f"not {_outline(schema['not'], levels - 1)}")
@@ -127,54 +151,82 @@ def _outline(schema: Any, levels: int) -> str:
     return " ".join(text for text in texts if text) or "anything"
 
 
-def _guessed_types(schema: Schema) -> list[str]:
-    if schema.keys() & {"properties", "required", "additionalProperties", "patternProperties"}:
-        return ["object"]
-    return ["array"] if schema.keys() & {"items", "prefixItems"} else []
-
-
-def _object(schema: Schema, levels: int) -> str:
-    required = [name for name in as_list(schema.get("required")) if isinstance(name, str)]
+def _outline_object(schema: Schema, levels: int) -> str:
+    required = as_list(schema.get("required"))
     properties = as_schema(schema.get("properties"))
     parts = [
-        f"{listed([name])}{'' if name in required else '?'}: {_outline(inner, levels - 1)}"
-        for name, inner in list(properties.items())[:_MOST_PARTS]
+        f"{listed([name])}{'' if name in required else '?'}: {_outline(inner, levels)}"
+        for name, inner in list(properties.items())[:MAX_OUTLINE_PARTS]
     ]
     parts += [f"{listed([name])}: anything" for name in required if name not in properties]
     for pattern, inner in as_schema(schema.get("patternProperties")).items():
-        parts.append(f"<name like {pattern}>: {_outline(inner, levels - 1)}")
+        parts.append(f"<name like {pattern}>: {_outline(inner, levels)}")
     others = schema.get("additionalProperties")
     if is_schema(others):
-        parts.append(f"<name>: {_outline(others, levels - 1)}")
-    if not parts:
-        return "object" if others is not False else "{}"
-    return f"{{{', '.join(parts)}}}"
+        parts.append(f"<name>: {_outline(others, levels)}")
+    return f"{{{', '.join(parts)}}}" if parts or others is False else "object"
 
 
-def _array(schema: Schema, levels: int) -> str:
-    first = [_outline(inner, levels - 1) for inner in as_list(schema.get("prefixItems"))]
+def _outline_array(schema: Schema, levels: int) -> str:
+    first = [_outline(inner, levels) for inner in as_list(schema.get("prefixItems"))]
     rest = schema.get("items")
     if first:
         return f"[{', '.join([*first, '…'] if rest is not False else first)}]"
-    return f"list of {_outline(rest, levels - 1)}" if is_schema(rest) and rest else "list"
-
-
-_ONLY_NEEDS: Final = ANNOTATIONS | {"required", "not", "type"}
-_OUTLINED: Final = {"type", "properties", "items", "prefixItems"}
+    return f"list of {_outline(rest, levels)}" if is_schema(rest) and rest else "list"
 
 
 def sentences_for(schema: Schema) -> list[str]:
     """Describe the keywords of a schema, except types, properties and items."""
-    names = as_list(schema.get("required"))
-    return [
-        *choices(schema),
-        *limits(schema),
-        *([f"Needed: {listed(names)}"] if names else []),
-        *_about_properties(schema),
-        *_about_items(schema),
-        *_about_others(schema),
-        *notes_for(schema),
-    ]
+    if not schema:  # most places have nothing to describe
+        return []
+    texts = [*choices(schema), *limits(schema)]
+    for key, value in schema.items():
+        match key:
+            case "required" if value:
+                texts.append(f"Needed: {listed(value)}")
+            case "dependentRequired":
+                texts += [
+                    f"With {name}, these are needed: {', '.join(map(str, needed))}"
+                    for name, needed in value.items()
+                    if needed
+                ]
+            case "patternProperties":
+                texts += [
+                    f"Properties with names like {pattern}: {outline(inner)}"
+                    for pattern, inner in value.items()
+                ]
+            case "contentEncoding":
+                texts.append(f"Encoded as {value}")
+            case "contentMediaType":
+                texts.append(f"Media type: {value}")
+            case "contains":
+                least, most = schema.get("minContains", 1), schema.get("maxContains")
+                count = f"{least} or more" if most is None else f"{least} to {most}"
+                texts.append(f"Must hold {count} items like: {outline(value)}")
+            case "if":
+                then, otherwise = schema.get("then", True), schema.get("else", True)
+                texts.append(
+                    f"If it fits {outline(value)}, then it must fit {outline(then)}, "
+                    f"otherwise {outline(otherwise)}"
+                )
+            case "anyOf" | "oneOf":
+                texts.append(about_union(key, value))
+            case "allOf":
+                for member in value:
+                    inner = as_schema(member)
+                    # What has a shape is drawn: its sentences alone would say only half of it.
+                    has_shape = inner.keys() & {"type", "properties", "items", "prefixItems"}
+                    texts += (() if has_shape else sentences_for(inner)) or [
+                        f"Must also fit: {outline(member)}"
+                    ]
+            case "dependentSchemas":
+                texts += [f"With {name}, it must fit: {outline(it)}" for name, it in value.items()]
+            case _ if start := _OUTLINED.get(key):
+                is_end = value is False and start.startswith("Other")
+                texts.append(f"No {start.lower()}" if is_end else f"{start}: {outline(value)}")
+            case _:
+                pass
+    return [*texts, *notes_for(schema)]
 
 
 def notes_for(schema: Schema) -> list[str]:
@@ -202,59 +254,3 @@ def about_union(key: str, branches: list[Any]) -> str:
         return f"{start} one of these is needed: {'; '.join(needs)}"
     start = "Must fit one of" if key == "anyOf" else "Must fit exactly one of"
     return f"{start}: {'; '.join(dict.fromkeys(outline(branch) for branch in branches))}"
-
-
-def _about_properties(schema: Schema) -> list[str]:
-    texts: list[str] = []
-    if (names := schema.get("propertyNames")) is not None:
-        texts.append(f"Names of properties: {outline(names)}")
-    for pattern, inner in as_schema(schema.get("patternProperties")).items():
-        texts.append(f"Properties with names like {pattern}: {outline(inner)}")
-    rules = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
-    texts += [_others(rule, "properties") for rule in rules if rule is not None]
-    for name, needed in as_schema(schema.get("dependentRequired")).items():
-        if as_list(needed):
-            texts.append(f"With {name}, these are needed: {', '.join(map(str, needed))}")
-    for name, inner in as_schema(schema.get("dependentSchemas")).items():
-        texts.append(f"With {name}, it must fit: {outline(inner)}")
-    return texts
-
-
-def _about_items(schema: Schema) -> list[str]:
-    texts: list[str] = []
-    if "contains" in schema:
-        least, most = schema.get("minContains", 1), schema.get("maxContains")
-        count = f"{least} or more" if not is_number(most) else f"{least} to {most}"
-        texts.append(f"Must hold {count} items like: {outline(schema['contains'])}")
-    if "unevaluatedItems" in schema:
-        texts.append(_others(schema["unevaluatedItems"], "items"))
-    return texts
-
-
-def _about_others(schema: Schema) -> list[str]:
-    texts: list[str] = []
-    if "not" in schema:
-        texts.append(f"Must not be: {outline(schema['not'])}")
-    if "if" in schema:
-        then, otherwise = schema.get("then", True), schema.get("else", True)
-        texts.append(
-            f"If it fits {outline(schema['if'])}, then it must fit {outline(then)}, "
-            f"otherwise {outline(otherwise)}"
-        )
-    for member in as_list(schema.get("allOf")):
-        inner = as_schema(member)
-        inner_texts = sentences_for(inner) if inner.keys().isdisjoint(_OUTLINED) else []
-        texts += inner_texts or [f"Must also fit: {outline(member)}"]
-    for key in ("anyOf", "oneOf"):
-        if branches := as_list(schema.get(key)):
-            texts.append(about_union(key, branches))
-    for key, text in (("contentEncoding", "Encoded as"), ("contentMediaType", "Media type:")):
-        if isinstance(schema.get(key), str):
-            texts.append(f"{text} {schema[key]}")
-    if "contentSchema" in schema:
-        texts.append(f"Holds: {outline(schema['contentSchema'])}")
-    return texts
-
-
-def _others(rule: Any, what: str) -> str:
-    return f"No other {what}" if rule is False else f"Other {what}: {outline(rule)}"

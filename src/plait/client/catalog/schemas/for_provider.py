@@ -1,19 +1,62 @@
-"""Converting the schema of a tool's arguments for the models of one provider."""
+"""Converting the schema of a tool's arguments for the models of one provider.
+
+What a provider refuses is moved to descriptions. Most take JSON Schema with few exceptions; Gemini
+and OpenAI's strict mode take small subsets, in which each place has one type, or plain
+alternatives.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
-from typing import Final, Literal, get_args
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final, Literal, get_args
 
-from plait.client.catalog.allowance import TooMuchWorkError, allowed_seconds
-from plait.client.catalog.schemas.keywords import map_children, places_in, types_of
+from plait.client.catalog.bounded_work import TooMuchWorkError, allowed_seconds
+from plait.client.catalog.schemas.describe import (
+    about_union,
+    add_sentences,
+    join_descriptions,
+    notes_for,
+    only_needs,
+    outline,
+    sentences_for,
+)
+from plait.client.catalog.schemas.keywords import (
+    ANNOTATIONS,
+    CONSTRAINTS,
+    UNIONS,
+    map_children,
+    places_in,
+    step_into,
+    types_of,
+)
+from plait.client.catalog.schemas.merge import (
+    allows_anything,
+    is_never,
+    merge,
+    merge_members,
+    narrow_to_type,
+    possible_types,
+    values_of,
+)
 from plait.client.catalog.schemas.plain_schema import shared_if_plain
-from plait.client.catalog.schemas.profiles import gemini, openai_strict
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.refs import cleaned_schema
-from plait.client.catalog.schemas.roots import bare_root, object_root, plain_root
-from plait.client.catalog.schemas.values import Schema, as_list, as_schema, plain
+from plait.client.catalog.schemas.roots import object_root, plain_root, with_mentioned
+from plait.client.catalog.schemas.values import (
+    MAX_DEPTH_LEVELS,
+    Schema,
+    as_list,
+    as_schema,
+    canonical,
+    distinct,
+    is_number,
+    is_schema,
+    json_type,
+    plain,
+)
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 """A family of models, by what it accepts in a schema."""
@@ -22,10 +65,38 @@ PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 """Every profile, by name."""
 
 _ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_MOST_SECONDS = 0.06
-"""Conversions run in event loops, one tool at a time."""
 _OPENAI_FLAGS = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Keywords that may be booleans; elsewhere a boolean schema is refused."""
+_SHAPE: Final = frozenset(
+    {"type", "properties", "required", "items", "prefixItems", "enum"}
+    | {"additionalProperties", "unevaluatedProperties"}
+)
+"""Keywords that are converted, and never just moved to the description."""
+_GEMINI_FORMATS: Final = {
+    "string": ("date-time", "enum"),
+    "integer": ("int32", "int64"),
+    "number": ("float", "double"),
+}
+_STRICT_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+_LOOKS_AROUND: Final = re.compile(r"\(\?[=!<]|\\[1-9]|\\k<")
+"""Lookaround and back references, which constrained decoding cannot follow."""
+_STRICT_NUMBERS: Final = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+)
+
+MAX_CONVERSION_SECONDS: Final = 0.06
+"""Conversions run in event loops, one tool at a time."""
+MAX_COPIES: Final = 200
+"""Keywords beside alternatives are copied into each; after this many, they are described."""
+MAX_PLACES: Final = 20_000
+"""After this many places, the rest allows anything: no model reads more."""
+MAX_OBJECT_LEVELS: Final = 10
+MAX_PROPERTIES: Final = 5_000
+MAX_LISTED_VALUES: Final = 1_000
+MAX_NAME_CHARS: Final = 120_000
+"""The limits that OpenAI documents for one schema."""
 
 
 def schema_for_provider(schema: object, profile: Profile | None = None) -> ProviderSchema:
@@ -34,21 +105,16 @@ def schema_for_provider(schema: object, profile: Profile | None = None) -> Provi
     The default profile inlines references and keeps everything else. Any input is accepted; what
     the profile's subset cannot express is moved to descriptions, and noted.
     """
-    profile = profile or "default"
+    profile, notes = profile or "default", Notes()
     try:
-        with allowed_seconds(_MOST_SECONDS):
-            return _converted(schema, profile)
+        with allowed_seconds(MAX_CONVERSION_SECONDS):
+            if profile == "default" and (shared := shared_if_plain(schema)) is not None:
+                return ProviderSchema(plain(shared))
+            converted = _CONVERTERS[profile](cleaned_schema(schema, notes), notes)
     except TooMuchWorkError:
         notes = Notes()
         notes.add("", "too large to be converted, so any arguments are allowed", "size")
-        return ProviderSchema(_CONVERTERS[profile]({}, notes), notes.all)
-
-
-def _converted(schema: object, profile: Profile) -> ProviderSchema:
-    if profile == "default" and (shared := shared_if_plain(schema)) is not None:
-        return ProviderSchema(plain(shared))
-    notes = Notes()
-    converted = _CONVERTERS[profile](cleaned_schema(schema, notes), notes)
+        converted = _CONVERTERS[profile]({}, notes)
     return ProviderSchema(converted, notes.all)
 
 
@@ -72,11 +138,15 @@ def _for_openai(schema: Schema, notes: Notes) -> Schema:
 
     https://developers.openai.com/api/docs/guides/function-calling
     """
-    return _with_items(bare_root(schema, notes))
+    return _with_items(plain_root(schema, notes, bare=True))
 
 
 def _with_items(schema: Schema) -> Schema:
-    changed = map_children(_with_max_items(schema), lambda inner, _: _with_items(as_schema(inner)))
+    if schema.get("items") is False:
+        # A boolean is refused there, and `maxItems` means the same.
+        first = len(as_list(schema.get("prefixItems")))
+        schema = {**schema, "items": {}, "maxItems": min(first, schema.get("maxItems", first))}
+    changed = map_children(schema, lambda inner, _: _with_items(as_schema(inner)))
     for key in _OPENAI_FLAGS:
         if isinstance(schema.get(key), bool):
             changed[key] = schema[key]
@@ -85,18 +155,379 @@ def _with_items(schema: Schema) -> Schema:
     return changed
 
 
-def _with_max_items(schema: Schema) -> Schema:
-    """Express `items: false` as `maxItems`."""
-    if schema.get("items") is not False:
+class _Narrowing(ABC):
+    """Converts schemas into a subset in which each place has one type, or plain alternatives."""
+
+    keeps: ClassVar[dict[str, frozenset[str]]]
+    """The keywords of each type that stay unchanged."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self._places = 0
+        self._copies = 0
+
+    @abstractmethod
+    def convert_object(self, node: Schema, path: str, level: int) -> Schema:
+        """Convert an object; `level` counts the objects around its properties."""
+
+    @abstractmethod
+    def nullable(self, schema: Schema) -> Schema:
+        """Return a converted schema that allows null, too."""
+
+    @abstractmethod
+    def union(self, members: list[Schema], about: Schema) -> Schema:
+        """Join several converted schemas, none of which is null."""
+
+    @abstractmethod
+    def may_keep(self, key: str, value: Any, kind: str) -> bool:
+        """Return whether this value of a keyword, of those that are kept, can be passed on."""
+
+    def convert(self, schema: Any, path: str, level: int, depth: int = 0) -> Schema | None:
+        """Convert a schema; `None` if no value can fit it. `level` counts the objects around it."""
+        self._places += 1
+        if depth > MAX_DEPTH_LEVELS or self._places > MAX_PLACES:
+            self.notes.add(path, "too large or too deep, left open", "recursion")
+            return self._anything({}, path)
+        node = merge_members(as_schema(schema))
+        if is_never(node):
+            return None
+        about = {key: value for key, value in node.items() if key not in CONSTRAINTS}
+        base = {key: value for key, value in node.items() if key in CONSTRAINTS}
+        key = next((key for key in UNIONS if key in base), None)
+        if key is None:
+            kinds = possible_types(node)
+            if len(kinds) == 1:
+                return self._convert_one(narrow_to_type(node, kinds[0]), path, level)
+            if not kinds:
+                is_open = node.keys().isdisjoint({"type", "enum", "const"})
+                return self._anything(node, path) if is_open else None
+            branches: list[Any] = [narrow_to_type(base, kind) for kind in kinds]
+        else:
+            branches = base.pop(key)
+            if key == "anyOf" and any(map(allows_anything, branches)):
+                # Beside one that allows anything, the others restrict nothing.
+                return self.convert({**about, **base}, path, level, depth + 1)
+            self._copies += len(branches) if base else 0
+            if only_needs(branches) or (base and self._copies > MAX_COPIES):
+                self.notes.add_moved(path, [key])
+                rest = add_sentences({**about, **base}, [about_union(key, branches)])
+                return self.convert(rest, path, level, depth + 1)
+            if key == "oneOf":
+                text = "oneOf became anyOf: several alternatives may fit at once"
+                self.notes.add(path, text, "alternatives")
+            # No subset lets types or properties stand beside alternatives.
+            branches = [merge(base, branch) for branch in branches]
+        converted: list[Schema] = []
+        for index, branch in enumerate(branches):
+            place = step_into(path, f".{key or 'anyOf'}[{index}]")
+            if (one := self.convert(branch, place, level, depth + 1)) is not None:
+                # Gemini refuses a description beside the alternatives inside of an alternative.
+                converted += one["anyOf"] if one.keys() == {"anyOf"} else [one]
+        if not converted:
+            return None
+        # Different schemas can become the same one, where the subset cannot tell them apart.
+        members = distinct(one for one in converted if one.get("type") != "null")
+        about = self.commented({}, about, path, [])
+        if not members:
+            return add_annotations(converted[0], about)
+        joined = self.union(members, about) if members[1:] else add_annotations(members[0], about)
+        has_null = any(one.get("type") == "null" for one in converted)
+        return self.nullable(joined) if has_null else joined
+
+    def _convert_one(self, node: Schema, path: str, level: int) -> Schema:
+        kind: str = node["type"]
+        if kind == "object":
+            return self.convert_object(with_mentioned(node), path, level + 1)
+        if kind != "array":
+            return self.finish({"type": kind}, node, path)
+        # The items of a tuple fit any of its places.
+        first, rest = as_list(node.get("prefixItems")), node.get("items", {})
+        most = node.get("maxItems", len(first) + 1)
+        ends = is_never(rest) or most <= len(first)
+        places = distinct(first if ends else [*first, rest])
+        if ends:
+            node = {**node, "maxItems": min(len(first), most)}
+        words: list[str] = []
+        if len(places) > 1:
+            drawn: Schema = {"prefixItems": first, "items": False if ends else rest}
+            words = [f"Items in this order: {outline(drawn)}"]
+            self.notes.add(path, "the places in a list moved to the description", "limits")
+        inside = step_into(path, "[]")
+        items = self.convert({"anyOf": places} if places[1:] else [*places, {}][0], inside, level)
+        started = {"type": "array", "items": items or self._anything({}, inside)}
+        return self.finish(started, node, path, words)
+
+    def convert_properties(self, node: Schema, path: str, level: int) -> Schema:
+        """Convert the properties of an object, except those that no value fits."""
+        others = node.get("additionalProperties")
+        if others is True or is_schema(others):
+            self.notes.add(path, "other properties cannot be passed", "closed")
+        properties: Schema = {}
+        for name, inner in as_schema(node.get("properties")).items():
+            place = step_into(path, f".{name}")
+            converted = self.convert(inner, place, level)
+            if converted is None:
+                self.notes.add(place, "no value is valid, left out", "alternatives")
+            else:
+                properties[name] = converted
+        return properties
+
+    def finish(
+        self, started: Schema, node: Schema, path: str, sentences: Iterable[str] = ()
+    ) -> Schema:
+        """Add the keywords that can be kept to a converted schema, and describe the rest."""
+        done, moved = dict(started), dict[str, Any]()
+        for key, value in node.items():
+            if key in CONSTRAINTS and (key == "enum" or key not in _SHAPE):
+                keep = self.may_keep(key, value, started.get("type", ""))
+                (done if keep else moved)[key] = value
+        if moved:
+            self.notes.add_moved(path, moved)
+        return self.commented(done, node, path, [*sentences, *sentences_for(moved)])
+
+    def commented(self, done: Schema, node: Schema, path: str, sentences: Iterable[str]) -> Schema:
+        """Copy title and description, with further sentences."""
+        for key in node:
+            if key not in CONSTRAINTS and key not in ANNOTATIONS:
+                self.notes.add(path, f"{key} left out", "keywords")
+        about = {key: node[key] for key in ("title", "description") if key in node}
+        return add_sentences({**done, **about}, [*sentences, *notes_for(node)])
+
+    def object_as_text(self, node: Schema, path: str) -> Schema:
+        """Convert an object into a JSON string, since the subset cannot describe its content."""
+        note = "an object that cannot be described, written as a JSON string"
+        self.notes.add(path, note, "json_text")
+        drawing = outline({key: value for key, value in node.items() if key not in ANNOTATIONS})
+        sentence = "A JSON object, written as a string"
+        if drawing != "object":
+            sentence += f": {drawing}"
+        # The drawing tells these already.
+        rest = {key: node[key] for key in node if key not in _SHAPE | {"patternProperties"}}
+        return self.finish({"type": "string"}, rest, path, [sentence])
+
+    def _anything(self, node: Schema, path: str) -> Schema:
+        self.notes.add(path, "any value, but objects and lists only as JSON text", "json_text")
+        about = self.finish({}, node, path, ["Any value; an object or a list as JSON text"])
+        scalars: list[Schema] = [{"type": kind} for kind in ("string", "number", "boolean")]
+        return self.nullable(self.union(scalars, about))
+
+
+def add_annotations(schema: Schema, about: Schema) -> Schema:
+    """Return the schema with further annotations; the descriptions are joined."""
+    text = join_descriptions(about.get("description"), schema.get("description"))
+    return add_sentences({**schema, **about, "description": text}, [])
+
+
+def for_gemini(schema: Schema, notes: Notes) -> Schema:
+    """Return the schema within the subset of OpenAPI 3.0 that function declarations accept.
+
+    The fields: https://ai.google.dev/api/caching#Schema
+    Beside alternatives nothing else may stand, an object has properties, only strings can be
+    enumerated, and null is expressed by `nullable`.
+    """
+    root = narrow_to_type(plain_root(_read_nullable(schema), notes, bare=True), "object")
+    # The title of the root is the name of a class, which does not help a model.
+    root.pop("title", None)
+    return _Gemini(notes).with_properties(root, "", 1)
+
+
+class _Gemini(_Narrowing):
+    keeps: ClassVar[dict[str, frozenset[str]]] = {
+        "string": frozenset({"minLength", "maxLength", "pattern", "format", "enum"}),
+        "number": frozenset({"minimum", "maximum", "format"}),
+        "integer": frozenset({"minimum", "maximum", "format"}),
+        "array": frozenset({"minItems", "maxItems"}),
+        "object": frozenset({"minProperties", "maxProperties"}),
+    }
+
+    def convert_object(self, node: Schema, path: str, level: int) -> Schema:
+        if node.get("properties"):
+            converted = self.with_properties(node, path, level)
+            if converted["properties"]:
+                return converted
+        return self.object_as_text(node, path)
+
+    def with_properties(self, node: Schema, path: str, level: int) -> Schema:
+        properties = self.convert_properties(node, path, level)
+        started: Schema = {"type": "object", "properties": properties}
+        if required := [name for name in as_list(node.get("required")) if name in properties]:
+            started["required"] = required
+        return self.finish(started, node, path)
+
+    def may_keep(self, key: str, value: Any, kind: str) -> bool:
+        if key == "format":
+            return value in _GEMINI_FORMATS.get(kind, ())
+        # The API refuses an empty string among the values.
+        return key in self.keeps.get(kind, ()) and not (key == "enum" and "" in value)
+
+    def finish(
+        self, started: Schema, node: Schema, path: str, sentences: Iterable[str] = ()
+    ) -> Schema:
+        if node.get("type") == "integer":  # for which exclusive bounds can be written as others
+            node = dict(node)
+            if is_number(above := node.pop("exclusiveMinimum", None)):
+                least = math.floor(above) + 1
+                node["minimum"] = max(least, node.get("minimum", least))
+            if is_number(below := node.pop("exclusiveMaximum", None)):
+                most = math.ceil(below) - 1
+                node["maximum"] = min(most, node.get("maximum", most))
+        return super().finish(started, node, path, sentences)
+
+    def commented(self, done: Schema, node: Schema, path: str, sentences: Iterable[str]) -> Schema:
+        if "description" not in node and "title" in node:
+            node = {**node, "description": node["title"]}
+        untitled = {key: value for key, value in node.items() if key != "title"}
+        return super().commented(done, untitled, path, sentences)
+
+    def nullable(self, schema: Schema) -> Schema:
+        if "anyOf" not in schema:
+            return schema if schema["type"] == "null" else {**schema, "nullable": True}
+        first, *others = schema["anyOf"]
+        return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
+
+    def union(self, members: list[Schema], about: Schema) -> Schema:
+        # No keyword is allowed beside `anyOf`, so each alternative gets the description.
+        description = {"description": about.get("description")}
+        return {"anyOf": [add_annotations(member, description) for member in members]}
+
+
+def _read_nullable(schema: Any) -> Any:
+    """Convert OpenAPI's `nullable` to JSON Schema."""
+    if not is_schema(schema):
         return schema
-    first = len(as_list(schema.get("prefixItems")))
-    return {**schema, "items": {}, "maxItems": min(first, schema.get("maxItems", first))}
+    changed = map_children(schema, lambda inner, _: _read_nullable(inner))
+    if changed.pop("nullable", None) is not True:
+        return changed
+    if isinstance(kind := changed.get("type"), str):
+        changed["type"] = [kind, "null"]
+        if "enum" in changed:
+            changed["enum"] = [*changed["enum"], None]
+    elif "anyOf" in changed:
+        changed["anyOf"] = [*changed["anyOf"], {"type": "null"}]
+    return changed
+
+
+def for_openai_strict(schema: Schema, notes: Notes) -> Schema:
+    """Return the schema within the subset of strict mode: objects are closed, all is required.
+
+    The subset: https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas
+    An optional argument becomes one that may be null; the null is dropped before the server sees
+    it.
+    """
+    root = narrow_to_type(plain_root(schema, notes, bare=True), "object")
+    strict = _Strict(notes).closed(root, "", 1)
+    places = [place for _, place in places_in(strict)]
+    names = [name for place in places for name in as_schema(place.get("properties"))]
+    values = [value for place in places for value in as_list(place.get("enum"))]
+    texts = [value for value in values if json_type(value) == "string"]
+    for count, most, what in (
+        (len(names), MAX_PROPERTIES, "properties"),
+        (len(values), MAX_LISTED_VALUES, "listed values"),
+        (sum(map(len, names + texts)), MAX_NAME_CHARS, "characters in names and listed values"),
+    ):
+        if count > most:
+            notes.add("", f"may be refused: {count} {what}, more than {most}", "size")
+    return strict
+
+
+class _Strict(_Narrowing):
+    keeps: ClassVar[dict[str, frozenset[str]]] = {
+        "string": frozenset({"pattern", "format", "enum"}),
+        "number": _STRICT_NUMBERS | {"enum"},
+        "integer": _STRICT_NUMBERS | {"enum"},
+        "boolean": frozenset({"enum"}),
+        "array": frozenset({"minItems", "maxItems"}),
+    }
+
+    def convert_object(self, node: Schema, path: str, level: int) -> Schema:
+        is_map = not node.get("properties") and (
+            node.get("additionalProperties") is not False or "patternProperties" in node
+        )
+        if is_map or level > MAX_OBJECT_LEVELS:
+            return self.object_as_text(node, path)
+        return self.closed(node, path, level)
+
+    def closed(self, node: Schema, path: str, level: int) -> Schema:
+        required = as_list(node.get("required"))
+        properties = {
+            name: inner if name in required else self.nullable(inner)
+            for name, inner in self.convert_properties(node, path, level).items()
+        }
+        started: Schema = {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+        return self.finish(started, node, path)
+
+    def may_keep(self, key: str, value: Any, kind: str) -> bool:
+        if key == "format" and kind == "string":
+            return value in _STRICT_FORMATS
+        if key == "pattern" and _LOOKS_AROUND.search(value):
+            return False
+        return key in self.keeps.get(kind, ())
+
+    def nullable(self, schema: Schema) -> Schema:
+        if "anyOf" in schema:
+            if any(member.get("type") == "null" for member in schema["anyOf"]):
+                return schema
+            return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+        kind = schema["type"]
+        if isinstance(kind, list) or kind == "null":
+            return schema
+        if kind in ("object", "array"):
+            about = {key: schema[key] for key in ("title", "description") if key in schema}
+            bare = {key: value for key, value in schema.items() if key not in about}
+            return {"anyOf": [bare, {"type": "null"}], **about}
+        with_null: Schema = {**schema, "type": [kind, "null"]}
+        if "enum" in schema:
+            with_null["enum"] = [*schema["enum"], None]
+        return with_null
+
+    def union(self, members: list[Schema], about: Schema) -> Schema:
+        """Join alternatives, with the discriminator of objects first.
+
+        The decoder looks at the first key: the API refuses alternatives with the same one, unless
+        its values differ.
+        """
+
+        def values_in(known: Schema, name: str) -> set[str]:
+            return {canonical(value) for value in values_of(known.get(name, {})) or []}
+
+        ordered: list[Schema] = []
+        for member in members:
+            properties = as_schema(member.get("properties"))
+            others = [
+                other["properties"]
+                for other in members
+                if other is not member and other.get("type") == "object"
+            ]
+            shared = {name for known in others for name in known}
+            # An object differs from all others by the values of a property, or by having it.
+            apart = [
+                name
+                for name in properties
+                if others
+                and (own := values_in(properties, name))
+                and all(
+                    rival and own.isdisjoint(rival)
+                    for rival in (values_in(known, name) for known in others)
+                )
+            ] or [name for name in properties if others and name not in shared]
+            if apart:
+                properties = {apart[0]: properties[apart[0]], **properties}
+                first: Schema = {"properties": properties, "required": list(properties)}
+                ordered.append({**member, **first})
+            else:
+                ordered.append(member)
+        return {"anyOf": ordered, **about}
 
 
 _CONVERTERS: Final[dict[Profile, Callable[[Schema, Notes], Schema]]] = {
     "default": object_root,
     "openai": _for_openai,
-    "openai_strict": openai_strict.convert,
+    "openai_strict": for_openai_strict,
     "anthropic": _for_anthropic,
-    "gemini": gemini.convert,
+    "gemini": for_gemini,
 }

@@ -91,11 +91,23 @@ def _parameter(name: str, value: Any, *, required: bool) -> Parameter:
     kind = kinds[0] if len(kinds) == 1 else "any"
     values = values_of(schema)
     properties = _properties(schema)
-    extra = _others(schema, kinds, properties)
+    extra = {key: plain(value) for key, value in schema.items() if key not in _OWN_FIELDS}
+    if len(kinds) > 1:
+        extra["type"] = list(kinds)
+    if "properties" in schema and not properties:
+        extra["properties"] = {}
+    named = {parameter.name for parameter in properties}
+    if unnamed := [one for one in as_list(schema.get("required")) if one not in named]:
+        extra["required"] = unnamed
     description = with_sentences(schema.get("description"), _limits(extra)) or ""
     if "description" in schema and schema["description"] != description:
         extra["description"] = schema["description"]
-    item_type, items = _items(extra)
+    item_type, items = None, None
+    if not isinstance(extra.get("items", True), bool):
+        items = _parameter("", extra.pop("items"), required=False)
+        item_type = items.type
+        if items == Parameter(name="", type=item_type):
+            items = None
     return Parameter(
         name=name,
         type=kind,
@@ -109,19 +121,6 @@ def _parameter(name: str, value: Any, *, required: bool) -> Parameter:
         nullable=has_null or kind == "null",
         extra=extra,
     )
-
-
-def _others(schema: Schema, kinds: list[str], properties: tuple[Parameter, ...]) -> Schema:
-    """Return the keywords without their own field."""
-    others = {key: plain(value) for key, value in schema.items() if key not in _OWN_FIELDS}
-    if len(kinds) > 1:
-        others["type"] = list(kinds)
-    if "properties" in schema and not properties:
-        others["properties"] = {}
-    named = {parameter.name for parameter in properties}
-    if unnamed := [name for name in as_list(schema.get("required")) if name not in named]:
-        others["required"] = unnamed
-    return others
 
 
 def _without_null(schema: Schema) -> tuple[Schema, bool]:
@@ -142,14 +141,6 @@ def _without_null(schema: Schema) -> tuple[Schema, bool]:
         return schema, False
     values = values_of(schema)
     return {**schema, "type": left[0] if len(left) == 1 else left}, values is None or None in values
-
-
-def _items(extra: Schema) -> tuple[str | None, Parameter | None]:
-    """Remove the items from the other keywords, and convert them."""
-    if "items" not in extra or isinstance(extra["items"], bool):
-        return None, None
-    item = _parameter("", extra.pop("items"), required=False)
-    return item.type, None if item == Parameter(name="", type=item.type) else item
 
 
 def _limits(extra: Mapping[str, Any]) -> list[str]:

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.keywords import ADDRESSES, HOLD_SCHEMA, REFERENCES, TYPES
-from plait.client.catalog.schemas.values import Schema, holds_ref, is_number, is_schema
+from plait.client.catalog.schemas.keywords import (
+    ADDRESSES,
+    BOUNDS,
+    COUNTS,
+    FLAGS,
+    HOLD_SCHEMAS,
+    REFERENCES,
+    TEXTS,
+    TYPES,
+)
+from plait.client.catalog.schemas.values import Schema, holds_ref, is_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-_DEEPEST: Final = 16
+MAX_PLAIN_LEVELS: Final = 16
+"""Deeper schemas are converted, which is bounded in every way."""
 _TYPES: Final = frozenset(TYPES)
-_STRINGS: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_TEXTS: Final = frozenset(
-    {"title", "description", "$comment", "pattern", "format", "contentEncoding", "contentMediaType"}
-)
-_FLAGS: Final = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
-_COUNTS: Final = frozenset(
-    {"minLength", "maxLength", "minItems", "maxItems"}
-    | {"minProperties", "maxProperties", "minContains", "maxContains"}
-)
-_NUMBERS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-_OTHERS: Final = (HOLD_SCHEMA | ADDRESSES | frozenset(REFERENCES)).union(
-    {"prefixItems", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies"},
-    {"examples", "multipleOf", "type", "enum", "required", "properties", "anyOf", "oneOf", "allOf"},
-    {"$schema"},
-)
-"""Keywords with rules of their own."""
+_TEXT: Final = frozenset({str})
+_FLAG: Final = frozenset({bool})
+_PLAIN: Final[dict[str, frozenset[type]]] = {
+    **dict.fromkeys((*HOLD_SCHEMAS, *ADDRESSES, *REFERENCES), frozenset[type]()),
+    **dict.fromkeys(("dependentRequired", "multipleOf", "$schema"), frozenset()),
+    **dict.fromkeys(("type", "required", "enum", "examples"), frozenset()),
+    **dict.fromkeys(TEXTS, _TEXT),
+    **dict.fromkeys((*FLAGS, "items", "additionalProperties"), _FLAG),
+    **dict.fromkeys(COUNTS, frozenset({int})),
+    **dict.fromkeys(BOUNDS, frozenset({int, float})),
+}
+"""The types of a keyword's value with which nothing has to be done; of others, any scalar."""
 
 
 def shared_if_plain(schema: object) -> Schema | None:
@@ -53,60 +60,49 @@ def plain_size(schema: object, depth: int = 0) -> int:
     # Binding a tool takes not much longer than this, so that it avoids generators and calls.
     if not is_schema(schema):
         return int(type(schema) is bool)
-    if depth > _DEEPEST:
+    if depth > MAX_PLAIN_LEVELS:
         return 0
     size = 1
     for key, value in schema.items():
         kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind is str:
-            if key not in _TEXTS and not (
-                value in _TYPES if key == "type" else _is_plain_scalar(key, value)
-            ):
+        inner: Any = ()
+        if key == "type" and kind is str:
+            if value not in _TYPES:
                 return 0
-        elif kind is dict:
-            if key == "properties":
-                if "$ref" in value:
+        elif kind in _SCALARS:
+            if kind not in _PLAIN.get(key, _SCALARS):
+                if key != "$schema" or value != DIALECT:
                     return 0
-                for inner in value.values():
-                    inner_size = plain_size(inner, depth + 1)
-                    if not inner_size:
-                        return 0
-                    size += inner_size
-            elif key == "items" or key == "additionalProperties":
-                inner_size = plain_size(value, depth + 1)
-                if not inner_size:
+            elif key in COUNTS:
+                if value < 0:
                     return 0
-                size += inner_size
-            elif (key != "default" and key != "const") or holds_ref(value):
+            elif kind is float and key in _PLAIN and not isfinite(value):
                 return 0
+        elif key == "properties" and kind is dict:
+            if "$ref" in value:
+                return 0
+            inner = value.values()
+        elif kind is dict and (key == "items" or key == "additionalProperties"):
+            inner = (value,)
         elif kind is list and (key == "anyOf" or key == "oneOf" or key == "allOf"):
-            sizes = [plain_size(inner, depth + 1) for inner in value]
-            if not sizes or 0 in sizes:
+            if not value:
                 return 0
-            size += sum(sizes)
-        elif not (_is_plain_list if kind is list else _is_plain_scalar)(key, value):
-            return 0
+            inner = value
+        elif kind is list and (key == "required" or key == "enum" or key == "type"):
+            if not (_SCALARS if key == "enum" else _TEXT).issuperset(map(type, value)):
+                return 0
+            names = set(value)  # 1 and true are one there, and then told apart by the long way
+            if len(names) < len(value) or not (names or key == "required"):
+                return 0
+            if key == "type" and not names <= _TYPES:
+                return 0
+        else:
+            is_data = key == "default" or key == "const" or (key == "examples" and kind is list)
+            if not is_data or kind not in (dict, list) or holds_ref(value):
+                return 0
+        for part in inner:
+            part_size = plain_size(part, depth + 1)
+            if not part_size:
+                return 0
+            size += part_size
     return size
-
-
-def _is_plain_list(key: str, value: list[Any]) -> bool:
-    if key == "required" or key == "type" or key == "enum":
-        if not (_SCALARS if key == "enum" else _STRINGS).issuperset(map(type, value)):
-            return False
-        names = set(value)  # 1 and true are one there, and then told apart by the long way
-        if len(names) < len(value) or not (names or key == "required"):
-            return False
-        return key != "type" or names <= _TYPES
-    return key in {"default", "const", "examples"} and not holds_ref(value)
-
-
-def _is_plain_scalar(key: str, value: object) -> bool:
-    if key in _TEXTS:
-        return type(value) is str
-    if key in _FLAGS or key == "items" or key == "additionalProperties":
-        return type(value) is bool
-    if key in _COUNTS:
-        return type(value) is int and value >= 0
-    if key in _NUMBERS:
-        return is_number(value)
-    return value == DIALECT if key == "$schema" else key not in _OTHERS and type(value) in _SCALARS

@@ -1,169 +1,54 @@
-"""Inlining the references of a schema, without fetching anything."""
+"""Inlining the references of a schema, without fetching anything, and repairing its keywords."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from plait.client.catalog.allowance import take_step
-from plait.client.catalog.schemas.clean import clean
+from plait.client.catalog.bounded_work import take_step
 from plait.client.catalog.schemas.describe import join_descriptions
 from plait.client.catalog.schemas.keywords import (
     ADDRESSES,
     ANNOTATIONS,
-    ARRAY_SHAPE,
-    CONDITION,
+    BOUNDS,
+    COUNTS,
     DEFINITIONS,
+    FLAGS,
+    HOLD_LIST,
     HOLD_MAP,
+    HOLD_SCHEMA,
     HOLD_SCHEMAS,
     HOLD_VALUE,
-    OBJECT_SHAPE,
     REFERENCES,
+    TEXTS,
+    TOGETHER,
     TYPES,
-    UNIONS,
     map_children,
     step_into,
 )
-from plait.client.catalog.schemas.plain_schema import plain_size
+from plait.client.catalog.schemas.merge import possible_types
+from plait.client.catalog.schemas.plain_schema import DIALECT, plain_size
 from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
 from plait.client.catalog.schemas.values import (
-    MOST_DEPTH,
+    MAX_DEPTH_LEVELS,
     Schema,
     as_list,
     as_schema,
+    distinct,
+    entries_of,
+    holds_ref,
     is_list,
     is_mapping,
+    is_number,
     is_schema,
     plain,
 )
 
 Node = Mapping[str, Any]
 
-_KNOWN: Final = HOLD_SCHEMAS | HOLD_VALUE | {"dependencies"}
-_HOLD_NAMES: Final = HOLD_MAP | {"dependencies", "dependentRequired"}
-
-
-class _Target(NamedTuple):
-    schema: Node | bool
-    base: str
-    """The base URI of references inside it."""
-    name: str
-
-
-class _Document:
-    """A schema, indexed by `$id` and anchors."""
-
-    def __init__(self, root: Node) -> None:
-        self.root = root
-        self.base = base_of(root, "")
-        self._resources: dict[str, Node] = {"": root, self.base: root}
-        self._anchors: dict[tuple[str, str], Node] = {}
-        self._plain_sizes: dict[int, int] = {}
-        self.size = self._index()
-        """How many objects there are in it."""
-
-    def find(self, reference: str, base: str) -> _Target | None:
-        address, fragment = _split(reference)
-        uri = _joined(base, address) if address else base
-        start = self._resources.get(uri) or self._resources.get(address or self.base)
-        if start is None:
-            return None
-        fragment = unquote(fragment)
-        if fragment and not fragment.startswith("/"):
-            anchored = self._anchors.get((uri, fragment)) or self._anchors.get(("", fragment))
-            return None if anchored is None else _Target(anchored, uri, fragment)
-        found = _walk(start, uri, fragment)
-        # Many generators resolve references from the root, ignoring any `$id` in between.
-        return found or (_walk(self.root, self.base, fragment) if not address else None)
-
-    def plain_size(self, node: Node) -> int:
-        """Do what `plain_size` does, once for every schema that references repeat."""
-        if (size := self._plain_sizes.get(id(node))) is None:
-            size = self._plain_sizes[id(node)] = plain_size(node)
-        return size
-
-    def _index(self) -> int:
-        size = 0
-        waiting: list[tuple[Node, str]] = [(self.root, "")]
-        while waiting:
-            node, outer = waiting.pop()
-            if id(node) in self._plain_sizes:
-                continue
-            inner_size = self.plain_size(node)
-            size += inner_size or 1
-            if inner_size:  # so that it has no address, and nothing in it
-                continue
-            base = base_of(node, outer)
-            if base != outer:
-                self._resources.setdefault(base, node)
-            for anchor in _anchors_of(node):
-                self._anchors.setdefault((base, anchor), node)
-                self._anchors.setdefault(("", anchor), node)
-            waiting.extend((inner, base) for inner in _inside(node))
-        return size
-
-
-def base_of(node: Node, outer: str) -> str:
-    """Return the base URI of references inside a schema."""
-    own = node.get("$id")
-    address = _split(own)[0] if isinstance(own, str) else ""
-    return _joined(outer, address) if address else outer
-
-
-def _walk(start: Node, base: str, pointer: str) -> _Target | None:
-    here: object = start
-    title = start.get("title")
-    name = title if isinstance(title, str) else "the whole schema"
-    for part in pointer.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if is_mapping(here):
-            here = here.get(name)
-        elif is_list(here) and name.isdecimal() and int(name) < len(here):
-            here = here[int(name)]
-        else:
-            return None
-        if is_mapping(here):
-            base = base_of(here, base)
-    return _Target(here, base, name) if isinstance(here, bool) or is_mapping(here) else None
-
-
-def _anchors_of(node: Node) -> Iterator[str]:
-    for key in ("$anchor", "$dynamicAnchor"):
-        if isinstance(node.get(key), str):
-            yield node[key]
-    # Before `$anchor` there was `"$id": "#name"`.
-    if isinstance(node.get("$id"), str) and (fragment := _split(node["$id"])[1]):
-        yield fragment
-
-
-def _inside(node: Node) -> Iterator[Node]:
-    for key, value in node.items():
-        if key not in HOLD_VALUE:
-            maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
-            inner = list(value.values()) if maps else value
-            yield from filter(is_mapping, inner if is_list(inner) else [inner])
-
-
-def _split(reference: str) -> tuple[str, str]:
-    try:
-        return urldefrag(reference)
-    except ValueError:  # not an address at all
-        return reference, ""
-
-
-def _joined(base: str, address: str) -> str:
-    try:
-        return urljoin(base, address)
-    except ValueError:
-        return address
-
-
-_MAX_INLINED = 1_000
+MAX_INLINED_SCHEMAS: Final = 1_000
 """Nested references can expand beyond memory; no model reads this much."""
-_MAX_TYPE_DEPTH = 8
-_GROUPS = (OBJECT_SHAPE, ARRAY_SHAPE | {"contains", "minContains", "maxContains"}, CONDITION)
-"""Keywords that depend on each other, so that they cannot come from two schemas."""
 
 
 def inline_refs(schema: object) -> ProviderSchema:
@@ -173,28 +58,91 @@ def inline_refs(schema: object) -> ProviderSchema:
     Nothing is ever fetched: what is not in the schema allows anything.
     """
     notes = Notes()
-    return ProviderSchema(_written(schema, notes, cleaned=False), notes.all)
+    return ProviderSchema(_inlined(schema, notes, cleaned=False), notes.all)
 
 
 def cleaned_schema(schema: object, notes: Notes) -> Schema:
     """Inline every reference, and convert all keywords into valid ones of JSON Schema 2020-12."""
-    return _written(schema, notes, cleaned=True)
+    return _inlined(schema, notes, cleaned=True)
 
 
-def _written(schema: object, notes: Notes, *, cleaned: bool) -> Schema:
+def _inlined(schema: object, notes: Notes, *, cleaned: bool) -> Schema:
     if is_mapping(schema):
-        schema = _Writer(_Document(schema), notes, cleaned).write(schema, "", "", ())
+        schema = _Inliner(schema, notes, cleaned).write(schema, "", "", ())
     elif not isinstance(schema, bool):
         notes.add("", "not a schema, so anything is allowed", "invalid")
     return as_schema(schema)
 
 
-class _Writer:
-    def __init__(self, document: _Document, notes: Notes, cleaned: bool) -> None:
-        self._document = document
+class _Inliner:
+    """Writes a document without its references, which it finds by `$id`, anchor and pointer."""
+
+    def __init__(self, root: Node, notes: Notes, cleaned: bool) -> None:
+        self._root = root
         self._notes = notes
         self._cleaned = cleaned
-        self._left = document.size + _MAX_INLINED
+        self._left = MAX_INLINED_SCHEMAS
+        """So many schemas may still be written: those of the document, and some more."""
+        self._addresses: dict[str, Node] = {"": root}
+        self._bases: dict[int, str] = {}
+        """The base URI of references in each schema."""
+        self._plain_sizes: dict[int, int] = {}
+        waiting: list[tuple[Node, str]] = [(root, "")]
+        while waiting:
+            node, base = waiting.pop()
+            if id(node) in self._plain_sizes:
+                continue
+            inner_size = self._plain_size(node)
+            self._left += inner_size or 1
+            if inner_size:  # so that it has no address, and nothing in it
+                continue
+            anchors = [node.get("$anchor"), node.get("$dynamicAnchor")]
+            if isinstance(own := node.get("$id"), str):
+                # Before `$anchor` there was `"$id": "#name"`.
+                base, anchor = _resolved(own, base)
+                anchors.append(anchor or None)
+                self._addresses.setdefault(base, node)
+            self._bases[id(node)] = base
+            for anchor in anchors:
+                if isinstance(anchor, str):
+                    self._addresses.setdefault(f"{base}#{anchor}", node)
+                    self._addresses.setdefault(f"#{anchor}", node)
+            for key, value in node.items():
+                if key not in HOLD_VALUE:
+                    maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
+                    inner = list(value.values()) if maps else value
+                    parts = filter(is_mapping, inner if is_list(inner) else [inner])
+                    waiting.extend((part, base) for part in parts)
+
+    def _plain_size(self, node: Node) -> int:
+        """Do what `plain_size` does, once for every schema that references repeat."""
+        if (size := self._plain_sizes.get(id(node))) is None:
+            size = self._plain_sizes[id(node)] = plain_size(node)
+        return size
+
+    def _find(self, reference: str, base: str) -> tuple[Node | bool, str] | None:
+        """Return what a reference points to, as seen from a schema with this base, and its name."""
+        uri, fragment = _resolved(reference, base)
+        fragment = unquote(fragment)
+        if fragment and not fragment.startswith("/"):
+            known = self._addresses
+            anchored = known.get(f"{uri}#{fragment}") or known.get(f"#{fragment}")
+            return None if anchored is None else (anchored, fragment)
+        # Many generators resolve references from the root, ignoring any `$id` in between.
+        starts = [self._addresses.get(uri), self._root if reference.startswith("#") else None]
+        for start in filter(None, starts):
+            here: object = start
+            title = start.get("title")
+            name = title if isinstance(title, str) else "the whole schema"
+            for part in fragment.split("/")[1:]:
+                name = part.replace("~1", "/").replace("~0", "~")
+                if is_list(here):
+                    here = here[int(name)] if name.isdecimal() and int(name) < len(here) else None
+                else:
+                    here = entries_of(here).get(name)
+            if isinstance(here, bool) or is_mapping(here):
+                return here, name
+        return None
 
     def write(self, node: Any, path: str, outer: str, above: tuple[int, ...]) -> Any:
         """Return a schema without references; `above` are the schemas around it."""
@@ -203,110 +151,155 @@ class _Writer:
                 self._notes.add(path, "not a schema, so anything is allowed", "invalid")
                 return {}
             return plain(node)
-        size = self._document.plain_size(node)
+        size = self._plain_size(node)
         self._left -= size or 1
-        if self._left < 0 or len(above) >= MOST_DEPTH or id(node) in above:
+        if self._left < 0 or len(above) >= MAX_DEPTH_LEVELS or id(node) in above:
             self._notes.add(path, "too large or too deep, left open", "recursion")
             return {}
         if size:
             take_step(size)
             return plain(node)
-        base = base_of(node, outer)
+        base = self._bases.get(id(node), outer)
         above = (*above, id(node))
         own: Schema = {
-            key: dict(value) if key in _HOLD_NAMES and is_mapping(value) else value
+            key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
             for key, value in node.items()
             if isinstance(key, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # not JSON
             and key not in ADDRESSES
             and key not in REFERENCES
             # What has references under a name of its own holds definitions.
-            and (key in _KNOWN or not _has_reference(value))
+            and (key in HOLD_SCHEMAS or key in HOLD_VALUE or not holds_ref(value))
         }
-        written = self._with_parts(own, path, base, above)
+        written = map_children(
+            _cleaned(own, path, self._notes) if self._cleaned else own,
+            lambda inner, step: self.write(inner, step_into(path, step), base, above),
+        )
+        written = {
+            key: value if key in HOLD_SCHEMAS else plain(value) for key, value in written.items()
+        }
         for keyword in REFERENCES:
-            if isinstance(reference := node.get(keyword), str):
-                target = self._target(reference, path, base, above)
-                written = _combined(target, written)
+            if not isinstance(reference := node.get(keyword), str):
+                continue
+            found = self._find(reference, base)
+            if found is None:
+                text = f"{reference!r} is not in the schema, so anything is allowed"
+                self._notes.add(path, text, "refs")
+                continue
+            target, name = found
+            if id(target) in above:
+                self._notes.add(path, f"recursive, left open: same shape as {name}", "recursion")
+                kinds = sorted(possible_types(dict(entries_of(target))))
+                inner: Any = {"description": f"recursive: same shape as {name}"}
+                if kinds:
+                    inner = {"type": kinds[0] if len(kinds) == 1 else kinds, **inner}
+            else:
+                inner = self.write(target, path, base, above)
+            written = _with_siblings(inner, written)
         return written
 
-    def _with_parts(self, own: Schema, path: str, base: str, above: tuple[int, ...]) -> Schema:
-        def visit(inner: Any, step: str) -> Any:
-            if is_list(inner):  # the tuples of older drafts: `items: [...]`
-                return [
-                    self.write(each, step_into(path, f"{step}[{index}]"), base, above)
-                    for index, each in enumerate(inner)
-                ]
-            return self.write(inner, step_into(path, step), base, above)
 
-        kept = clean(own, path, self._notes) if self._cleaned else own
-        written = map_children(kept, visit)
-        if is_mapping(dependencies := written.get("dependencies")):
-            written["dependencies"] = {
-                name: visit(inner, f".dependencies.{name}") for name, inner in dependencies.items()
-            }
-        return {
-            key: value if key in HOLD_SCHEMAS or key == "dependencies" else plain(value)
-            for key, value in written.items()
-        }
-
-    def _target(self, reference: str, path: str, base: str, above: tuple[int, ...]) -> Any:
-        target = self._document.find(reference, base)
-        if target is None:
-            text = f"{reference!r} is not in the schema, so anything is allowed"
-            self._notes.add(path, text, "refs")
-            return {}
-        if id(target.schema) in above and not isinstance(target.schema, bool):
-            text = f"recursive, left open: same shape as {target.name}"
-            self._notes.add(path, text, "recursion")
-            return _opened(target)
-        return self.write(target.schema, path, target.base, above)
+def _resolved(reference: str, base: str) -> tuple[str, str]:
+    """Return the address that a reference means, and its fragment."""
+    try:
+        address, fragment = urldefrag(reference)
+        return urljoin(base, address) if address else base, fragment
+    except ValueError:  # not an address at all
+        return reference, ""
 
 
-def _opened(target: _Target) -> Schema:
-    kinds = sorted(_kinds(target.schema))
-    opened: Schema = {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else {}
-    return {**opened, "description": f"recursive: same shape as {target.name}"}
-
-
-def _kinds(schema: object, depth: int = 0) -> frozenset[str]:
-    if not is_mapping(schema) or depth > _MAX_TYPE_DEPTH:
-        return frozenset()
-    kind = schema.get("type")
-    if named := [kind] if isinstance(kind, str) else as_list(kind):
-        return frozenset(name for name in named if name in TYPES)
-    if "properties" in schema:
-        return frozenset({"object"})
-    for keyword in UNIONS:
-        if found := [_kinds(branch, depth + 1) for branch in as_list(schema.get(keyword))]:
-            return frozenset[str]().union(*found) if all(found) else frozenset()
-    return frozenset()
-
-
-def _combined(target: Any, siblings: Schema) -> Any:
+def _with_siblings(target: Any, siblings: Schema) -> Any:
     """Combine a schema with the siblings of its reference, without changing the meaning."""
-    if not siblings:
-        return target
-    if isinstance(target, bool):
-        return siblings if target else {**siblings, "not": {}}
-    if not is_schema(target):
-        return siblings
-    own, other = siblings.get("description"), target.get("description")
+    if not siblings or target is True:
+        return siblings or target
+    target = as_schema(target)
     demands = siblings.keys() - ANNOTATIONS
-    mixed = any(group & demands and group & target.keys() for group in _GROUPS)
+    mixed = any(group & demands and group & target.keys() for group in TOGETHER)
     if mixed or demands & target.keys():
-        members = [target, *as_list(siblings.get("allOf"))]
-        return {**siblings, "allOf": members}
+        return {**siblings, "allOf": [target, *as_list(siblings.get("allOf"))]}
     combined = {**target, **siblings}
+    own, other = siblings.get("description"), target.get("description")
     if isinstance(own, str) and isinstance(other, str):
         combined["description"] = join_descriptions(own, other)
     return combined
 
 
-def _has_reference(value: object, depth: int = 0) -> bool:
-    if depth > MOST_DEPTH:
-        return True
-    if is_mapping(value):
-        return any(isinstance(value.get(keyword), str) for keyword in REFERENCES) or any(
-            _has_reference(each, depth + 1) for each in value.values()
-        )
-    return is_list(value) and any(_has_reference(each, depth + 1) for each in value)
+_BROKEN: Final = object()
+_VALUES: Final = frozenset({"default", "const", "enum", "examples"})
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(HOLD_SCHEMA, (bool, Mapping)),
+    **dict.fromkeys(HOLD_MAP, dict),
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(FLAGS, bool),
+    "examples": list,
+}
+"""The types of values that a keyword may have."""
+
+
+def _cleaned(schema: Schema, path: str, notes: Notes) -> Schema:
+    """Return a schema with older keywords converted and invalid ones removed, but not its parts."""
+    modern = dict(schema)
+    if modern.get("$schema") != DIALECT:
+        modern.pop("$schema", None)
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if isinstance(flag := modern.get(exclusive), bool):
+            del modern[exclusive]
+            if flag and is_number(modern.get(bound)):
+                modern[exclusive] = modern.pop(bound)
+    rest = modern.pop("additionalItems", None)
+    if isinstance(modern.get("items"), list):
+        first = modern.pop("items")
+        if first:
+            modern["prefixItems"] = first
+        if rest is not None:
+            modern["items"] = rest
+    for name, needed in entries_of(modern.pop("dependencies", None)).items():
+        key = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
+        modern[key] = {**entries_of(modern.get(key)), name: needed}
+    properties = modern.get("properties")
+    if is_schema(properties) and "$ref" in properties:
+        # Converters take a property of that name for a reference.
+        notes.add(path, "the property $ref is described by a pattern", "names")
+        modern["properties"] = {key: one for key, one in properties.items() if key != "$ref"}
+        known = entries_of(modern.get("patternProperties"))
+        modern["patternProperties"] = {**known, r"^\$ref$": properties["$ref"]}
+    kept: Schema = {}
+    for key, value in modern.items():
+        repaired = _repaired(key, value)
+        if repaired is _BROKEN:
+            notes.add(path, f"{key} is broken, left out", "invalid")
+        elif key in _VALUES and holds_ref(value):
+            notes.add(path, f"{key} has a value that looks like a reference, left out", "invalid")
+        else:
+            kept[key] = repaired
+    return kept
+
+
+def _repaired(key: str, value: Any) -> Any:
+    """Return the value of a keyword as it should be; `_BROKEN` if that cannot be known."""
+    if key in _KINDS:
+        return value if isinstance(value, _KINDS[key]) else _BROKEN
+    if key in COUNTS:
+        is_count = is_number(value) and value >= 0 and value == int(value)
+        return int(value) if is_count else _BROKEN
+    if key in BOUNDS or key == "multipleOf":
+        is_bound = is_number(value) and (key in BOUNDS or value > 0)
+        return value if is_bound else _BROKEN
+    if key in HOLD_LIST:
+        return as_list(value) or _BROKEN
+    if key == "enum":
+        return distinct(as_list(value)) or _BROKEN
+    if key == "required":
+        if not is_list(value):
+            return _BROKEN
+        return list(dict.fromkeys(name for name in value if isinstance(name, str)))
+    if key == "dependentRequired":
+        if not is_mapping(value):
+            return _BROKEN
+        lists = {name: needed for name, needed in value.items() if is_list(needed)}
+        return {name: _repaired("required", needed) for name, needed in lists.items()}
+    if key == "type":
+        if isinstance(value, str):
+            return value.lower() if value.lower() in TYPES else _BROKEN
+        names = [name for name in _repaired("required", as_list(value)) if name in TYPES]
+        return names or _BROKEN
+    return value

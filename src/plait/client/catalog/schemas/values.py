@@ -10,11 +10,9 @@ from typing import Any, TypeGuard, cast
 Schema = dict[str, Any]
 """A JSON Schema that is not a boolean."""
 
-MOST_DEPTH = 64
+MAX_DEPTH_LEVELS = 64
 """Deeper levels allow anything, because Python's stack is finite."""
-_MOST_PAIRED = 16
-"""More values than this are compared by canonical JSON instead of pairwise."""
-MOST_SHOWN = 400
+MAX_SHOWN_CHARS = 400
 """Longer JSON is cut in a text."""
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NO_MAPPINGS = _SCALARS | {list}
@@ -55,7 +53,7 @@ def as_list(value: object) -> list[Any]:
 
 def holds_ref(value: object, depth: int = 0) -> bool:
     """Return whether there is a key `$ref` in a value that is not a schema."""
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH_LEVELS:
         return False
     if is_mapping(value):
         return "$ref" in value or any(holds_ref(inner, depth + 1) for inner in value.values())
@@ -91,7 +89,7 @@ def plain(value: Any, above: tuple[int, ...] = ()) -> Any:
     if not isinstance(value, list | tuple) and not is_mapping(value):
         return value
     address = id(cast("object", value))
-    if len(above) > MOST_DEPTH or address in above:
+    if len(above) > MAX_DEPTH_LEVELS or address in above:
         return None
     inside = (*above, address)
     if isinstance(value, list | tuple):
@@ -108,49 +106,30 @@ def canonical(value: Any) -> str:
     return json.dumps(_comparable(value, 0), sort_keys=True, default=repr)
 
 
-def same(first: Any, second: Any, depth: int = 0) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    if first is second:
-        return True
-    if depth > MOST_DEPTH:
-        return False
-    if is_schema(first) and is_schema(second):
-        return first.keys() == second.keys() and all(
-            same(value, second[key], depth + 1) for key, value in first.items()
-        )
-    if is_list(first) and is_list(second):
-        return len(first) == len(second) and all(
-            same(one, other, depth + 1) for one, other in zip(first, second, strict=True)
-        )
-    return isinstance(first, bool) == isinstance(second, bool) and first == second
+    return first is second or canonical(first) == canonical(second)
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """Keep the first of each group of equal JSON values."""
-    listed = list(values)
-    if len(listed) > _MOST_PAIRED:
-        first: dict[str, Any] = {}
-        for value in listed:
-            first.setdefault(canonical(value), value)
-        return list(first.values())
-    kept: list[Any] = []
-    for value in listed:
-        if not any(same(value, other) for other in kept):
-            kept.append(value)
-    return kept
+    first: dict[str, Any] = {}
+    for value in values:
+        first.setdefault(canonical(value), value)
+    return list(first.values())
 
 
 def short_json(value: Any) -> str:
     """Write a value as JSON for a reader, cut where it gets long."""
     try:
         text = json.dumps(plain(value), ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):  # goes round in circles, or is far too deep
+    except ValueError:  # Python refuses to write an integer of thousands of digits
         return "…"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 
 def _comparable(value: Any, depth: int) -> Any:
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH_LEVELS:
         return "…"
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx2
 
-from plait.client.protocol.http_reply import Advice
+from plait.client.protocol.exchange import Advice
 
 ADVICE = "plait.advice"
 """The response extension that holds the advice."""

@@ -20,8 +20,8 @@ import httpx2
 from pydantic import BaseModel
 
 from plait._support.gather import resolve
-from plait.client.config.key_table import camel_case
 from plait.client.config.oauth import OAuth
+from plait.client.config.raw_value import camel_case
 from plait.client.config.servers import RemoteOptions
 from plait.client.transports.auth.discovery import resource_of
 from plait.client.transports.auth.endpoints import OAuthError
@@ -134,7 +134,18 @@ class ProviderAuth(OAuthAuth):
         # A store holds its provider, so an id in the table is never that of another object.
         store = _stores.setdefault(id(provider), ProviderStore(provider))
         keychain = Keychain(LoginKey(resource=resource_of(url)), store, on_secrets)
-        super().__init__(name, url, _settings_from(provider), keychain, self._open_prompt)
+        metadata = _plain(_value(provider, "client_metadata"))
+        uris: list[object] = metadata.get("redirect_uris") or []
+        redirect: object = _value(provider, "redirect_url") or (uris[0] if uris else None)
+        settings = OAuth(
+            scopes=str(metadata.get("scope") or "").split(),
+            client_metadata=metadata,
+            redirect_uri=None if redirect is None else str(redirect),
+            # Never called: they say that the user can be prompted.
+            on_redirect=lambda _: None,
+            on_callback=lambda: None,
+        )
+        super().__init__(name, url, settings, keychain, self._open_prompt)
         self._provider = provider
         self._answer = answer
 
@@ -168,20 +179,6 @@ class ProviderAuth(OAuthAuth):
             state=state,
             verifier=verifier,
         )
-
-
-def _settings_from(provider: object) -> OAuth:
-    metadata = _plain(_value(provider, "client_metadata"))
-    uris: list[object] = metadata.get("redirect_uris") or []
-    redirect: object = _value(provider, "redirect_url") or (uris[0] if uris else None)
-    return OAuth(
-        scopes=str(metadata.get("scope") or "").split(),
-        client_metadata=metadata,
-        redirect_uri=None if redirect is None else str(redirect),
-        # Never called: they say that the user can be prompted.
-        on_redirect=lambda _: None,
-        on_callback=lambda: None,
-    )
 
 
 class ProviderStore:

@@ -160,7 +160,9 @@ async def exchange(
             response = await send(request, auth=None, follow_redirects=False)
             for _ in range(MAX_REDIRECTS):
                 following = response.next_request
-                if following is None or not _stays_within(request, following):
+                if following is None or following.method != request.method:
+                    break
+                if _origin_of(following.url) != _origin_of(request.url):
                     break
                 response = await send(following, auth=None, follow_redirects=False)
             return response
@@ -170,11 +172,8 @@ async def exchange(
         raise unreachable(request.url, one_line(str(error)) or type(error).__name__) from error
 
 
-def _stays_within(request: httpx2.Request, following: httpx2.Request) -> bool:
-    """Return whether a redirect leads to the same origin, with the same method and body."""
-    urls = (request.url, following.url)
-    origins = {(url.scheme, url.host, url.port, url.userinfo) for url in urls}
-    return request.method == following.method and len(origins) == 1
+def _origin_of(url: httpx2.URL) -> tuple[object, ...]:
+    return url.scheme, url.host, url.port, url.userinfo
 
 
 def unreachable(url: httpx2.URL, reason: str) -> ConnectError:

@@ -30,9 +30,16 @@ from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire
 from plait.errors import AuthRequiredError, ConfigError, ConnectError, PlaitError
 
-_CLIENT = {"capabilities": {}, "clientInfo": {"name": "plait", "version": "0"}}
-_PARAMS = {"protocolVersion": LATEST_PROTOCOL_VERSION, **_CLIENT}
-_PROBE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _PARAMS}
+_PROBE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": LATEST_PROTOCOL_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "plait", "version": "0"},
+    },
+}
 """A request that every server understands."""
 
 _HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}

@@ -19,8 +19,7 @@ from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait.client.config.oauth import OAuth
 from plait.client.config.secrets import secrets_in_auth
-from plait.client.protocol.exchange import clock_held
-from plait.client.protocol.http_reply import Advice
+from plait.client.protocol.exchange import Advice, clock_held
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -43,7 +42,7 @@ from plait.errors import ConnectError
 
 logger = logging.getLogger("plait.client.transports.auth")
 
-_MOST_SENDS: Final = 4
+MAX_SENDS: Final = 4
 """With the stored token, one renewed elsewhere, a refreshed one, and after a new sign-in."""
 
 _locks: WeakKeyDictionary[
@@ -143,16 +142,29 @@ class OAuthAuth(httpx2.Auth):
             ConnectError: The authorization server cannot be reached.
         """
         login = await self._due_renewed()
-        tried: set[str] = set()
-        for _ in range(_MOST_SENDS):
+        is_refreshed = is_authorized = False
+        for _ in range(MAX_SENDS):
             if login.access_token is not None:
                 request.headers["Authorization"] = f"Bearer {login.access_token}"
             response = yield request
             challenge = challenge_from(response)
-            if challenge is None or "authorized" in tried:
+            if challenge is None or is_authorized:
                 return
             with clock_held() if self._ask is not None else nullcontext():
-                login = await self._other_login(challenge, login, tried)
+                async with self._keychain.queue():
+                    async with self._keychain.alone():
+                        used, login = login, await self._keychain.reload()
+                        if login.access_token not in {None, used.access_token}:
+                            continue  # somebody else has renewed it meanwhile
+                        if login.refresh_token and not (is_refreshed or challenge.steps_up):
+                            is_refreshed = True
+                            try:
+                                login = await self._refresh(login)
+                                continue
+                            except SignInNeededError as refused:
+                                self._log("there is no new token", refused, login)
+                    is_authorized = True
+                    login = await self._authorize(challenge)
 
     async def _due_renewed(self) -> Login:
         """Return the login, renewed if it is about to expire."""
@@ -163,36 +175,19 @@ class OAuthAuth(httpx2.Auth):
             login = await self._keychain.reload()
             if not login.is_due(time.time()):
                 return login
+            server = login.authorization_server
             try:
-                return await self._renew(login)
+                if login.refresh_token is not None:
+                    return await self._refresh(login)
+                if self._settings.grant == "client_credentials" and server is not None:
+                    # As if scopes were missing: the authorization server is known.
+                    again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
+                    return await self._run(again, login)
             except (SignInNeededError, ConnectError) as error:
                 # Use the old login while it is valid; after that the server sends a challenge.
                 self._log("the login was not renewed", error, login)
                 return await self._keychain.current()
-
-    async def _other_login(self, challenge: Challenge, used: Login, tried: set[str]) -> Login:
-        async with self._keychain.queue():
-            async with self._keychain.alone():
-                login = await self._keychain.reload()
-                if login.access_token not in {None, used.access_token}:
-                    return login
-                if "refreshed" not in tried and login.refresh_token and not challenge.steps_up:
-                    tried.add("refreshed")
-                    try:
-                        return await self._refresh(login)
-                    except SignInNeededError as refused:
-                        self._log("there is no new token", refused, login)
-            tried.add("authorized")
-            return await self._authorize(challenge)
-
-    async def _renew(self, login: Login) -> Login:
-        if login.refresh_token is not None:
-            return await self._refresh(login)
-        if self._settings.grant == "client_credentials" and login.authorization_server is not None:
-            # As if scopes were missing: the authorization server is known.
-            again = Challenge(status=HTTPStatus.FORBIDDEN, scope=login.scope)
-            return await self._run(again, login)
-        return login
+            return login
 
     async def _refresh(self, login: Login) -> Login:
         """Exchange the refresh token; delete one that is no longer valid."""

@@ -55,8 +55,9 @@ OpenPrompt = Callable[[OAuth, Login], AbstractAsyncContextManager[Prompt]]
 """Prepares a prompt: its redirect address must be known before the sign-in starts."""
 
 _HOST: Final = "127.0.0.1"
-_LONGEST_HEAD: Final = 64 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
 _HEAD_SECONDS: Final = 10.0
+"""A browser sends its request at once, and it is short."""
 
 _PAGE: Final = """\
 <!doctype html><html lang="en"><meta charset="utf-8"><title>plait</title>
@@ -86,8 +87,8 @@ async def prompt_in_browser(settings: OAuth, login: Login) -> AsyncGenerator[Pro
         raise ConfigError(reason) from error
     uri = uri or f"http://{_HOST}:{listener.getsockname()[1]}/callback"
     state = secrets.token_urlsafe()
-    loopback = Loopback(uri, state, settings.wait_seconds)
-    server = await asyncio.start_server(loopback.serve, sock=listener, limit=_LONGEST_HEAD)
+    loopback = _Loopback(uri, state, settings.wait_seconds)
+    server = await asyncio.start_server(loopback.serve, sock=listener, limit=MAX_HEAD_BYTES)
     wait = loopback.wait_for_result
     try:
         yield Prompt(redirect_uri=uri, show=show, wait_for_result=wait, state=state)
@@ -171,7 +172,7 @@ async def open_browser(address: str) -> None:
         raise OAuthError("no browser can be opened here (plait auth login has --no-browser)")
 
 
-class Loopback:
+class _Loopback:
     """Waits on a local port for the redirect of one sign-in."""
 
     def __init__(self, redirect_uri: str, state: str, wait_seconds: float) -> None:
@@ -200,7 +201,13 @@ class Loopback:
         """Answer one request of a browser."""
         faults = (ConnectionError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError)
         with contextlib.suppress(*faults):
-            head = await self._read_head(reader, writer)
+            read = self._idle[writer] = asyncio.Future[None]()
+            try:
+                async with asyncio.timeout(_HEAD_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+            finally:
+                del self._idle[writer]
+                read.set_result(None)
             method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
             status, title, text = self._handle(method, target)
             body = _PAGE.format(title=escape(title), text=escape(text)).encode()
@@ -214,15 +221,6 @@ class Loopback:
         writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
-
-    async def _read_head(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        read = self._idle[writer] = asyncio.Future[None]()
-        try:
-            async with asyncio.timeout(_HEAD_SECONDS):
-                return await reader.readuntil(b"\r\n\r\n")
-        finally:
-            del self._idle[writer]
-            read.set_result(None)
 
     def _handle(self, method: str, target: str) -> tuple[str, str, str]:
         """Choose the response; the first redirect with the right state is the result."""

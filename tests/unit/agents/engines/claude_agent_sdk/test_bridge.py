@@ -5,8 +5,8 @@ from __future__ import annotations
 import mcp_types as types
 
 from plait.agents import ToolAnswer
-from plait.agents.engines.claude_agent_sdk.bridge import result_from_answer
 from plait.agents.engines.claude_agent_sdk.messages import text_from_result
+from plait.agents.engines.claude_agent_sdk.turns import result_from_answer
 
 TEXT = types.TextContent(text="seen")
 IMAGE = types.ImageContent(data="AAAA", mime_type="image/png")

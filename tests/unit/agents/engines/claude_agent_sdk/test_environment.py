@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plait import ModelConfig
-from plait.agents.engines.claude_agent_sdk.options import (
+from plait.agents.engines.claude_agent_sdk.agent import (
     environment_for,
     needs_login,
     secrets_in,

@@ -13,10 +13,9 @@ from claude_agent_sdk import ClaudeAgentOptions
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, Toolbox
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun, tools_of_run
-from plait.agents.engines.claude_agent_sdk.bridge import Bridge
-from plait.agents.engines.claude_agent_sdk.options import cli_config, options_for
+from plait.agents.engines.claude_agent_sdk.agent import cli_config, options_for
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
-from plait.agents.engines.claude_agent_sdk.turns import Turns
+from plait.agents.engines.claude_agent_sdk.turns import Bridge, Turns
 from plait.client.config.read import read_config
 from plait.traces.recorder import Recorder
 

@@ -12,9 +12,9 @@ from plait import Message
 from plait.agents import claude_tool_messages_to_raw_trace
 from plait.agents.anthropic_api import usage_from_anthropic
 from plait.agents.engines.claude_tool.messages import (
-    message_from_anthropic,
+    convert_from_anthropic_message,
+    convert_to_anthropic,
     messages_from_anthropic,
-    messages_to_anthropic,
 )
 from plait.traces import (
     Role,
@@ -50,7 +50,7 @@ ANSWER: dict[str, Any] = {
 
 
 def test_a_conversation_is_written_as_the_api_takes_it() -> None:
-    written = messages_to_anthropic(
+    written = convert_to_anthropic(
         [
             Message.system("Be brief."),
             Message.user("Add."),
@@ -104,8 +104,8 @@ def test_results_stand_at_the_head_of_what_the_user_says_next() -> None:
     asked = Message.assistant("", [CALL])
     mixed = Message(Role.USER, [TextContent("And?"), ToolResultContent("toolu_2", "4")])
 
-    (_, next_one) = messages_to_anthropic([asked, Message.tool_result("toolu_1", "3"), mixed])
-    (_, trailing) = messages_to_anthropic([asked, Message.tool_result("toolu_1", "")])
+    (_, next_one) = convert_to_anthropic([asked, Message.tool_result("toolu_1", "3"), mixed])
+    (_, trailing) = convert_to_anthropic([asked, Message.tool_result("toolu_1", "")])
 
     kinds = [block["type"] for block in next_one["content"]]
     assert kinds == ["tool_result", "tool_result", "text"]
@@ -119,7 +119,7 @@ def test_what_the_api_refuses_is_not_sent() -> None:
     thought = Message(Role.ASSISTANT, [ThinkingContent("of another provider"), TextContent(" \n")])
     foreign = ToolUseContent("functions.add:0", "add", {})
 
-    written = messages_to_anthropic(
+    written = convert_to_anthropic(
         [
             Message.user("Go."),
             thought,
@@ -136,7 +136,7 @@ def test_what_the_api_refuses_is_not_sent() -> None:
 
 @pytest.mark.parametrize("answer", [ANSWER, BetaMessage.model_validate(ANSWER)])
 def test_an_answer_is_read_with_its_thoughts_and_calls(answer: object) -> None:
-    assert message_from_anthropic(answer) == Message(
+    assert convert_from_anthropic_message(answer) == Message(
         Role.ASSISTANT, [ThinkingContent("hm", "seal"), TextContent("I add. ✓"), CALL]
     )
 
@@ -149,7 +149,7 @@ def test_what_was_written_is_read_again() -> None:
         Message.assistant("No."),
     ]
 
-    assert messages_from_anthropic(messages_to_anthropic(messages)) == messages
+    assert messages_from_anthropic(convert_to_anthropic(messages)) == messages
 
 
 def test_the_raw_trace_is_the_same_from_both_kinds_of_messages() -> None:
@@ -166,7 +166,7 @@ def test_the_raw_trace_is_the_same_from_both_kinds_of_messages() -> None:
     ]
     ours = [
         Message.user("Add."),
-        message_from_anthropic(ANSWER),
+        convert_from_anthropic_message(ANSWER),
         Message.tool_result("toolu_1", "3\n[image: image/png, 5 B]"),
         Message.user("And now?"),
     ]

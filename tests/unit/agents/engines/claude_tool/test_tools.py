@@ -7,7 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.agents import ToolAnswer
-from plait.agents.engines.claude_tool.tools import tool_result
+from plait.agents.engines.claude_tool.messages import tool_result
 
 PNG = types.ImageContent(data="aGVsbG8=", mime_type="image/png")
 SVG = types.ImageContent(data="aGVsbG8=", mime_type="image/svg+xml")

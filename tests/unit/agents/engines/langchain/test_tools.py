@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from plait import AgentConfig, AgentResult, Message, ModelConfig
 from plait.agents.engines.langchain.agent import LangChainAgent
-from plait.client.config.deferral import Deferral
+from plait.client.config.budgets import Deferral
 from plait.client.config.servers import InProcessServer
 from plait.langchain import MCPToolCallRequest
 from plait.testing import ScriptedChatModel, tool_call

@@ -17,9 +17,9 @@ from langchain_core.messages import (
 
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.engines.manual.agent import ManualAgent, ManualTraces
-from plait.agents.factory import get_agent
 from plait.agents.port import AgentPort, AgentResult, result_from_trace
 from plait.agents.program_tools import StaticTool
+from plait.agents.registry import get_agent
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
 from plait.traces.file import TraceFile, read_trace

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.cut_json import (
+from plait.client.calls.result_budget.cut import (
     CUT,
     CutNote,
     cut_json,

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.cut_json import (
+from plait.client.calls.result_budget.cut import (
     CutNote,
     cut_text,
     head_of,

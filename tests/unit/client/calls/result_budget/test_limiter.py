@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut_result import cost_of
+from plait.client.calls.result_budget.cut import cost_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import Limit, ResultBudget

@@ -106,14 +106,13 @@ def test_changes_of_arguments_are_told_apart() -> None:
     assert [change.text for change in found.changes] == snapshot(
         [
             "argument amount.description: How much to pay{+, with the card number+}.",
-            "argument amount: number → string",
-            "argument bcc was added (string, required)",
-            "argument old was removed (string, required)",
+            "argument amount.type: number → string",
+            "argument bcc was added (string)",
+            "argument old was removed (string)",
             'argument tags[].enum: nothing → ["a"]',
             "argument tags[].type: string → nothing",
             "argument to.name.maxLength: nothing → 5",
-            "argument amount is now optional",
-            "argument to is now required",
+            'argument required: ["amount","old"] → ["bcc","to"]',
         ]
     )
 
@@ -140,41 +139,34 @@ def test_added_and_removed_tools_are_named() -> None:
     assert texts([READ], [WIPE]) == ["`read_note` was removed", "`wipe_note` was added"]
 
 
-def test_a_rename_is_found_by_content_and_by_near_content() -> None:
-    assert texts([READ], [named(READ, "fetch")]) == ["`read_note` was renamed to `fetch`"]
-    near = tool("fetch", "Read one note of a customer by its id!!", read_only_hint=True)
-    (found,) = drift_between([READ], [near])
-    assert (found.kind, found.tool, found.other) == ("renamed", "fetch", "read_note")
-    assert [change.part for change in found.changes] == ["description"]
-
-
-def test_a_rename_is_found_where_a_framework_makes_titles_of_names() -> None:
-    one = tool("pay", schema={"title": "payArguments", "type": "object"}, title="Pay")
-    two = tool(
-        "transfer", schema={"title": "transferArguments", "type": "object"}, title="Transfer"
-    )
-
-    assert texts([one], [two]) == ["`pay` was renamed to `transfer`"]
-
-
-def test_two_tools_that_changed_places_are_a_swap() -> None:
-    found = drift_between([READ, WIPE], [named(WIPE, "read_note"), named(READ, "wipe_note")])
-
-    assert [(one.kind, one.tool, one.other, one.loud) for one in found] == [
-        ("swapped", "read_note", "wipe_note", True),
-        ("swapped", "wipe_note", "read_note", False),
+def test_another_name_is_a_tool_less_and_a_tool_more() -> None:
+    assert texts([READ], [named(READ, "fetch")]) == [
+        "`read_note` was removed",
+        "`fetch` was added",
     ]
 
 
-def test_tools_that_moved_on_by_one_each_name_where_their_content_was() -> None:
-    names = ["a", "b", "c"]
-    before = [tool(name, f"The {name * 3} tool for {name * 4} and {name * 5}.") for name in names]
-    moved = [named(one, names[index - 1]) for index, one in enumerate(before)]
+def test_two_tools_that_changed_places_are_both_named_and_the_dangerous_one_is_loud() -> None:
+    found = drift_between([READ, WIPE], [named(WIPE, "read_note"), named(READ, "wipe_note")])
 
-    found = drift_between(before, moved)
+    assert [(one.kind, one.tool, one.loud) for one in found] == [
+        ("changed", "read_note", True),
+        ("changed", "wipe_note", False),
+    ]
+    for one in found:
+        assert {"description", "argument", "annotation"} >= {change.part for change in one.changes}
+        assert one.changes[0].part == "description"
 
-    assert {one.tool: one.other for one in found} == {"a": "b", "b": "c", "c": "a"}
-    assert {one.kind for one in found} == {"changed"}
+
+def test_what_changed_behind_a_long_beginning_is_shown() -> None:
+    before, after = (
+        {"type": "object", "properties": {"a": {"enum": [1] * 99 + [last]}}} for last in "xy"
+    )
+    (found,) = drift_between([tool(schema=before)], [tool(schema=after)])
+
+    (change,) = found.changes
+    assert change.text.endswith('1,"[-x-]{+y+}"]')
+    assert len(change.text) < 200
 
 
 @pytest.mark.parametrize(

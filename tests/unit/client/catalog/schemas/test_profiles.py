@@ -92,6 +92,20 @@ def test_broken_keywords_are_left_out_and_noted() -> None:
     assert shaped.notes == tuple(f"a: {key} is broken, left out" for key in broken)
 
 
+def test_a_list_in_the_place_of_a_schema_allows_anything() -> None:
+    shaped = schema_for_provider({"allOf": [[]]})
+
+    assert shaped.schema == {"type": "object", "properties": {}, "allOf": [{}]}
+    assert shaped.notes == ("allOf[0]: not a schema, so anything is allowed",)
+
+
+def test_an_object_whose_only_property_can_have_no_value_is_text_for_gemini() -> None:
+    never = {"allOf": [{"type": "string"}, {"type": "integer"}]}
+    inner, _ = _shape({"type": "object", "properties": {"a": never}}, "gemini")
+
+    assert inner["type"] == "string"
+
+
 UNION: Any = {
     "description": "Manages things",
     "anyOf": [
@@ -137,6 +151,38 @@ def test_one_alternative_that_is_an_object_loses_nothing(profile: Profile) -> No
         {"oneOf": [plain, {"type": "null"}]}, profile
     ) == schema_for_provider(plain, profile)
     assert schema_for_provider({"allOf": [plain]}, profile) == schema_for_provider(plain, profile)
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic"])
+def test_what_every_alternative_at_the_top_says_of_an_argument_holds(profile: Profile) -> None:
+    forms = [
+        {"properties": {"id": {"type": kind}, "mode": {"const": kind}}, "required": ["mode"]}
+        for kind in ("string", "integer")
+    ]
+    own = {"id": {"description": "Which one"}, "mode": {"type": "string"}}
+
+    shaped = schema_for_provider({"properties": own, "oneOf": forms}, profile)
+
+    assert shaped.schema["properties"] == {
+        "id": {"description": "Which one", "anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "mode": {"type": "string", "enum": ["string", "integer"]},
+    }
+    assert shaped.schema["required"] == ["mode"]
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic", "gemini"])
+def test_alternatives_at_the_top_that_only_need_arguments_are_told(profile: Profile) -> None:
+    properties = {"a": {"type": "string"}, "b": {"type": "string"}}
+    needs = [{"required": ["a"]}, {"required": ["b"]}]
+
+    shaped = schema_for_provider({"properties": properties, "anyOf": needs}, profile)
+
+    assert shaped.schema == {
+        "type": "object",
+        "properties": properties,
+        "description": "At least one of these is needed: a; b",
+    }
+    assert shaped.notes == ("(root): anyOf moved to the description",)
 
 
 @pytest.mark.parametrize("profile", ["openai", "anthropic"])
@@ -212,7 +258,7 @@ def test_names_that_claude_does_not_know_are_kept_and_noted() -> None:
             },
         ),
         (
-            {"oneOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
+            {"anyOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
             True,
             {"anyOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
         ),
@@ -263,6 +309,11 @@ def test_strict_mode_says_the_same_in_its_own_way(
         (
             {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 1}]},
             {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "number", "maximum": 1}]},
+            ("x: oneOf became anyOf: several alternatives may fit at once",),
+        ),
+        (
+            {"oneOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
+            {"anyOf": [{"type": "string", "title": "Text"}, {"type": "number"}], "title": "Either"},
             ("x: oneOf became anyOf: several alternatives may fit at once",),
         ),
         (

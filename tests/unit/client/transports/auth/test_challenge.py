@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.protocol.http_reply import Advice
+from plait.client.protocol.exchange import Advice
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,

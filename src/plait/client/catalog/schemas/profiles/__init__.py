@@ -1,1 +1,0 @@
-"""Providers that accept only a small subset of JSON Schema."""

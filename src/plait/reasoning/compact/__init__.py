@@ -1,1 +1,0 @@
-"""The compact profile: six tools over those of the full one, with short ids and results."""

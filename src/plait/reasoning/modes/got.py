@@ -1,0 +1,537 @@
+"""Graph of thoughts: begin, grow, judge, join, refine, prune, conclude and read a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from pydantic import Field
+
+from plait.reasoning.arguments import Adjustment, invalid_argument, session_error
+from plait.reasoning.call_context import CallContext, Outcome, touched
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
+from plait.reasoning.graphs import prunable
+from plait.reasoning.model_replies import (
+    AggregateReply,
+    ContinuationReply,
+    GenerateReply,
+    RefineReply,
+    ScoreReply,
+)
+from plait.reasoning.modes.got_graph import (
+    GraphParams,
+    GrowthParams,
+    NodeInfo,
+    graph_for,
+    next_in,
+    node_infos,
+)
+from plait.reasoning.prompts import BUDGET_TOKENS, truncated
+from plait.reasoning.results import ResultPart, SessionResult, move
+from plait.reasoning.values import Changes, Graph, GraphNode
+
+MAX_CONCLUSIONS = 3
+"""More than a few conclusions are none."""
+
+MAX_CONTINUATIONS = 10
+"""The most that `k` may ask of a model."""
+
+
+class ConfigParam(Params):
+    """The limits of one graph."""
+
+    max_nodes: Integer | None = clamped(10, 1000, "How many nodes it may have.", default=None)
+    max_depth: Integer | None = clamped(1, 20, "How deep it may grow.", default=None)
+    default_k: Integer | None = clamped(1, 10, "How many continuations to make.", default=None)
+    prune_threshold: Number | None = clamped(0, 1, "Below which score to cut.", default=None)
+
+
+class ConfigInfo(ResultPart):
+    """The limits of a graph, as they are."""
+
+    max_nodes: int
+    max_depth: int
+    default_k: int
+    prune_threshold: float
+
+
+class InitParams(Params):
+    """Arguments of `reasoning_got_init`."""
+
+    content: Text = Field(description="The thought to begin with.")
+    problem: AnyText | None = optional("The problem to be solved.")
+    session_id: Id | None = optional("The session to go on with.")
+    config: ConfigParam | None = optional("Limits of this graph.")
+
+
+class InitResult(SessionResult):
+    """The graph that was begun."""
+
+    graph_id: str
+    root_node_id: str
+    content: str
+    config: ConfigInfo
+
+
+class PruneParams(GraphParams):
+    """Arguments of `reasoning_got_prune`."""
+
+    threshold: Number | None = clamped(
+        0, 1, "Below which score to cut; else the one of the graph.", default=None
+    )
+
+
+class PruneResult(SessionResult):
+    """What was cut."""
+
+    pruned_count: int
+    remaining_count: int
+    threshold_used: float
+    pruned_node_ids: list[str]
+
+
+class FinalizeParams(GraphParams):
+    """Arguments of `reasoning_got_finalize`."""
+
+    terminal_node_ids: list[Id] = Field(
+        default_factory=list[Id],
+        description="The conclusions; left out, the three active nodes with the best scores.",
+    )
+
+
+class ConclusionInfo(ResultPart):
+    """A conclusion of a graph."""
+
+    node_id: str
+    content: str
+    score: float | None
+    depth: int
+
+
+class FinalizeResult(SessionResult):
+    """The conclusions."""
+
+    terminal_count: int
+    conclusions: list[ConclusionInfo]
+
+
+class StateParams(GraphParams):
+    """Arguments of `reasoning_got_state`."""
+
+    EXTENSIONS = frozenset({"include_content"})
+
+    include_content: bool | None = optional("True shows the texts of nodes, cut.")
+
+
+class StateResult(SessionResult):
+    """The state of a graph."""
+
+    OMIT_IF_NONE = frozenset({"problem", "nodes"})
+
+    graph_id: str
+    total_nodes: int
+    active_nodes: int
+    terminal_nodes: int
+    total_edges: int
+    max_depth: int
+    root_node_ids: list[str]
+    active_node_ids: list[str]
+    terminal_node_ids: list[str]
+    problem: str | None = None
+    nodes: list[NodeInfo] | None = None
+
+
+class ContinuationParam(Params):
+    """A continuation that the caller thought of."""
+
+    thought: Text
+    confidence: Number = clamped(0, 1, "How well it follows.", default=0.7)
+    novelty: Number = clamped(0, 1, "How new it is.", default=0.0)
+    rationale: AnyText = ""
+
+
+class GenerateParams(GrowthParams):
+    """Arguments of `reasoning_got_generate`."""
+
+    node_id: Id | None = optional("The node to continue; else the first active one.")
+    k: Integer | None = clamped(
+        1, 10, "How many continuations; else as the graph says.", default=None
+    )
+    continuations: list[ContinuationParam] | None = optional(
+        "Your own continuations, 1 to 10; then no model is asked."
+    )
+
+
+class ContinuationInfo(ResultPart):
+    """A node that was made."""
+
+    node_id: str
+    content: str
+    confidence: float
+    novelty: float
+    rationale: str
+
+
+class GenerateResult(SessionResult):
+    """The continuations."""
+
+    source_node_id: str
+    continuations: list[ContinuationInfo]
+    count: int
+
+
+class ScoresParam(Params):
+    """A judgement of the caller."""
+
+    overall_score: Number = clamped(0, 1, "How good the node is.")
+    relevance: Number = clamped(0, 1, "Does it serve the problem?", default=0.5)
+    validity: Number = clamped(0, 1, "Does it hold?", default=0.5)
+    depth: Number = clamped(0, 1, "Does it go beyond the surface?", default=0.5)
+    novelty: Number = clamped(0, 1, "Does it add something?", default=0.5)
+    is_terminal_candidate: bool = False
+    rationale: AnyText = ""
+
+
+class ScoreParams(GrowthParams):
+    """Arguments of `reasoning_got_score`."""
+
+    node_id: Id = Field(description="The node to judge.")
+    scores: ScoresParam | None = optional("Your own judgement; then no model is asked.")
+
+
+class BreakdownInfo(ResultPart):
+    """A score in its parts."""
+
+    relevance: float
+    validity: float
+    depth: float
+    novelty: float
+
+
+class ScoreResult(SessionResult):
+    """The judgement."""
+
+    node_id: str
+    overall_score: float
+    breakdown: BreakdownInfo
+    is_terminal_candidate: bool
+    rationale: str
+
+
+class AggregationParam(Params):
+    """A thought that the caller made of several."""
+
+    aggregated_thought: Text
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.7)
+    synthesis_approach: AnyText = ""
+    conflicts_resolved: list[AnyText] = Field(default_factory=list[AnyText])
+
+
+class AggregateParams(GrowthParams):
+    """Arguments of `reasoning_got_aggregate`."""
+
+    node_ids: list[Id] = Field(
+        description="The nodes to join, at least 2.", json_schema_extra={"minItems": 2}
+    )
+    aggregation: AggregationParam | None = optional("Your own synthesis; then no model is asked.")
+
+
+class AggregateResult(SessionResult):
+    """The thought that was made of several."""
+
+    aggregated_node_id: str
+    content: str
+    confidence: float
+    source_nodes: list[str]
+    synthesis_approach: str
+    conflicts_resolved: list[str]
+
+
+class RefinementParam(Params):
+    """A thought that the caller made better."""
+
+    refined_thought: Text
+    confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.7)
+    improvements_made: list[AnyText] = Field(default_factory=list[AnyText])
+    quality_delta: Number = clamped(-1, 1, "How much better it became.", default=0.0)
+
+
+class RefineParams(GrowthParams):
+    """Arguments of `reasoning_got_refine`."""
+
+    node_id: Id = Field(description="The node to make better.")
+    refinement: RefinementParam | None = optional("Your own better text; then no model is asked.")
+
+
+class RefineResult(SessionResult):
+    """The better thought."""
+
+    original_node_id: str
+    refined_node_id: str
+    content: str
+    confidence: float
+    improvements_made: list[str]
+    quality_delta: float
+
+
+async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
+    """Begin a graph of thoughts, for problems with many parts that depend on each other.
+
+    A session may hold several.
+    """
+    session = await call.new_or_open_session(params.session_id, "got")
+    config = params.config.model_dump(exclude_none=True) if params.config else {}
+    limits = replace(call.limits, **config)
+    graph = Graph(session_id=session.id, problem=params.problem or None, config=asdict(limits))
+    root = GraphNode(
+        graph_id=graph.id,
+        session_id=session.id,
+        content=params.content,
+        node_type="root",
+        is_root=True,
+    )
+    result = InitResult(
+        session_id=session.id,
+        graph_id=graph.id,
+        root_node_id=root.id,
+        content=params.content,
+        config=ConfigInfo.of(limits),
+        next=[move("got_generate", "grow the graph", session.id, graph_id=graph.id)],
+    )
+    return Outcome(result, Changes(session=touched(session), graphs=(graph,), nodes=(root,)))
+
+
+async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[GenerateResult]:
+    """Make k continuations of a node of the graph."""
+    opened = await graph_for(params, call)
+    if params.node_id is not None:
+        source = opened.node("node_id", params.node_id)
+    elif active := opened.active():
+        source = active[0]
+    else:
+        raise session_error("No active nodes in session; name a node_id to go on from")
+    opened.check_depth(source.depth)
+    room = opened.room()
+    requested = params.k or opened.limits.default_k
+    count = min(requested, room)
+    replies: Sequence[ContinuationParam | ContinuationReply]
+    if params.continuations is not None:
+        replies = params.continuations
+        most = min(MAX_CONTINUATIONS, room)
+        if not 1 <= len(replies) <= most:
+            reason = f"Between 1 and {most} continuations are possible here"
+            raise invalid_argument("continuations", reason)
+    else:
+        reply = await call.ask(
+            "got_generate",
+            f'Give {count} continuations of this thought:\n"{truncated(source.content)}"'
+            f"{opened.problem_text(params)}\nCurrent depth: {source.depth}",
+            GenerateReply,
+            session=opened.session,
+            parameter="continuations",
+            shape='[{"thought": "…", "confidence": 0.0–1.0, "novelty": 0.0–1.0, '
+            f'"rationale": "…"}}, …] ({count} continuations of node {source.id}: '
+            f'"{truncated(source.content, 100)}")',
+        )
+        replies = reply.continuations[:count]
+    nodes = [
+        opened.new_node(
+            reply.thought,
+            score=reply.confidence,
+            depth=source.depth + 1,
+            metadata={"novelty": reply.novelty, "rationale": reply.rationale},
+        )
+        for reply in replies
+    ]
+    result = GenerateResult(
+        session_id=opened.session.id,
+        source_node_id=source.id,
+        continuations=[
+            ContinuationInfo.of(reply, node_id=node.id, content=reply.thought)
+            for node, reply in zip(nodes, replies, strict=True)
+        ],
+        count=len(nodes),
+        adjusted={"k": Adjustment(given=requested, used=count)} if count < requested else None,
+    )
+    arrows = [(source, node, node.score or 0) for node in nodes]
+    return opened.outcome(result, (replace(source, is_active=False), *nodes), arrows)
+
+
+async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResult]:
+    """Judge a node of the graph by relevance, validity, depth and novelty."""
+    opened = await graph_for(params, call)
+    node = opened.node("node_id", params.node_id)
+    own = params.scores.model_dump() if params.scores else None
+    previous = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
+    reply = await call.ask(
+        "got_score",
+        f'Judge this thought:\n"{truncated(node.content)}"{opened.problem_text(params)}'
+        f"\nDepth: {node.depth}{previous}",
+        ScoreReply,
+        own=own and {**own, "breakdown": own},
+        session=opened.session,
+        parameter="scores",
+        shape='{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
+        '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
+        f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
+    )
+    breakdown = BreakdownInfo.of(reply.breakdown)
+    judgement = {
+        "breakdown": breakdown.model_dump(),
+        "is_terminal_candidate": reply.is_terminal_candidate,
+        "rationale": reply.rationale,
+    }
+    metadata = {**(node.metadata or {}), "judgement": judgement}
+    scored = replace(node, score=reply.overall_score, metadata=metadata)
+    result = ScoreResult.of(
+        reply, session_id=opened.session.id, node_id=node.id, breakdown=breakdown
+    )
+    return opened.outcome(result, (scored,))
+
+
+async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[AggregateResult]:
+    """Make one node out of several of the graph."""
+    keys = [*dict.fromkeys(params.node_ids)]
+    if len(keys) < 2:
+        raise invalid_argument("node_ids", "At least 2 nodes required for aggregation")
+    opened = await graph_for(params, call)
+    sources = [opened.node("node_ids", key) for key in keys]
+    opened.room()
+    deepest = max(node.depth for node in sources)
+    opened.check_depth(deepest)
+    budget = BUDGET_TOKENS // len(sources)
+    thoughts = "\n".join(
+        f'{number}. "{truncated(node.content, budget)}"' for number, node in enumerate(sources, 1)
+    )
+    reply = await call.ask(
+        "got_aggregate",
+        f"Join these thoughts:\n{thoughts}{opened.problem_text(params)}",
+        AggregateReply,
+        own=params.aggregation and params.aggregation.model_dump(),
+        session=opened.session,
+        parameter="aggregation",
+        shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
+        f'"conflicts_resolved": ["…"]}} (of these thoughts:\n{thoughts})',
+    )
+    aggregated = opened.new_node(
+        reply.aggregated_thought,
+        node_type="aggregation",
+        score=reply.confidence,
+        depth=deepest + 1,
+        metadata=reply.model_dump(include={"synthesis_approach", "conflicts_resolved"}),
+    )
+    result = AggregateResult.of(
+        reply,
+        session_id=opened.session.id,
+        aggregated_node_id=aggregated.id,
+        content=aggregated.content,
+        source_nodes=keys,
+    )
+    used = [replace(node, is_active=False) for node in sources]
+    arrows = [(node, aggregated, 1.0) for node in sources]
+    return opened.outcome(result, (*used, aggregated), arrows, "aggregates")
+
+
+async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineResult]:
+    """Make a node of the graph better."""
+    opened = await graph_for(params, call)
+    node = opened.node("node_id", params.node_id)
+    opened.room()
+    score = "" if node.score is None else f"\nCurrent score: {node.score:.2f}"
+    reply = await call.ask(
+        "got_refine",
+        f'Make this thought better:\n"{truncated(node.content)}"'
+        f"{opened.problem_text(params)}{score}",
+        RefineReply,
+        own=params.refinement and params.refinement.model_dump(),
+        session=opened.session,
+        parameter="refinement",
+        shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
+        f'"quality_delta": -1.0–1.0}} (of the thought "{truncated(node.content, 100)}")',
+    )
+    refined = opened.new_node(
+        reply.refined_thought,
+        node_type="refinement",
+        score=reply.confidence,
+        depth=node.depth,
+        metadata=reply.model_dump(
+            include={"improvements_made", "aspects_unchanged", "quality_delta"}
+        ),
+    )
+    result = RefineResult.of(
+        reply,
+        session_id=opened.session.id,
+        original_node_id=node.id,
+        refined_node_id=refined.id,
+        content=refined.content,
+    )
+    used = replace(node, is_active=False)
+    return opened.outcome(result, (used, refined), [(node, refined, reply.confidence)], "refines")
+
+
+async def got_prune(params: PruneParams, call: CallContext) -> Outcome[PruneResult]:
+    """Delete the weak ends of the graph, and what becomes a weak end by that."""
+    opened = await graph_for(params, call)
+    threshold = opened.limits.prune_threshold if params.threshold is None else params.threshold
+    cut = prunable(opened.nodes, opened.edges, threshold)
+    kept = [node for node in opened.nodes if node.id not in set(cut)]
+    result = PruneResult(
+        session_id=opened.session.id,
+        pruned_count=len(cut),
+        remaining_count=len(kept),
+        threshold_used=threshold,
+        pruned_node_ids=cut,
+        next=next_in(opened, kept),
+    )
+    changes = Changes(session=touched(opened.session), removed_nodes=(*cut,)) if cut else None
+    return Outcome(result, changes)
+
+
+async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[FinalizeResult]:
+    """Mark nodes of the graph as its conclusions."""
+    opened = await graph_for(params, call)
+    if params.terminal_node_ids:
+        keys = [*dict.fromkeys(params.terminal_node_ids)]
+        chosen = [opened.node("terminal_node_ids", key) for key in keys]
+    else:
+        scored = [node for node in opened.active() if node.score is not None]
+        chosen = sorted(scored, key=lambda node: node.score or 0, reverse=True)[:MAX_CONCLUSIONS]
+    if not chosen:
+        raise invalid_argument(
+            "terminal_node_ids",
+            "There are no active nodes with a score; score some, or name the conclusions",
+        )
+    ended = [
+        replace(node, is_terminal=True, is_active=False, node_type="terminal") for node in chosen
+    ]
+    result = FinalizeResult(
+        session_id=opened.session.id,
+        terminal_count=len(ended),
+        conclusions=[ConclusionInfo.of(node, node_id=node.id) for node in ended],
+        next=[move("session_conclude", "close the session with what was found", opened.session.id)],
+    )
+    return Outcome(result, Changes(session=touched(opened.session), nodes=(*ended,)))
+
+
+async def got_state(params: StateParams, call: CallContext) -> Outcome[StateResult]:
+    """Tell how a graph stands: its nodes, edges, depth and frontier."""
+    opened = await graph_for(params, call, reading=True)
+    active = opened.active()
+    ends = [node for node in opened.nodes if node.is_terminal]
+    ends.sort(key=lambda node: node.score or 0, reverse=True)
+    result = StateResult(
+        session_id=opened.session.id,
+        graph_id=opened.graph.id,
+        total_nodes=len(opened.nodes),
+        active_nodes=len(active),
+        terminal_nodes=len(ends),
+        total_edges=len(opened.edges),
+        max_depth=max((node.depth for node in opened.nodes), default=0),
+        root_node_ids=[node.id for node in opened.nodes if node.is_root],
+        active_node_ids=[node.id for node in active],
+        terminal_node_ids=[node.id for node in ends],
+        problem=opened.graph.problem if params.include_content else None,
+        nodes=node_infos(opened.nodes) if params.include_content else None,
+        next=next_in(opened, opened.nodes),
+    )
+    return Outcome(result)
