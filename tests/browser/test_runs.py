@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from plait.traces.html.compare import compare_page
-from plait.traces.html.conversation import run_page
-from plait.traces.html.page import page as whole_page
-from plait.traces.html.runs import run_row, runs_section
+from plait.html.compare import compare_page
+from plait.html.conversation import run_page
+from plait.html.page import page as whole_page
+from plait.html.runs import run_row, runs_section
 from tests.browser.chromium import Chromium
-from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
+from tests.unit.html.sample_runs import failed_run, full_run, hostile_run, long_run
 
 OPEN_STEPS = "[...document.querySelectorAll('.step')].filter(s => !s.hidden).length"
 

@@ -25,7 +25,7 @@ from plait.testing import stdio_config
 from plait.traces.codec import line_from_event
 from plait.viewer.library import TracePath
 from tests.browser.chromium import Chromium, Page
-from tests.unit.traces.html.sample_runs import full_run, hostile_run, long_run
+from tests.unit.html.sample_runs import full_run, hostile_run, long_run
 from tests.unit.verification.sample_reports import write_report
 
 SHOP = Path(__file__).parents[1] / "integration" / "cli" / "shop_server.py"

@@ -28,12 +28,12 @@ from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
 from plait.models.stop_reasons import stop_kind
-from plait.traces.agent_spans import chat_span
+from plait.telemetry.agent_spans import chat_span
+from plait.telemetry.spans import add_event, is_traced
 from plait.traces.events import Status
 from plait.traces.messages.from_mcp import line_from_mcp, text_from_mcp
 from plait.traces.messages.message import Message, Role, UsageMetadata, extract_system_prompt
 from plait.traces.recorder import Recorder
-from plait.traces.spans import add_event, is_traced
 from plait.traces.trace import Trace
 
 logger = logging.getLogger("plait.agents")

@@ -33,14 +33,14 @@ from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
 from plait.models.providers import keys_in
-from plait.traces.agent_spans import agent_outcome, agent_span
+from plait.telemetry.agent_spans import agent_outcome, agent_span
+from plait.telemetry.observer import CallTool, Operation
+from plait.telemetry.spans import is_traced
 from plait.traces.codec import Redact
 from plait.traces.events import Status
 from plait.traces.file import TraceFile
 from plait.traces.messages.message import Message, Role
-from plait.traces.observer import CallTool, Operation
 from plait.traces.recorder import Recorder
-from plait.traces.spans import is_traced
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from plait.client.config.policy import PolicySource
     from plait.client.protocol.inbound import OnElicitation, OnRoots, RequestContext
-    from plait.traces.observer import Observer
+    from plait.telemetry.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")
 

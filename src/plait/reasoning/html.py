@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.resources import files
 from typing import Any, cast
 
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
+from plait.html.elements import Html, h, join
+from plait.html.page import Site, asset, page
+from plait.html.pieces import count_label
+from plait.html.text import text_block, value_block
 from plait.reasoning.diagram import DiagramNode, SessionDocument, diagram_of, notes_of
 from plait.reasoning.drawing import BOX_HEIGHT, BOX_WIDTH, Box, drawing_of
 from plait.reasoning.values import Checkpoint, GraphNode, Thought, Value
-from plait.traces.html.elements import Html, h, join
-from plait.traces.html.page import Site, page
-from plait.traces.html.pieces import count_label
-from plait.traces.html.text import text_block, value_block
 
 STYLE, SCRIPT = "thinking.css", "thinking.js"
 """The names of the files in the package, for a server of them."""
@@ -78,11 +77,6 @@ def title_of(document: SessionDocument) -> str:
     problems = [graph.problem for graph in document.graphs if graph.problem]
     first = [value.content for value in (*document.thoughts[:1], *document.nodes[:1])]
     return one_line(Redactor()([*first, *problems, document.session.id][0]), 90)
-
-
-def asset(name: str) -> str:
-    """Return the text of the style sheet or the script of these pages."""
-    return files("plait.reasoning").joinpath("assets", name).read_text("utf-8")
 
 
 def thinking_page(document: SessionDocument) -> str:

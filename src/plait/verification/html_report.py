@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from plait.errors import TraceFormatError
-from plait.traces.file import read_traces
-from plait.traces.html.compare import compare_section
-from plait.traces.html.conversation import RunView, run_section
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.page import SINGLE_FILE, Site, page
-from plait.traces.html.pieces import (
+from plait.html.compare import compare_section
+from plait.html.conversation import RunView, run_section
+from plait.html.elements import Child, Html, h
+from plait.html.page import SINGLE_FILE, Site, page
+from plait.html.pieces import (
     choice_filter,
     cost_label,
     count_label,
@@ -25,8 +24,9 @@ from plait.traces.html.pieces import (
     table,
     table_row,
 )
-from plait.traces.html.plots import histograms, rate_plot
-from plait.traces.html.text import text_block, value_block
+from plait.html.plots import histograms, rate_plot
+from plait.html.text import text_block, value_block
+from plait.traces.file import read_traces
 from plait.traces.trace import Trace
 from plait.verification.report import (
     compare,

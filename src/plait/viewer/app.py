@@ -15,31 +15,21 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Route
 
 from plait._support.local_server import LOOPBACK, listen
+from plait.html.elements import h
+from plait.html.page import SCRIPT, STYLE, asset
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
 from plait.reasoning.html import STYLE as THINKING_STYLE
-from plait.reasoning.html import asset as thinking_asset
 from plait.reasoning.storage.port import Storage
-from plait.traces.html.elements import h
-from plait.traces.html.page import SCRIPT, STYLE
-from plait.traces.html.page import asset as run_asset
 from plait.viewer.connected import ConnectedServers
 from plait.viewer.guard import Guard
 from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import VIEWER_SCRIPT, VIEWER_STYLE, command, message_page, not_found
-from plait.viewer.pages import asset as viewer_asset
 from plait.viewer.reports import ReportPages, ReportRenderer
 from plait.viewer.runs import RunPages
 from plait.viewer.servers import ServerPages
 from plait.viewer.thinking import ThinkingPages
 
-_ASSETS: dict[str, Callable[[str], str]] = {
-    STYLE: run_asset,
-    SCRIPT: run_asset,
-    THINKING_STYLE: thinking_asset,
-    THINKING_SCRIPT: thinking_asset,
-    VIEWER_STYLE: viewer_asset,
-    VIEWER_SCRIPT: viewer_asset,
-}
+_ASSETS = {STYLE, SCRIPT, THINKING_STYLE, THINKING_SCRIPT, VIEWER_STYLE, VIEWER_SCRIPT}
 _GRACE_SECONDS = 2
 
 
@@ -134,16 +124,16 @@ def _app(options: ViewerOptions) -> Starlette:
     def unknown(_request: Request, _error: Exception) -> Response:
         return not_found("such page")
 
-    def asset(request: Request) -> Response:
+    def serve_asset(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _ASSETS:
             return PlainTextResponse("Not found.", 404)
         kind = "text/css" if name.endswith(".css") else "text/javascript"
-        return Response(_ASSETS[name](name), media_type=kind)
+        return Response(asset(name), media_type=kind)
 
     routes: list[BaseRoute] = [
         Route("/", home),
-        Route("/assets/{name}", asset),
+        Route("/assets/{name}", serve_asset),
         *RunPages(TraceLibrary(options.paths)).routes(),
     ]
     # A section that has nothing to show says how to see something there.

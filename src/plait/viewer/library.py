@@ -16,8 +16,8 @@ from typing import Any
 
 from plait.client.transports.tape import Recorded, read_tape, request_key
 from plait.errors import ConfigError, TraceFormatError
+from plait.html.runs import RunRow, run_row
 from plait.traces.file import read_traces
-from plait.traces.html.runs import RunRow, run_row
 from plait.traces.trace import Trace
 
 MAX_FILE_BYTES = 256_000_000

@@ -6,16 +6,15 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from plait.html.elements import Child, Html, h
+from plait.html.page import SCRIPT, STYLE, Site, page
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
 from plait.reasoning.html import STYLE as THINKING_STYLE
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.page import SCRIPT, STYLE, Site, page
 
 VIEWER_STYLE, VIEWER_SCRIPT = "viewer.css", "viewer.js"
 
@@ -32,11 +31,6 @@ SITE: Final = Site(
     links=SECTIONS,
 )
 """The pages of the viewer: everything comes from its own server."""
-
-
-def asset(name: str) -> str:
-    """Return the text of the style sheet or the script of the viewer."""
-    return files("plait.viewer").joinpath("assets", name).read_text("utf-8")
 
 
 def sign_in_page() -> str:

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from plait.traces.html.elements import Html, h
-from plait.traces.html.page import page
-from plait.traces.html.pieces import Column, table, table_row
+from plait.html.elements import Html, h
+from plait.html.page import page
+from plait.html.pieces import Column, table, table_row
 from plait.viewer.pages import SITE, Live, command, not_found
 
 _COLUMNS: tuple[Column, ...] = (("report", None), ("result", None))

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from plait.traces.html.compare import compare_page
-from plait.traces.html.conversation import (
+from plait.html.compare import compare_page
+from plait.html.conversation import (
     RunView,
     TextPart,
     event_text,
@@ -18,11 +18,11 @@ from plait.traces.html.conversation import (
     run_page,
     step_articles,
 )
-from plait.traces.html.elements import Html, h, join
-from plait.traces.html.page import page
-from plait.traces.html.plots import total_seconds
-from plait.traces.html.runs import runs_section
-from plait.traces.html.steps import steps_of
+from plait.html.elements import Html, h, join
+from plait.html.page import page
+from plait.html.plots import total_seconds
+from plait.html.runs import runs_section
+from plait.html.steps import steps_of
 from plait.traces.trace import Trace
 from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary
 from plait.viewer.pages import SITE, Live, command, not_found

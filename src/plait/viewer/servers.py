@@ -23,9 +23,9 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus
 from plait.errors import PlaitError
-from plait.traces.html.elements import Child, Html, h, join
-from plait.traces.html.page import page
-from plait.traces.html.pieces import (
+from plait.html.elements import Child, Html, h, join
+from plait.html.page import page
+from plait.html.pieces import (
     Column,
     count_label,
     facts_list,
@@ -34,7 +34,7 @@ from plait.traces.html.pieces import (
     table,
     table_row,
 )
-from plait.traces.html.text import image_block, result_block, text_block, value_block
+from plait.html.text import image_block, result_block, text_block, value_block
 from plait.traces.messages.content import ImageContent
 from plait.viewer.connected import (
     Answer,

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from plait.html.elements import Child, Html, h
+from plait.html.page import page
+from plait.html.pieces import Column, list_filters, table, table_row
 from plait.reasoning.diagram import read_document
 from plait.reasoning.html import thinking, title_of
 from plait.reasoning.storage.port import SessionLine, Storage
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.page import page
-from plait.traces.html.pieces import Column, list_filters, table, table_row
 from plait.viewer.pages import SITE, Live, not_found
 
 MAX_SESSIONS = 500

@@ -12,9 +12,9 @@ import pytest
 from plait.agents.live_agent import RunObserver
 from plait.client.toolbox import Toolbox
 from plait.errors import ConnectionLostError
+from plait.telemetry.observer import CallTool
 from plait.testing import eventually, server_stdio_config
 from plait.traces.events import Healed, Retried
-from plait.traces.observer import CallTool
 from plait.traces.recorder import Recorder
 from tests.nursery import fault_server
 

@@ -10,9 +10,9 @@ import pytest
 
 from plait import MultiServerMCPClient
 from plait.client import ResultCaching
+from plait.telemetry.observer import CallTool, Operation
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
-from plait.traces.observer import CallTool, Operation
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import END, arun, one_by_one, tool_call
 

@@ -11,8 +11,8 @@ import pytest
 
 from plait import MultiServerMCPClient, PlaitError, Toolbox
 from plait.client.transports.stdio import StdioSender
+from plait.telemetry.observer import CallTool, Operation
 from plait.testing import eventually
-from plait.traces.observer import CallTool, Operation
 from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]

@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from plait.traces import spans
+from plait.telemetry import spans
 from tests.integration.telemetry.recorded import Recorded
 
 

@@ -209,7 +209,7 @@ async def test_a_processor_that_raises_ends_no_run_and_no_call(
     # The MCP SDK has spans of its own, which nothing protects: so only a tool of the program.
     api.play([Say("", calls=(Call("own", {"text": "x"}),)), "It is 42."])
     try:
-        with caplog.at_level(logging.WARNING, "plait.traces"):
+        with caplog.at_level(logging.WARNING, "plait.telemetry"):
             result = await get_agent(config).arun(ASK, [own], {})
     finally:
         processors._span_processors = before

@@ -23,10 +23,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind
 
 from plait import PlaitError, Policy, Toolbox
+from plait.telemetry.observer import CallTool, Operation, ReadRequest
 from plait.testing import ServerProcess
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.server import build_server
-from plait.traces.observer import CallTool, Operation, ReadRequest
 from tests.integration.telemetry.recorded import Recorded, scope_of
 from tests.nursery import entry, python, stdio_config
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from plait.html.conversation import step_articles
 from plait.traces.codec import line_from_event
-from plait.traces.html.conversation import step_articles
 from plait.viewer.app import ViewerOptions
 from tests.integration.viewer.conftest import viewing
-from tests.unit.traces.html.sample_runs import full_run, hostile_run, long_run
+from tests.unit.html.sample_runs import full_run, hostile_run, long_run
 
 pytestmark = pytest.mark.anyio
 

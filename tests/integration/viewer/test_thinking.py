@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from plait.html.elements import Html, h
 from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
-from plait.traces.html.elements import Html, h
 from plait.viewer.app import ViewerOptions
 from tests.integration.viewer.conftest import viewing
 

@@ -10,9 +10,9 @@ import anyio
 
 from plait._support.redact import Redactor
 from plait.errors import ConnectError
+from plait.html.steps import steps_of
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.events import KINDS, Delta, RunEnded, ToolReturned, TraceEvent
-from plait.traces.html.steps import steps_of
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from plait.html.conversation import run_page
+from plait.html.runs import run_row
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.file import traces_from_bytes
-from plait.traces.html.conversation import run_page
-from plait.traces.html.runs import run_row
-from tests.unit.traces.html.sample_runs import full_run
+from tests.unit.html.sample_runs import full_run
 
 LINES = [line_from_event(event) for event in full_run().events]
 NESTED = "[" * 100_000

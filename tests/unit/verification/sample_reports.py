@@ -8,7 +8,7 @@ from typing import Any
 from plait.traces.codec import line_from_event
 from plait.traces.trace import Trace
 from plait.verification.results import CaseResult, ResultFile, StageResult
-from tests.unit.traces.html.sample_runs import HOSTILE, full_run, hostile_run
+from tests.unit.html.sample_runs import HOSTILE, full_run, hostile_run
 
 
 def write_trace(path: Path, trace: Trace) -> None:

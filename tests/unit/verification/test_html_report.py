@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plait.verification.html_report import comparison_page, report_page
-from tests.unit.traces.html.parsed import Parsed, parsed
+from tests.unit.html.parsed import Parsed, parsed
 from tests.unit.verification.sample_reports import case, hostile_result, write_report
 
 

@@ -12,7 +12,7 @@ from plait.traces.codec import line_from_event
 from plait.verification.answers import JudgmentStore, merge_reports
 from plait.verification.html_report import report_page
 from plait.verification.results import CaseResult, ResultFile, read_results
-from tests.unit.traces.html.sample_runs import full_run
+from tests.unit.html.sample_runs import full_run
 
 BREAKS = "one\u2028two\u2029three\x85four\x0bfive\r\nsix\x1cseven"
 """Everything that Python takes for the end of a line."""

@@ -10,7 +10,7 @@ import pytest
 from plait.traces.codec import line_from_event
 from plait.traces.trace import Trace
 from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary, run_key
-from tests.unit.traces.html.sample_runs import full_run
+from tests.unit.html.sample_runs import full_run
 
 
 def lines_of(*traces: Trace) -> bytes:

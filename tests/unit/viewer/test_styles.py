@@ -6,14 +6,12 @@ import re
 
 import pytest
 
+from plait.html.conversation import run_page
+from plait.html.page import STYLE, asset
 from plait.reasoning.html import STYLE as THINKING_STYLE
-from plait.reasoning.html import asset as thinking_asset
-from plait.traces.html.conversation import run_page
-from plait.traces.html.page import STYLE
-from plait.traces.html.page import asset as run_asset
-from plait.viewer.pages import VIEWER_STYLE, asset
-from tests.unit.traces.html.parsed import parsed
-from tests.unit.traces.html.sample_runs import full_run
+from plait.viewer.pages import VIEWER_STYLE
+from tests.unit.html.parsed import parsed
+from tests.unit.html.sample_runs import full_run
 
 SHARED = {"top"}
 """Parts of exported pages to which the viewer adds something."""
@@ -25,7 +23,7 @@ def _styled(sheet: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "sheet", [asset(VIEWER_STYLE), thinking_asset(THINKING_STYLE)], ids=["viewer", "thinking"]
+    "sheet", [asset(VIEWER_STYLE), asset(THINKING_STYLE)], ids=["viewer", "thinking"]
 )
 def test_no_other_style_is_for_a_class_of_the_exported_pages(sheet: str) -> None:
     steps = {
@@ -34,6 +32,6 @@ def test_no_other_style_is_for_a_class_of_the_exported_pages(sheet: str) -> None
         for name in element.attributes["class"].split()
     }
     assert "question" in steps
-    assert "findings" in _styled(run_asset(STYLE))
+    assert "findings" in _styled(asset(STYLE))
 
-    assert _styled(sheet) & (steps | _styled(run_asset(STYLE))) <= SHARED
+    assert _styled(sheet) & (steps | _styled(asset(STYLE))) <= SHARED

@@ -188,13 +188,13 @@ def export(
 
 def _page(recorded: Trace, other: Trace | None, files: tuple[str, str], tape: str | None) -> str:
     if other is not None:
-        from plait.traces.html.compare import compare_page
+        from plait.html.compare import compare_page
 
         names = [Path(file).name for file in files]
         if names[0] == names[1]:
             names = [f"{names[0]} {recorded.run[:8]}", f"{names[1]} {other.run[:8]}"]
         return compare_page(recorded, other, names=(names[0], names[1]))
-    from plait.traces.html.conversation import RunView, run_page
+    from plait.html.conversation import RunView, run_page
 
     if tape is None:
         return run_page(recorded)

@@ -19,8 +19,8 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
+    from plait.html.elements import Html
     from plait.reasoning.storage.port import Storage
-    from plait.traces.html.elements import Html
     from plait.verification.results import CaseResult
     from plait.viewer.connected import CheckFinding, ConnectedServers
 
@@ -185,7 +185,7 @@ class ReportFiles:
 
     def summary(self, report: Path) -> str:
         """Return how many runs passed, counted as the report counts them."""
-        from plait.traces.html.pieces import count_label
+        from plait.html.pieces import count_label
         from plait.verification.report import pass_rate
 
         rate = pass_rate(report.name, self._results(report))
@@ -194,7 +194,7 @@ class ReportFiles:
 
     def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""
-        from plait.traces.html.elements import h
+        from plait.html.elements import h
         from plait.verification.html_report import report_section
 
         name, results = report.resolve().name, self._results(report)

@@ -17,7 +17,7 @@ from plait.client.config.argument_readings import is_large
 from plait.client.config.policy import Policy, PolicyDecision
 from plait.client.config.raw_value import as_list, as_mapping
 from plait.errors import ConfigError, InvalidArgumentsError, PermissionDeniedError
-from plait.traces.spans import waiting_span
+from plait.telemetry.spans import waiting_span
 
 Decision = Literal["approve", "edit", "reject"]
 

@@ -20,7 +20,7 @@ from plait.client.calls.paused_calls import (
 )
 from plait.client.calls.sampling import SamplingRequest, SamplingResult
 from plait.client.calls.tool_call import CallbackContext
-from plait.traces.spans import waiting_span
+from plait.telemetry.spans import waiting_span
 
 if TYPE_CHECKING:
     from plait.client.calls.tool_call import OnAnyProgress, ToolCall

@@ -48,7 +48,7 @@ from plait.client.protocol.peer import closed
 from plait.client.protocol.repair import is_unfinished
 from plait.client.protocol.results import read_aside, result_of
 from plait.client.transports.wire import Wire
-from plait.traces.spans import is_traced
+from plait.telemetry.spans import is_traced
 
 if TYPE_CHECKING:
     from plait.client.calls.executor import ToolExecutor

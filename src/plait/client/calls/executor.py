@@ -53,8 +53,8 @@ from plait.errors import (
     ToolFailedError,
     ToolNotFoundError,
 )
-from plait.traces.observer import CallTool, Observer, observe
-from plait.traces.spans import (
+from plait.telemetry.observer import CallTool, Observer, observe
+from plait.telemetry.spans import (
     SPANS,
     TOOL_ERROR,
     add_event,

@@ -30,8 +30,8 @@ from plait.client.protocol.exchange import (
 )
 from plait.client.protocol.peer import error_of
 from plait.errors import ClientClosedError, ConnectError, PlaitError
-from plait.traces.observer import Observer, ReadRequest, observe
-from plait.traces.spans import SPANS, add_event, describe_request, is_traced
+from plait.telemetry.observer import Observer, ReadRequest, observe
+from plait.telemetry.spans import SPANS, add_event, describe_request, is_traced
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.session import Session, SessionOptions
     from plait.client.protocol.session import McpSession
-    from plait.traces.observer import Observer
+    from plait.telemetry.observer import Observer
 
 logger = logging.getLogger("plait.client.connections")
 

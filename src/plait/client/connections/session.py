@@ -20,7 +20,7 @@ from plait.client.protocol.inbound import Callbacks
 from plait.client.transports.process import end_unused_process, start_process
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ClientClosedError, ConnectError, PlaitError
-from plait.traces.spans import is_traced, record_session
+from plait.telemetry.spans import is_traced, record_session
 
 if TYPE_CHECKING:
     from plait._support.redact import Redactor

@@ -32,7 +32,7 @@ from plait.client.protocol.results import (
 )
 from plait.client.protocol.subscriptions import Subscription, opened_subscription
 from plait.client.protocol.tool_rows import current_rows, parse_list
-from plait.traces.spans import describe_request, is_traced, trace_context
+from plait.telemetry.spans import describe_request, is_traced, trace_context
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

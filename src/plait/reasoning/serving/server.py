@@ -21,16 +21,16 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from plait._version import __version__
+from plait.html.elements import h
+from plait.html.page import Site, asset, page
 from plait.reasoning.compact import compact_text
 from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS, Exported
-from plait.reasoning.html import SCRIPT, STYLE, asset, thinking_page
+from plait.reasoning.html import SCRIPT, STYLE, thinking_page
 from plait.reasoning.serving import calls
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
 from plait.reasoning.serving.stdio import stdio_streams
-from plait.traces.html.elements import h
-from plait.traces.html.page import Site, page
 
 NAME = "plait-reasoning"
 Context = ServerRequestContext[Any, Any]

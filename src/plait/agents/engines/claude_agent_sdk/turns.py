@@ -39,7 +39,7 @@ from plait.client.catalog.overrides import complete_arguments
 from plait.errors import AgentExecutionError, PermissionDeniedError
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, stop_kind
-from plait.traces.agent_spans import describe_answer
+from plait.telemetry.agent_spans import describe_answer
 from plait.traces.messages.content import Content, TextContent, ToolUseContent
 from plait.traces.messages.message import Message, Role
 

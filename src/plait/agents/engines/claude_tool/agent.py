@@ -37,7 +37,7 @@ from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.endpoints import WrongPageError, is_loopback, is_transient, origin_of, sdk_client
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made
-from plait.traces.agent_spans import describe_answer
+from plait.telemetry.agent_spans import describe_answer
 
 
 class ClaudeToolAgent(LiveAgent):

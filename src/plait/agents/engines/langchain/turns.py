@@ -52,7 +52,7 @@ from plait.langchain.tools.tool import MCPTool
 from plait.langchain.tools.written_calls import CallTexts, stop_reason_of
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
-from plait.traces.agent_spans import describe_answer
+from plait.telemetry.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any
 from plait.traces.messages.from_mcp import text_from_mcp
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plait._support.sizes import size_label
-from plait.traces import events
-from plait.traces.events import ToolReturned
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.page import SINGLE_FILE, Site, page
-from plait.traces.html.pieces import (
+from plait.html.elements import Child, Html, h
+from plait.html.page import SINGLE_FILE, Site, page
+from plait.html.pieces import (
     cost_label,
     count_label,
     facts,
@@ -24,9 +22,11 @@ from plait.traces.html.pieces import (
     status_badge,
     tokens_label,
 )
-from plait.traces.html.plots import axis, bar, colour_of, overview, total_seconds
-from plait.traces.html.steps import Step, steps_of
-from plait.traces.html.text import image_block, preview, result_block, text_block, value_block
+from plait.html.plots import axis, bar, colour_of, overview, total_seconds
+from plait.html.steps import Step, steps_of
+from plait.html.text import image_block, preview, result_block, text_block, value_block
+from plait.traces import events
+from plait.traces.events import ToolReturned
 from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, Role, to_prompt_string
 from plait.traces.trace import Trace

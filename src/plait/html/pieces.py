@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from plait.traces.html.elements import Attribute, Child, Html, h
+from plait.html.elements import Attribute, Child, Html, h
 from plait.traces.messages.message import UsageMetadata
 
 Column: TypeAlias = tuple[str, str | None]

@@ -11,15 +11,15 @@ from typing import ClassVar, Literal
 
 import pytest
 
+from plait.html.conversation import RunView, event_text, run_page, step_articles
+from plait.html.page import Site, asset
+from plait.html.runs import run_row, runs_section
 from plait.traces.events import ToolReturned, TraceEvent
-from plait.traces.html.conversation import RunView, event_text, run_page, step_articles
-from plait.traces.html.page import Site, asset
-from plait.traces.html.runs import run_row, runs_section
 from plait.traces.messages.message import Message
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
-from tests.unit.traces.html.parsed import Parsed, parsed
-from tests.unit.traces.html.sample_runs import (
+from tests.unit.html.parsed import Parsed, parsed
+from tests.unit.html.sample_runs import (
     SetClock,
     failed_run,
     full_run,

@@ -17,13 +17,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from plait.errors import PlaitError, ToolFailedError
-from plait.traces.observer import CallTool, Operation
+from plait.telemetry.observer import CallTool, Operation
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Histogram
     from opentelemetry.trace import Span, Tracer
 
-logger = logging.getLogger("plait.traces")
+logger = logging.getLogger("plait.telemetry")
 
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from plait._support.sizes import size_label
-from plait.traces.html.elements import Html, h, image_source
+from plait.html.elements import Html, h, image_source
 from plait.traces.messages.content import ImageContent
 
 MAX_SHOWN_CHARACTERS = 2_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from plait.traces.html.elements import Html, h
-from plait.traces.html.pieces import seconds_label
-from plait.traces.html.steps import Step
+from plait.html.elements import Html, h
+from plait.html.pieces import seconds_label
+from plait.html.steps import Step
 
 _TICKS = 5
 MAX_LANES = 5

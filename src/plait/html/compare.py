@@ -9,12 +9,12 @@ from contextlib import suppress
 from difflib import SequenceMatcher
 from itertools import groupby
 
+from plait.html.conversation import run_title
+from plait.html.elements import Child, Html, h
+from plait.html.page import SINGLE_FILE, Site, page
+from plait.html.pieces import cost_label, count_label, folded, seconds_label, status_badge
+from plait.html.text import text_block
 from plait.traces.differences import AlignedStep, ComparedStep, aligned
-from plait.traces.html.conversation import run_title
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.page import SINGLE_FILE, Site, page
-from plait.traces.html.pieces import cost_label, count_label, folded, seconds_label, status_badge
-from plait.traces.html.text import text_block
 from plait.traces.messages.content import TextContent, ThinkingContent, ToolUseContent
 from plait.traces.trace import Trace
 

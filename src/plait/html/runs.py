@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plait.traces.html.conversation import run_title
-from plait.traces.html.elements import Child, Html, h
-from plait.traces.html.pieces import (
+from plait.html.conversation import run_title
+from plait.html.elements import Child, Html, h
+from plait.html.pieces import (
     choice_filter,
     cost_label,
     list_filters,

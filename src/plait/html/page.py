@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from plait.traces.html.elements import Child, document, h, join, raw_text_element
+from plait.html.elements import Child, document, h, join, raw_text_element
 
 STYLE, SCRIPT = "plait.css", "plait.js"
 """The names of the files in the package, for a server of them."""
@@ -56,7 +56,7 @@ SINGLE_FILE = Site()
 @cache
 def asset(name: str) -> str:
     """Return the text of a style sheet or script of the package."""
-    return files("plait.traces.html").joinpath("assets", name).read_text("utf-8")
+    return files("plait.html").joinpath("assets", name).read_text("utf-8")
 
 
 def page(title: str, *body: Child, site: Site = SINGLE_FILE) -> str:

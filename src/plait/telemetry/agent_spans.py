@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from plait.telemetry.spans import captures_content, measured, record, span
 from plait.traces.messages.message import Message, UsageMetadata
-from plait.traces.spans import captures_content, measured, record, span
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.traces.html.elements import escape_text, h, image_source, raw_text_element
-from tests.unit.traces.html.parsed import parsed
+from plait.html.elements import escape_text, h, image_source, raw_text_element
+from tests.unit.html.parsed import parsed
 
 
 def test_text_and_attributes_are_escaped() -> None:

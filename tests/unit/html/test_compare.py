@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from plait.html.compare import compare_page
+from plait.html.runs import run_row, runs_section
 from plait.traces.differences import aligned, differences
-from plait.traces.html.compare import compare_page
-from plait.traces.html.runs import run_row, runs_section
-from tests.unit.traces.html.parsed import parsed
-from tests.unit.traces.html.sample_runs import failed_run, full_run, hostile_run, long_run
+from tests.unit.html.parsed import parsed
+from tests.unit.html.sample_runs import failed_run, full_run, hostile_run, long_run
 
 
 def test_equal_runs_are_the_same() -> None:

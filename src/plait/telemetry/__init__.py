@@ -1,0 +1,1 @@
+"""OpenTelemetry spans of calls and runs, and the observers that tests and programs pass."""
