@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from plait._support.local_server import listen
@@ -18,17 +19,30 @@ itself; and the port of a killed server may be taken before its restart.
 """
 
 
+def worker_ports(environ: Mapping[str, str] = os.environ) -> range:
+    """Return the ports of this worker of pytest-xdist, whose children inherit its variables.
+
+    Each worker has ports of its own, so that none takes the port of a server that another worker
+    has killed and starts again.
+    """
+    count = int(environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    # The worker is `gw3`, or what `--tx id=…` calls it; a restarted one gets the next number.
+    number = int("".join(filter(str.isdecimal, environ.get("PYTEST_XDIST_WORKER", ""))) or 0)
+    return _PORTS[number % count :: count]
+
+
 def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     """Return a listening socket; port 0 takes a free one."""
     if port:
         return listen(host, port)
-    for candidate in random.sample(_PORTS, 100):
+    ports = worker_ports()
+    for candidate in random.sample(ports, min(100, len(ports))):
         try:
             return listen(host, candidate)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    raise OSError(errno.EADDRINUSE, f"no free port between {_PORTS[0]} and {_PORTS[-1]}")
+    raise OSError(errno.EADDRINUSE, f"no free port between {ports[0]} and {ports[-1]}")
 
 
 def free_port(host: str = "127.0.0.1") -> int:
