@@ -62,6 +62,8 @@ class Behaviour:
     location: str = ""
     as_sse: bool = False
     """Speak the older transport: `GET` opens the stream."""
+    endless: bool = False
+    """Keep that stream open."""
     endpoint: str = "/messages"
     authority: str = ""
     """The authorization server to name; without one, nobody is asked to sign in."""
@@ -131,7 +133,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(now.status, "text/plain", b"", {"Location": now.location})
         elif now.as_sse:
             event = f"event: endpoint\ndata: {now.endpoint}\n\n".encode()
-            self._send(200, "text/event-stream", event)
+            if now.endless:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(event)
+                self.close_connection = now.released.wait(30)
+            else:
+                self._send(200, "text/event-stream", event)
         else:
             self._send(405, "text/plain", b"")
 

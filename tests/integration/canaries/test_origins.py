@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from websockets.datastructures import Headers
@@ -146,16 +147,29 @@ async def test_a_posting_address_on_another_origin_is_refused(
 
 
 async def test_a_posting_address_written_in_full_gets_the_user_of_the_url(here: Mirror) -> None:
-    here.as_sse, here.endpoint = True, f"{here.origin}/messages"
+    here.as_sse, here.endpoint, here.endless = True, f"{here.origin}/messages", True
+    here.mode, here.moment, here.status = "status", "initialize", 403
     url = here.url.replace("://", "://ann:password@")
     servers = {"shop": {"url": url, "transport": "sse", "reconnect": {"max_attempts": 1}}}
     async with Toolbox(servers) as box:
-        with pytest.raises(PlaitError):
-            await box.tools()  # the stream of the mirror ends at once
+        with pytest.raises(PlaitError, match="403"):
+            await box.tools()
+    here.released.set()
     posts = [one for one in here.heard if one.method == "POST"]
 
     assert posts
     assert all(one.headers["authorization"].startswith("Basic ") for one in posts)
+
+
+async def test_a_stream_that_ends_after_its_endpoint_is_not_waited_for(
+    here: Mirror,
+) -> None:
+    here.as_sse = True
+    servers = {"shop": {"url": here.url, "transport": "sse", "reconnect": {"max_attempts": 1}}}
+    with anyio.fail_after(10):
+        async with Toolbox(servers) as box:
+            with pytest.raises(ConnectError, match="the event stream ended"):
+                await box.tools()
 
 
 async def test_a_websocket_is_not_opened_elsewhere(elsewhere: Mirror) -> None:

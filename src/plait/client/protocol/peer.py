@@ -169,6 +169,8 @@ class Peer:
 
     def use(self, sender: Sender) -> None:
         """Send messages with this sender."""
+        if self.ended:
+            return  # without a sender requests fail at once: no answer could arrive
         for tap in self.taps:
             sender = tap.over(sender)
         self.sender = sender
