@@ -85,7 +85,10 @@ async def test_a_socket_that_breaks_with_a_full_buffer_does_not_repeat_what_has_
 
 async def test_a_call_that_only_reads_is_not_said_to_have_changed_something() -> None:
     ledger: list[str] = []
-    async with _cutting_server(ledger) as url, Toolbox({"server": {"url": url}}) as box:
+    async with (
+        _cutting_server(ledger) as url,
+        Toolbox({"server": {"url": url, "protocol": "legacy"}}) as box,
+    ):
         with pytest.raises(OutcomeUnknownError, match=r"has changed nothing$") as lost:
             await box.call("server", "look", {"name": "mail"})
 
