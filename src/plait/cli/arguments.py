@@ -27,11 +27,20 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from plait.cli.exits import ArgumentError
-from plait.client.catalog.schemas.keywords import UNIONS, types_of
-from plait.client.catalog.schemas.merge import values_of
-from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.describe import (
+    Notes,
+)
+from plait.client.catalog.schemas.json_schema import (
+    UNIONS,
+    Schema,
+    as_list,
+    as_schema,
+    is_schema,
+    json_type,
+    types_of,
+    values_of,
+)
 from plait.client.catalog.schemas.refs import cleaned_schema
-from plait.client.catalog.schemas.values import Schema, as_list, as_schema, is_schema, json_type
 
 MAX_ENUM_VALUES = 4
 """More values make a signature unreadable."""

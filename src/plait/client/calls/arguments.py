@@ -17,7 +17,7 @@ from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import leaves
 from plait.client.catalog.bounded_work import TooMuchWorkError, found, in_bounded_time, take_step
-from plait.client.catalog.schemas.roots import open_objects
+from plait.client.catalog.schemas.for_provider import relaxed_schema
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
@@ -184,7 +184,7 @@ def _checked_arguments(validator: SchemaValidator, original: dict[str, Any]) -> 
         return Prepared(repaired.value, notes) if notes else Prepared(original)
     dropped = {change.path: change.cause for change in changes if change.cause.value is None}
     problems = list(dict.fromkeys(_sentences(left, repaired.value, dropped)))
-    if (relaxed := open_objects(validator.schema, relax=True)) != validator.schema:
+    if (relaxed := relaxed_schema(validator.schema)) != validator.schema:
         # Only rules may be broken that servers read in another way: then the call is sent.
         attempts = iter(range(_MAX_ATTEMPTS))
         doubtful = _repair_all(validator_for_schema(relaxed).exact(), repaired.value, attempts)

@@ -14,7 +14,10 @@ from plait.client.catalog.disk_cache import ListCache, StoredList
 from plait.client.catalog.lock.guard import UNCHECKED, LockCheck
 from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.overrides import apply_override, override_for
-from plait.client.catalog.schemas.values import is_list, is_mapping
+from plait.client.catalog.schemas.json_schema import (
+    is_list,
+    is_mapping,
+)
 from plait.client.catalog.tool import Tool
 from plait.client.connections.change_listener import ChangeListener, announced_lists
 from plait.client.connections.deadline import Deadline, Patience

@@ -11,7 +11,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
-from plait.client.catalog.schemas.values import as_list, entries_of, is_mapping
+from plait.client.catalog.schemas.json_schema import (
+    as_list,
+    entries_of,
+    is_mapping,
+)
 from plait.client.catalog.tool import Tool
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")

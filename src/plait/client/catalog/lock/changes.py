@@ -13,7 +13,10 @@ from plait._support.sanitize import escaped
 from plait.client.catalog.lock.entries import KEYED_BY_NAME, LockedTool, text_of
 from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.schemas.describe import outline
-from plait.client.catalog.schemas.values import is_list, is_mapping
+from plait.client.catalog.schemas.json_schema import (
+    is_list,
+    is_mapping,
+)
 from plait.client.catalog.tool import Tool
 
 Part = Literal[

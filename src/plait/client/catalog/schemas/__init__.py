@@ -1,5 +1,8 @@
 """JSON Schemas of tools, converted for the models of each provider."""
 
+from plait.client.catalog.schemas.describe import (
+    ProviderSchema,
+)
 from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.schemas.parameters import (
     Parameter,
@@ -9,7 +12,6 @@ from plait.client.catalog.schemas.parameters import (
     to_json_schema,
 )
 from plait.client.catalog.schemas.plain_schema import shared_if_plain
-from plait.client.catalog.schemas.provider_schema import ProviderSchema
 from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.config.raw_value import UNSET
 

@@ -1,24 +1,23 @@
-"""Descriptions in words of what a schema requires, for places where keywords are not allowed."""
+"""Descriptions in words of what a schema requires, and notes on what is lost for a provider."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
 
-from plait.client.catalog.schemas.keywords import (
+from plait.client.catalog.schemas.json_schema import (
     ANNOTATIONS,
     ARRAY_SHAPE,
-    OBJECT_SHAPE,
-    types_of,
-)
-from plait.client.catalog.schemas.values import (
     MAX_SHOWN_CHARS,
+    OBJECT_SHAPE,
     Schema,
     as_list,
     as_schema,
     is_number,
     is_schema,
     short_json,
+    types_of,
 )
 
 _NUMBER_BOUNDS: Final = {
@@ -254,3 +253,69 @@ def about_union(key: str, branches: list[Any]) -> str:
         return f"{start} one of these is needed: {'; '.join(needs)}"
     start = "Must fit one of" if key == "anyOf" else "Must fit exactly one of"
     return f"{start}: {'; '.join(dict.fromkeys(outline(branch) for branch in branches))}"
+
+
+NoteKind = Literal[
+    "invalid",
+    "refs",
+    "names",
+    "size",
+    "recursion",
+    "alternatives",
+    "limits",
+    "patterns",
+    "json_text",
+    "closed",
+    "keywords",
+]
+"""The kinds of losses that notes report."""
+
+
+class Note(str):
+    """A note with its path, and its kind."""
+
+    kind: NoteKind
+
+    def __new__(cls, text: str, kind: NoteKind) -> Self:
+        """Make a note of this kind."""
+        note = super().__new__(cls, text)
+        note.kind = kind
+        return note
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSchema:
+    """A converted schema, and how it differs from the original."""
+
+    schema: Schema
+    notes: tuple[Note, ...] = ()
+    """What was lost, or moved to a description, each with its path.
+
+    Without notes, arguments that are valid here are valid for the original too, once they are
+    prepared for the server: nulls of absent arguments dropped, JSON strings decoded.
+    """
+
+
+_ALTERNATIVES = frozenset({"anyOf", "oneOf", "allOf"})
+
+
+class Notes:
+    """Collects notes without duplicates, in order."""
+
+    def __init__(self) -> None:
+        self._notes: dict[Note, None] = {}
+
+    def add(self, path: str, text: str, kind: NoteKind) -> None:
+        """Add a note about a place in the schema."""
+        self._notes.setdefault(Note(f"{path or '(root)'}: {text}", kind), None)
+
+    def add_moved(self, path: str, keywords: Iterable[str]) -> None:
+        """Note which keywords moved to the description."""
+        names = list(keywords)
+        kind = "limits" if _ALTERNATIVES.isdisjoint(names) else "alternatives"
+        self.add(path, f"{', '.join(names)} moved to the description", kind)
+
+    @property
+    def all(self) -> tuple[Note, ...]:
+        """All notes."""
+        return tuple(self._notes)

@@ -1,8 +1,12 @@
 """Converting the schema of a tool's arguments for the models of one provider.
 
-What a provider refuses is moved to descriptions. Most take JSON Schema with few exceptions; Gemini
-and OpenAI's strict mode take small subsets, in which each place has one type, or plain
-alternatives.
+What a provider refuses is moved to descriptions. Most take JSON Schema with few exceptions, such as
+no alternatives at the root; Gemini and OpenAI's strict mode take small subsets, in which each place
+has one type, or plain alternatives.
+
+Some schemas name properties only in conditions and alternatives. Read strictly,
+`additionalProperties: false` beside them forbids these, and a `oneOf` what fits two of its forms;
+servers that publish such schemas take the arguments anyway.
 """
 
 from __future__ import annotations
@@ -10,53 +14,54 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from plait.client.catalog.bounded_work import TooMuchWorkError, allowed_seconds
+from plait.client.catalog.bounded_work import TooMuchWorkError, allowed_seconds, take_step
 from plait.client.catalog.schemas.describe import (
+    Notes,
+    ProviderSchema,
     about_union,
     add_sentences,
     join_descriptions,
+    listed,
     notes_for,
     only_needs,
     outline,
     sentences_for,
 )
-from plait.client.catalog.schemas.keywords import (
+from plait.client.catalog.schemas.json_schema import (
     ANNOTATIONS,
+    CONDITION,
     CONSTRAINTS,
-    UNIONS,
-    map_children,
-    places_in,
-    step_into,
-    types_of,
-)
-from plait.client.catalog.schemas.merge import (
-    allows_anything,
-    is_never,
-    merge,
-    merge_members,
-    narrow_to_type,
-    possible_types,
-    values_of,
-)
-from plait.client.catalog.schemas.plain_schema import shared_if_plain
-from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
-from plait.client.catalog.schemas.refs import cleaned_schema
-from plait.client.catalog.schemas.roots import object_root, plain_root, with_mentioned
-from plait.client.catalog.schemas.values import (
+    DEFINITIONS,
     MAX_DEPTH_LEVELS,
+    NEVER,
+    TOGETHER,
+    UNIONS,
     Schema,
+    allows_anything,
     as_list,
     as_schema,
     canonical,
     distinct,
+    is_never,
     is_number,
     is_schema,
     json_type,
+    map_children,
+    narrow_to_type,
+    places_in,
     plain,
+    possible_types,
+    same,
+    step_into,
+    types_of,
+    values_of,
 )
+from plait.client.catalog.schemas.plain_schema import shared_if_plain
+from plait.client.catalog.schemas.refs import cleaned_schema
 
 Profile = Literal["default", "openai", "openai_strict", "anthropic", "gemini"]
 """A family of models, by what it accepts in a schema."""
@@ -88,8 +93,6 @@ _STRICT_NUMBERS: Final = frozenset(
 
 MAX_CONVERSION_SECONDS: Final = 0.06
 """Conversions run in event loops, one tool at a time."""
-MAX_COPIES: Final = 200
-"""Keywords beside alternatives are copied into each; after this many, they are described."""
 MAX_PLACES: Final = 20_000
 """After this many places, the rest allows anything: no model reads more."""
 MAX_OBJECT_LEVELS: Final = 10
@@ -97,6 +100,21 @@ MAX_PROPERTIES: Final = 5_000
 MAX_LISTED_VALUES: Final = 1_000
 MAX_NAME_CHARS: Final = 120_000
 """The limits that OpenAI documents for one schema."""
+
+_COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "description": join_descriptions,
+    "required": lambda first, second: list(dict.fromkeys([*first, *second])),
+    "allOf": lambda first, second: [*first, *second],
+    "not": lambda first, second: {"anyOf": [first, second]},
+    "uniqueItems": lambda first, second: first or second,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
+}
+"""Combines two values of a keyword into one that demands both."""
+_IN_PLACE: Final = CONDITION | {*UNIONS, "allOf", "dependentSchemas"}
+"""Keywords whose schemas apply to the same object."""
+MAX_FORMS: Final = 256
+"""More alternatives are only described: nobody reads such a long list of arguments."""
 
 
 def schema_for_provider(schema: object, profile: Profile | None = None) -> ProviderSchema:
@@ -116,6 +134,229 @@ def schema_for_provider(schema: object, profile: Profile | None = None) -> Provi
         notes.add("", "too large to be converted, so any arguments are allowed", "size")
         converted = _CONVERTERS[profile]({}, notes)
     return ProviderSchema(converted, notes.all)
+
+
+def merge_members(schema: Schema, depth: int = 0) -> Schema:
+    """Return the schema with the members of `allOf` merged into it."""
+    if "allOf" not in schema or depth > MAX_DEPTH_LEVELS:
+        return schema
+    # `unevaluated…` of the schema itself is about what is left when its members are merged.
+    own = {key: value for key, value in schema.items() if key != "allOf"}
+    merged = {key: value for key, value in own.items() if not key.startswith("unevaluated")}
+    for member in schema["allOf"]:
+        merged = merge(merged, merge_members(as_schema(member), depth + 1))
+    return {**own, **merged}
+
+
+def merge(first: Any, second: Any) -> Schema:
+    """Return one schema for the values that fit both; where they only comment, the first wins.
+
+    What one schema cannot express, such as two patterns, stays in `allOf`.
+    """
+    take_step()
+    first, second = as_schema(first), as_schema(second)
+    if not first or not second or same(first, second):
+        return first or second
+    if is_never(first) or is_never(second):
+        return NEVER
+    for group in TOGETHER:
+        named = [group & one.keys() for one in (first, second)]
+        if all(named) and named != [{"properties"}, {"properties"}]:
+            return {**first, "allOf": [*as_list(first.get("allOf")), second]}
+    merged, behind = dict(first), dict[str, Any]()
+    for key, value in second.items():
+        if key not in merged:
+            merged[key] = value
+        elif same(merged[key], value):
+            continue
+        elif key == "properties":
+            known = merged[key], value
+            merged[key] = {
+                name: merge(*(each.get(name, True) for each in known))
+                for name in {**known[0], **known[1]}
+            }
+        elif key == "type":
+            types = types_of(first), types_of(second)
+            kinds = [
+                kind
+                for kind in dict.fromkeys((*types[0], *types[1]))
+                if all(kind in one or (kind == "integer" and "number" in one) for one in types)
+            ]
+            merged |= {"type": kinds[0] if len(kinds) == 1 else kinds} if kinds else NEVER
+        elif key in _COMBINED:
+            merged[key] = _COMBINED[key](merged[key], value)
+        elif key in CONSTRAINTS:
+            behind[key] = value
+    return {**merged, "allOf": [*as_list(merged.get("allOf")), behind]} if behind else merged
+
+
+def object_root(schema: Schema, notes: Notes) -> Schema:
+    """Return the schema of an object with properties: arguments are never anything else."""
+    named = types_of(schema)
+    if named and "object" not in named:
+        notes.add("", f"arguments are an object, not {' or '.join(named)}", "invalid")
+    return {**schema, "type": "object", "properties": as_schema(schema.get("properties"))}
+
+
+def plain_root(schema: Schema, notes: Notes, *, bare: bool = False) -> Schema:
+    """Return an object schema without `allOf`, `anyOf` and `oneOf` at the root.
+
+    Alternatives become one object with the arguments of all; the description says which belong
+    together. With `bare`, the root has no `enum`, `const` and `not` either.
+    """
+    schema = object_root(schema, notes)
+    own = schema["properties"]
+    root = merge_members(schema)
+    for key in UNIONS:
+        if key in root:
+            root = _without_union(root, key, notes)
+    if is_never(root):
+        root = {key: value for key, value in root.items() if key != "not"}
+        notes.add("", "no arguments can fit the schema", "invalid")
+    root = object_root(root, notes)
+    known = {name: rule for name, rule in root["properties"].items() if rule or name in own}
+    root = with_mentioned({**root, "properties": known}, mentions(schema))
+    if schema.get("additionalProperties") is False and root["properties"].keys() > own.keys():
+        notes.add("", "a closed object takes what is named beside it", "closed")
+    refused = ("allOf", *UNIONS, *(("enum", "const", "not") if bare else ()))
+    moved = {key: root.pop(key) for key in refused if key in root}
+    if "unevaluatedProperties" in root:
+        # Nothing is left beside it whose properties it would spare.
+        root.setdefault("additionalProperties", root.pop("unevaluatedProperties"))
+    if not moved:
+        return root
+    notes.add_moved("", moved)
+    return add_sentences(root, sentences_for(moved))
+
+
+def _without_union(node: Schema, key: str, notes: Notes) -> Schema:
+    """Replace alternatives at the root by the properties of all, and say what each needs."""
+    branches: list[Any] = node[key]
+    rest = {name: value for name, value in node.items() if name != key}
+    forms = [
+        form
+        for form in (merge_members(as_schema(branch)) for branch in branches)
+        if not is_never(form) and "object" in (types_of(form) or ["object"])
+    ]
+    if len(forms) == 1:
+        return merge_members({**rest, "allOf": [*as_list(rest.get("allOf")), forms[0]]})
+    if not forms or len(forms) > MAX_FORMS or only_needs(branches):
+        notes.add_moved("", [key])
+        return add_sentences(rest, [about_union(key, branches)])
+    text = f"{key} became one object; its description says what goes together"
+    notes.add("", text, "alternatives")
+    texts: list[str] = []
+    for form in forms:
+        parts: list[str] = []
+        for name in as_list(form.get("required")):
+            values = values_of(as_schema(as_schema(form.get("properties")).get(name))) or []
+            # What has one value tells the forms apart.
+            parts.append(f"{name} = {listed(values)}" if len(values) == 1 else name)
+        shape = ("properties", "required", "type", "additionalProperties", *ANNOTATIONS)
+        comments = sentences_for({one: form[one] for one in form if one not in shape})
+        if comment := form.get("description") or form.get("title"):
+            comments.append(comment)
+        text = ", ".join(parts) or "nothing needed"
+        texts.append(f"{text} ({'; '.join(comments)})" if comments else text)
+    shapes = [as_schema(form.get("properties")) for form in forms]
+    own = as_schema(rest.get("properties"))
+    united = {
+        name: merge(own.get(name, True), _either(one[name] for one in shapes if name in one))
+        for name in dict.fromkeys(name for one in shapes for name in one)
+        if name not in own or all(name in one for one in shapes)
+    }
+    required = [as_list(form.get("required")) for form in forms]
+    always = [name for name in required[0] if all(name in names for names in required)]
+    rest["properties"] = {**own, **united}
+    if needed := list(dict.fromkeys((*as_list(rest.get("required")), *always))):
+        rest["required"] = needed
+    if all(form.get("additionalProperties") is False for form in forms):
+        rest["additionalProperties"] = False
+    return add_sentences(rest, [f"Use one of these forms: {'; '.join(dict.fromkeys(texts))}"])
+
+
+def _either(variants: Iterable[Any]) -> Schema:
+    """Return one schema for what fits any of several, without those that say nothing."""
+    kinds = [kind for kind in map(as_schema, distinct(variants)) if kind]
+    if len(kinds) < 2:
+        return kinds[0] if kinds else {}
+    only_values = {"type", "enum", "const", *ANNOTATIONS}
+    lists = [values_of(kind) if kind.keys() <= only_values else None for kind in kinds]
+    if None not in lists:
+        values = distinct(value for listed in lists for value in listed or [])
+        types = list(dict.fromkeys(map(json_type, values)))
+        return {"type": types[0] if len(types) == 1 else types, "enum": values}
+    return {"anyOf": kinds}
+
+
+def mentions(
+    schema: Schema, root: Schema | None = None, depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Yield the properties that conditions and alternatives name.
+
+    References into `root` are followed, but not those inside of their targets.
+    """
+    for key, part in schema.items():
+        if key not in _IN_PLACE or depth > MAX_DEPTH_LEVELS:
+            continue
+        inside = as_schema(part).values() if key == "dependentSchemas" else as_list(part) or [part]
+        for inner in map(as_schema, inside):
+            found, beyond = inner, root
+            if root and "$ref" in inner:
+                found, beyond = root, None
+                for step in str(inner["$ref"]).removeprefix("#/").split("/"):
+                    name = step.replace("~1", "/").replace("~0", "~")
+                    found = as_schema(found.get(name))
+            for name, rule in as_schema(found.get("properties")).items():
+                yield name, {} if key == "if" else rule
+            yield from ((name, {}) for name in as_list(found.get("required")))
+            yield from mentions(found, beyond, depth + 1)
+
+
+def with_mentioned(schema: Schema, others: Iterable[tuple[str, Any]] = ()) -> Schema:
+    """Return an object schema that has a property for every name in it."""
+    own = as_schema(schema.get("properties"))
+    rules: dict[str, list[Any]] = {name: [] for name in as_list(schema.get("required"))}
+    for name, rule in (*mentions(schema), *others):
+        rules.setdefault(name, []).append(rule)
+    unknown = as_schema(schema.get("additionalProperties") or True)
+    missing = {
+        name: _either(found) if found else unknown
+        for name, found in rules.items()
+        if name not in own
+    }
+    return {**schema, "properties": {**own, **missing}} if missing else schema
+
+
+def relaxed_schema(schema: Schema) -> Schema:
+    """Return a schema without conditions, in which closed objects take what is named beside them.
+
+    Of `oneOf`, several alternatives may fit. Servers that publish such schemas read them so.
+    """
+    return _relaxed(schema, root=schema, around={})
+
+
+def _relaxed(schema: Any, _step: str = "", *, root: Schema, around: Schema) -> Any:
+    if not is_schema(schema):
+        return schema
+    names = {**around, **as_schema(schema.get("properties"))}
+    changed: Schema = {"not": schema["not"]} if "not" in schema else {}
+    for key, value in schema.items():
+        # One form of a union does not know the others.
+        rest: Schema = {**schema, key: None} if key in UNIONS else schema
+        known = {**names, **dict(mentions(rest, root))} if key in _IN_PLACE else {}
+        place = "properties" if key in DEFINITIONS else key
+        visit = partial(_relaxed, root=root, around=known)
+        changed.setdefault(key, map_children({place: value}, visit)[place])
+    all_names = {**names, **dict(mentions(schema, root))}
+    own = as_schema(changed.get("properties"))
+    if schema.get("additionalProperties") is False and len(all_names) > len(own):
+        # Models that must fill in every property write null for those that they leave out.
+        rule: Schema = {"not": {"type": "null"}}
+        changed["properties"] = {**dict.fromkeys(all_names, rule), **own}
+    if "oneOf" in changed:
+        changed["allOf"] = [*as_list(changed.get("allOf")), {"anyOf": changed.pop("oneOf")}]
+    return {key: value for key, value in changed.items() if key not in CONDITION}
 
 
 def _for_anthropic(schema: Schema, notes: Notes) -> Schema:
@@ -164,7 +405,6 @@ class _Narrowing(ABC):
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self._places = 0
-        self._copies = 0
 
     @abstractmethod
     def convert_object(self, node: Schema, path: str, level: int) -> Schema:
@@ -207,16 +447,19 @@ class _Narrowing(ABC):
             if key == "anyOf" and any(map(allows_anything, branches)):
                 # Beside one that allows anything, the others restrict nothing.
                 return self.convert({**about, **base}, path, level, depth + 1)
-            self._copies += len(branches) if base else 0
-            if only_needs(branches) or (base and self._copies > MAX_COPIES):
+            # No subset lets types or properties stand beside alternatives. They are copied into
+            # these; what cannot be copied is kept, and the alternatives are described.
+            apart = all(base.keys().isdisjoint(as_schema(branch)) for branch in branches)
+            if only_needs(branches) or not apart:
                 self.notes.add_moved(path, [key])
                 rest = add_sentences({**about, **base}, [about_union(key, branches)])
+                if base.get("type") == "object" or "properties" in base:
+                    rest = with_mentioned(rest, mentions(node))
                 return self.convert(rest, path, level, depth + 1)
             if key == "oneOf":
                 text = "oneOf became anyOf: several alternatives may fit at once"
                 self.notes.add(path, text, "alternatives")
-            # No subset lets types or properties stand beside alternatives.
-            branches = [merge(base, branch) for branch in branches]
+            branches = [{**base, **as_schema(branch)} for branch in branches]
         converted: list[Schema] = []
         for index, branch in enumerate(branches):
             place = step_into(path, f".{key or 'anyOf'}[{index}]")

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plait.client.catalog.schemas.describe import limits, with_sentences
-from plait.client.catalog.schemas.keywords import CONSTRAINTS, UNIONS, types_of
-from plait.client.catalog.schemas.merge import values_of
-from plait.client.catalog.schemas.provider_schema import Notes
-from plait.client.catalog.schemas.refs import cleaned_schema
-from plait.client.catalog.schemas.roots import plain_root
-from plait.client.catalog.schemas.values import (
+from plait.client.catalog.schemas.describe import (
+    Notes,
+    limits,
+    with_sentences,
+)
+from plait.client.catalog.schemas.for_provider import (
+    plain_root,
+)
+from plait.client.catalog.schemas.json_schema import (
+    CONSTRAINTS,
+    UNIONS,
     Schema,
     as_list,
     as_schema,
@@ -20,7 +24,10 @@ from plait.client.catalog.schemas.values import (
     is_schema,
     plain,
     same,
+    types_of,
+    values_of,
 )
+from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.config.raw_value import UNSET
 
 _DESCRIBED_LIMITS: Final = frozenset(

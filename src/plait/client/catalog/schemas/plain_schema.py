@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final, cast
 
-from plait.client.catalog.schemas.keywords import (
+from plait.client.catalog.schemas.json_schema import (
     ADDRESSES,
     BOUNDS,
     COUNTS,
@@ -14,8 +14,10 @@ from plait.client.catalog.schemas.keywords import (
     REFERENCES,
     TEXTS,
     TYPES,
+    Schema,
+    holds_ref,
+    is_schema,
 )
-from plait.client.catalog.schemas.values import Schema, holds_ref, is_schema
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote
 
 from plait.client.catalog.bounded_work import take_step
-from plait.client.catalog.schemas.describe import join_descriptions
-from plait.client.catalog.schemas.keywords import (
+from plait.client.catalog.schemas.describe import (
+    Notes,
+    ProviderSchema,
+    join_descriptions,
+)
+from plait.client.catalog.schemas.json_schema import (
     ADDRESSES,
     ANNOTATIONS,
     BOUNDS,
     COUNTS,
-    DEFINITIONS,
     FLAGS,
     HOLD_LIST,
     HOLD_MAP,
     HOLD_SCHEMA,
     HOLD_SCHEMAS,
     HOLD_VALUE,
+    MAX_DEPTH_LEVELS,
     REFERENCES,
     TEXTS,
     TOGETHER,
     TYPES,
-    map_children,
-    step_into,
-)
-from plait.client.catalog.schemas.merge import possible_types
-from plait.client.catalog.schemas.plain_schema import DIALECT, plain_size
-from plait.client.catalog.schemas.provider_schema import Notes, ProviderSchema
-from plait.client.catalog.schemas.values import (
-    MAX_DEPTH_LEVELS,
     Schema,
     as_list,
     as_schema,
@@ -42,8 +38,12 @@ from plait.client.catalog.schemas.values import (
     is_mapping,
     is_number,
     is_schema,
+    map_children,
     plain,
+    possible_types,
+    step_into,
 )
+from plait.client.catalog.schemas.plain_schema import DIALECT, plain_size
 
 Node = Mapping[str, Any]
 
@@ -68,14 +68,17 @@ def cleaned_schema(schema: object, notes: Notes) -> Schema:
 
 def _inlined(schema: object, notes: Notes, *, cleaned: bool) -> Schema:
     if is_mapping(schema):
-        schema = _Inliner(schema, notes, cleaned).write(schema, "", "", ())
+        schema = _Inliner(schema, notes, cleaned).write(schema, "", ())
     elif not isinstance(schema, bool):
         notes.add("", "not a schema, so anything is allowed", "invalid")
     return as_schema(schema)
 
 
 class _Inliner:
-    """Writes a document without its references, which it finds by `$id`, anchor and pointer."""
+    """Writes a document without its references, which are JSON pointers into it.
+
+    No known server refers to an anchor, or to a schema inside of its own by an address.
+    """
 
     def __init__(self, root: Node, notes: Notes, cleaned: bool) -> None:
         self._root = root
@@ -83,75 +86,43 @@ class _Inliner:
         self._cleaned = cleaned
         self._left = MAX_INLINED_SCHEMAS
         """So many schemas may still be written: those of the document, and some more."""
-        self._addresses: dict[str, Node] = {"": root}
-        self._bases: dict[int, str] = {}
-        """The base URI of references in each schema."""
         self._plain_sizes: dict[int, int] = {}
-        waiting: list[tuple[Node, str]] = [(root, "")]
+        """What `plain_size` says of each schema, since references repeat them."""
+        seen = set[int]()
+        waiting: list[object] = [root]
         while waiting:
-            node, base = waiting.pop()
-            if id(node) in self._plain_sizes:
+            part = waiting.pop()
+            if id(part) in seen or not (is_mapping(part) or is_list(part)):
                 continue
-            inner_size = self._plain_size(node)
-            self._left += inner_size or 1
-            if inner_size:  # so that it has no address, and nothing in it
-                continue
-            anchors = [node.get("$anchor"), node.get("$dynamicAnchor")]
-            if isinstance(own := node.get("$id"), str):
-                # Before `$anchor` there was `"$id": "#name"`.
-                base, anchor = _resolved(own, base)
-                anchors.append(anchor or None)
-                self._addresses.setdefault(base, node)
-            self._bases[id(node)] = base
-            for anchor in anchors:
-                if isinstance(anchor, str):
-                    self._addresses.setdefault(f"{base}#{anchor}", node)
-                    self._addresses.setdefault(f"#{anchor}", node)
-            for key, value in node.items():
-                if key not in HOLD_VALUE:
-                    maps = (key in HOLD_MAP or key in DEFINITIONS) and is_mapping(value)
-                    inner = list(value.values()) if maps else value
-                    parts = filter(is_mapping, inner if is_list(inner) else [inner])
-                    waiting.extend((part, base) for part in parts)
+            seen.add(id(part))
+            self._left += 1
+            waiting.extend(part.values() if is_mapping(part) else part)
 
-    def _plain_size(self, node: Node) -> int:
-        """Do what `plain_size` does, once for every schema that references repeat."""
-        if (size := self._plain_sizes.get(id(node))) is None:
-            size = self._plain_sizes[id(node)] = plain_size(node)
-        return size
+    def _find(self, reference: str) -> tuple[Node | bool, str] | None:
+        """Return what a reference points to, and its name."""
+        address, _, fragment = reference.partition("#")
+        if address not in ("", self._root.get("$id")) or fragment[:1] not in ("", "/"):
+            return None
+        title = self._root.get("title")
+        here: object = self._root
+        name = title if isinstance(title, str) else "the whole schema"
+        for part in unquote(fragment).split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            if is_list(here):
+                here = here[int(name)] if name.isdecimal() and int(name) < len(here) else None
+            else:
+                here = entries_of(here).get(name)
+        return (here, name) if isinstance(here, bool) or is_mapping(here) else None
 
-    def _find(self, reference: str, base: str) -> tuple[Node | bool, str] | None:
-        """Return what a reference points to, as seen from a schema with this base, and its name."""
-        uri, fragment = _resolved(reference, base)
-        fragment = unquote(fragment)
-        if fragment and not fragment.startswith("/"):
-            known = self._addresses
-            anchored = known.get(f"{uri}#{fragment}") or known.get(f"#{fragment}")
-            return None if anchored is None else (anchored, fragment)
-        # Many generators resolve references from the root, ignoring any `$id` in between.
-        starts = [self._addresses.get(uri), self._root if reference.startswith("#") else None]
-        for start in filter(None, starts):
-            here: object = start
-            title = start.get("title")
-            name = title if isinstance(title, str) else "the whole schema"
-            for part in fragment.split("/")[1:]:
-                name = part.replace("~1", "/").replace("~0", "~")
-                if is_list(here):
-                    here = here[int(name)] if name.isdecimal() and int(name) < len(here) else None
-                else:
-                    here = entries_of(here).get(name)
-            if isinstance(here, bool) or is_mapping(here):
-                return here, name
-        return None
-
-    def write(self, node: Any, path: str, outer: str, above: tuple[int, ...]) -> Any:
+    def write(self, node: Any, path: str, above: tuple[int, ...]) -> Any:
         """Return a schema without references; `above` are the schemas around it."""
         if not is_mapping(node):
             if self._cleaned and not isinstance(node, bool):
                 self._notes.add(path, "not a schema, so anything is allowed", "invalid")
                 return {}
             return plain(node)
-        size = self._plain_size(node)
+        if (size := self._plain_sizes.get(id(node))) is None:
+            size = self._plain_sizes[id(node)] = plain_size(node)
         self._left -= size or 1
         if self._left < 0 or len(above) >= MAX_DEPTH_LEVELS or id(node) in above:
             self._notes.add(path, "too large or too deep, left open", "recursion")
@@ -159,7 +130,6 @@ class _Inliner:
         if size:
             take_step(size)
             return plain(node)
-        base = self._bases.get(id(node), outer)
         above = (*above, id(node))
         own: Schema = {
             key: dict(value) if key in HOLD_MAP and is_mapping(value) else value
@@ -172,7 +142,7 @@ class _Inliner:
         }
         written = map_children(
             _cleaned(own, path, self._notes) if self._cleaned else own,
-            lambda inner, step: self.write(inner, step_into(path, step), base, above),
+            lambda inner, step: self.write(inner, step_into(path, step), above),
         )
         written = {
             key: value if key in HOLD_SCHEMAS else plain(value) for key, value in written.items()
@@ -180,7 +150,7 @@ class _Inliner:
         for keyword in REFERENCES:
             if not isinstance(reference := node.get(keyword), str):
                 continue
-            found = self._find(reference, base)
+            found = self._find(reference)
             if found is None:
                 text = f"{reference!r} is not in the schema, so anything is allowed"
                 self._notes.add(path, text, "refs")
@@ -193,18 +163,9 @@ class _Inliner:
                 if kinds:
                     inner = {"type": kinds[0] if len(kinds) == 1 else kinds, **inner}
             else:
-                inner = self.write(target, path, base, above)
+                inner = self.write(target, path, above)
             written = _with_siblings(inner, written)
         return written
-
-
-def _resolved(reference: str, base: str) -> tuple[str, str]:
-    """Return the address that a reference means, and its fragment."""
-    try:
-        address, fragment = urldefrag(reference)
-        return urljoin(base, address) if address else base, fragment
-    except ValueError:  # not an address at all
-        return reference, ""
 
 
 def _with_siblings(target: Any, siblings: Schema) -> Any:

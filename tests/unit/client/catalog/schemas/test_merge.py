@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.merge import is_never, merge, merge_members
-from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.describe import (
+    Notes,
+)
+from plait.client.catalog.schemas.for_provider import (
+    merge,
+    merge_members,
+)
+from plait.client.catalog.schemas.json_schema import (
+    is_never,
+)
 from plait.client.catalog.schemas.refs import cleaned_schema
 from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
 
@@ -31,8 +39,7 @@ def test_a_value_fits_the_merged_schema_exactly_if_it_fits_all(
         ({"minimum": 1, "maximum": 9}, {"minimum": 3, "maximum": 20}, {"minimum": 3, "maximum": 9}),
         ({"type": ["string", "null"]}, {"type": "string"}, {"type": "string"}),
         ({"type": "number"}, {"type": "integer"}, {"type": "integer"}),
-        ({"enum": [1, 2, True]}, {"enum": [2.0, 3]}, {"enum": [2]}),
-        ({"const": 1}, {"enum": [1, 2]}, {"const": 1}),
+        ({"const": 1}, {"enum": [1, 2]}, {"const": 1, "enum": [1, 2]}),
         ({"required": ["a"]}, {"required": ["b", "a"]}, {"required": ["a", "b"]}),
         ({"uniqueItems": False}, {"uniqueItems": True}, {"uniqueItems": True}),
         ({"description": "One"}, {"description": "Two."}, {"description": "One. Two."}),
@@ -45,16 +52,6 @@ def test_a_value_fits_the_merged_schema_exactly_if_it_fits_all(
             {"properties": {"a": {"minLength": 1}}},
             {"properties": {"a": {"maxLength": 2}, "b": True}},
             {"properties": {"a": {"minLength": 1, "maxLength": 2}, "b": {}}},
-        ),
-        (
-            {"properties": {"a": {}}, "additionalProperties": False},
-            {"properties": {"b": {}}},
-            {"properties": {"a": {}, "b": {"not": {}}}, "additionalProperties": False},
-        ),
-        (
-            {"items": {"minimum": 1}, "maxItems": 3},
-            {"items": {"maximum": 2}},
-            {"items": {"minimum": 1, "maximum": 2}, "maxItems": 3},
         ),
         (
             {"not": {"const": 1}},
@@ -72,6 +69,9 @@ def test_keywords_are_merged(first: Any, second: Any, expected: Any) -> None:
     [
         ({"pattern": "a"}, {"pattern": "b"}),
         ({"multipleOf": 4}, {"multipleOf": 6}),
+        ({"enum": [1, 2]}, {"enum": [2.0, 3]}),
+        ({"properties": {"a": {}}, "additionalProperties": False}, {"properties": {"b": {}}}),
+        ({"items": {"minimum": 1}, "maxItems": 3}, {"items": {"maximum": 2}}),
         ({"contains": {}}, {"contains": {"const": 1}}),
         ({"prefixItems": [{"minimum": 1}]}, {"items": {"maximum": 2}}),
         ({"patternProperties": {"a": {}}}, {"properties": {"b": {}}}),
@@ -86,7 +86,6 @@ def test_what_one_schema_cannot_say_stays_behind(first: Any, second: Any) -> Non
     [
         ({"type": "string"}, {"type": "null"}),
         ({"type": "string"}, {"type": ["integer", "number"]}),
-        ({"enum": [1]}, {"enum": [2]}),
         ({}, False),
         ({"not": {"const": 1}}, False),
     ],

@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.catalog.schemas import schema_for_provider, shared_if_plain
-from plait.client.catalog.schemas.provider_schema import Notes
+from plait.client.catalog.schemas.describe import (
+    Notes,
+)
+from plait.client.catalog.schemas.for_provider import (
+    object_root,
+)
 from plait.client.catalog.schemas.refs import cleaned_schema
-from plait.client.catalog.schemas.roots import object_root
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
 
 _data = st.sampled_from(

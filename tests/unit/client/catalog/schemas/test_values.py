@@ -2,7 +2,9 @@
 
 import pytest
 
-from plait.client.catalog.schemas.values import distinct
+from plait.client.catalog.schemas.json_schema import (
+    distinct,
+)
 
 
 @pytest.mark.parametrize("count", [3, 16, 17, 100])
