@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from plait._support.redact import Redactor
 from plait._support.sanitize import sanitize_text
 from plait._support.unicode import well_formed
 from plait.agents.config import AgentConfig, ModelConfig, ModelRetryConfig, cost_function
+from plait.agents.model_failures import endpoint_of, failure_of_model, provider_and_name
 from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
@@ -82,10 +82,7 @@ class AgentRun:
         """The answer; if unset, the last text of the model."""
         self.ends_at: float | None = None
         """The deadline, on the monotonic clock."""
-        provider = model_config.model_provider
-        if model_config.interface in ("claude_tool", "claude_agent_sdk"):
-            provider = "anthropic"
-        self.cost_of = cost_function(settings.prices, provider)
+        self.cost_of = cost_function(settings.prices, provider_and_name(model_config)[0])
         """Computes the cost of a usage of a model."""
         recorder.cost_of = self.cost_of
         self._reader = READ_MORE
@@ -242,7 +239,7 @@ class AgentRun:
         policy = None if toolbox is None else toolbox.calls.policy.policy
         recorded: dict[str, Any] = {  # the trace redacts it
             "provider": config.model_provider,
-            "endpoint": _endpoint_of(config),
+            "endpoint": endpoint_of(config),
             "temperature": self.temperature,
             "max_tokens": config.max_tokens,
             "max_retries": config.max_retries,
@@ -338,7 +335,7 @@ class AgentRun:
             return nullcontext()
         config = self.model_config
         settings = {"temperature": self.temperature, "max_tokens": config.max_tokens}
-        return chat_span(*provider_and_model(config), began, **settings)
+        return chat_span(*provider_and_name(config), began, **settings)
 
     def end(self, status: Status) -> Trace:
         """Record the end of the run, and return its trace.
@@ -355,39 +352,6 @@ class AgentRun:
             session_id=self.session_id,
             actual_model=self.actual_model,
         )
-
-
-_PROVIDERS: Mapping[str, str] = {
-    "claude_tool": "anthropic",
-    "claude_agent_sdk": "anthropic",
-    "openrouter": "openrouter",
-    "openai_endpoint": "openai",
-}
-"""The providers of engines that have only one."""
-
-
-def provider_and_model(config: ModelConfig) -> tuple[str | None, str | None]:
-    """Return the provider of a model and its name there, for spans."""
-    provider, name = _PROVIDERS.get(config.interface, config.model_provider), config.model_name
-    if provider is None and name is not None and ":" in name:
-        provider, _, name = name.partition(":")
-    return provider, name
-
-
-_ENDPOINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "anthropic": (("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
-    "openai": (("OPENAI_API_BASE", "OPENAI_BASE_URL"), "https://api.openai.com/v1"),
-    "openrouter": ((), "https://openrouter.ai/api/v1"),
-}
-"""The variables that set the endpoints of providers, and their own endpoints."""
-
-
-def _endpoint_of(config: ModelConfig) -> str | None:
-    """Return the URL that requests go to, as far as it is known."""
-    extra = config.extra_kwargs or {}
-    settings = (config.endpoint_base_url, extra.get("base_url"), config.anthropic_base_url)
-    variables, default = _ENDPOINTS.get(provider_and_model(config)[0] or "", ((), None))
-    return next(filter(None, (*settings, *map(os.environ.get, variables), default)), None)
 
 
 def _budget_data(budget: Any) -> Any:
@@ -536,10 +500,6 @@ MAX_PAUSE_SECONDS: Final = 60.0
 """The longest pause of a run without a deadline; a provider may request hours."""
 
 
-class CutAnswerError(ConnectionError):
-    """The answer of the model is incomplete."""
-
-
 def retry_pause(
     config: ModelConfig, error: PlaitError, attempt: int, seconds_left: float | None
 ) -> float | None:
@@ -562,14 +522,13 @@ def retry_pause(
 async def with_retries(
     run: AgentRun,
     request: Callable[[dict[str, Any] | None], Awaitable[T]],
-    failure_of: Callable[[Exception], PlaitError],
     *,
     passes: tuple[type[Exception], ...] = (),
 ) -> T:
     """Make a request to the model, and repeat it while its failure is `retryable`.
 
-    `request` passes its argument to `describe_answer`. `failure_of` translates a failure;
-    exceptions in `passes` are raised as they are.
+    `request` passes its argument to `describe_answer`. Exceptions in `passes` are raised as they
+    are.
 
     Raises:
         PlaitError: The last failure, which says whether a later attempt may succeed.
@@ -582,7 +541,9 @@ async def with_retries(
         except passes:
             raise
         except Exception as error:  # noqa: BLE001  # boundary: providers may raise anything
-            failure = error if isinstance(error, PlaitError) else failure_of(error)
+            failure = error
+            if not isinstance(failure, PlaitError):
+                failure = failure_of_model(error, run.model_config, run.redact)
             failure.attempts = attempt
         pause = retry_pause(run.model_config, failure, attempt, run.seconds_left())
         if pause is None:

@@ -28,20 +28,6 @@ def anthropic_url(config: ModelConfig, environment: Mapping[str, str] = os.envir
     return url
 
 
-def advice_for(status: int, config: ModelConfig) -> str:
-    """Return what to do about an HTTP error of the API."""
-    key = "check ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
-    advice = {
-        401: key,
-        403: key,
-        404: f"check model_name, which is {config.model_name!r}, and anthropic_base_url",
-        413: "shorten the input of the agent",
-        429: "wait, or raise max_retries",
-    }
-    server = "the provider failed: try again later, or raise max_retries"
-    return advice.get(status, server if status >= 500 else "check the settings of the ModelConfig")
-
-
 def usage_from_anthropic(usage: object) -> UsageMetadata:
     """Convert the usage of an answer, an object or JSON."""
     inputs, outputs = (field_of(usage, "input_tokens") or 0, field_of(usage, "output_tokens") or 0)

@@ -18,8 +18,9 @@ import mcp_types as types
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
-from plait.agents.agent_run import AgentRun, provider_and_model
+from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
+from plait.agents.model_failures import provider_and_name
 from plait.agents.port import AgentResult, BaseAgent, result_from_trace
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
@@ -208,7 +209,7 @@ def invocation(
     if not is_traced():
         yield lambda result: result
         return
-    provider, model = provider_and_model(model_config)
+    provider, model = provider_and_name(model_config)
     with agent_span(model_config.id, provider, model, messages) as details:
 
         def describe(result: AgentResult) -> AgentResult:

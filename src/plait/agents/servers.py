@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Coroutine, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Coroutine, Mapping, MutableSequence, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import is_dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
@@ -24,6 +24,7 @@ from plait.errors import (
     AgentServerConfigError,
     AgentServerConnectError,
     AgentServerTimeoutError,
+    ConfigError,
     PlaitError,
 )
 
@@ -52,9 +53,6 @@ MCPServerConfig = MCPStdioServerConfig | MCPHttpServerConfig | Mapping[str, Any]
 
 AgentServers: TypeAlias = ClientConfig | Mapping[str, ServerConfig | MCPServerConfig]
 """The servers of a run: a configuration, or servers by name, typed or as dicts."""
-
-_URL_TYPES = {"http": "http", "sse": "http", "ws": "ws", "websocket": "ws"}
-"""The types with a URL, and the scheme of their URLs."""
 
 
 def read_servers(
@@ -110,11 +108,18 @@ def validate_mcp_config(config: Mapping[str, Any]) -> list[str]:
     """List the problems of server configurations."""
     if not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # input
         return ["MCP configuration must be a dict"]
-    return [
-        f"Server '{name}': {problem}"
-        for name, server in config.items()
-        for problem in _problems(server)
-    ]
+    problems: list[str] = []
+    for name, server in config.items():
+        if entries_of(server).get("type") == "sdk":  # a server in this process
+            continue
+        try:
+            read_config({"servers": {name: server}})
+        except ConfigError as error:
+            for problem in error.problems:
+                place = problem.path.removeprefix(f"servers.{name}").lstrip(".")
+                text = f"{place}: {problem.message}" if place else problem.message
+                problems.append(f"Server '{name}': {text}")
+    return problems
 
 
 def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[str, dict[str, Any]]:
@@ -129,42 +134,6 @@ def convert_and_validate_mcp_config(mcp_urls_dict: Mapping[str, str]) -> dict[st
         server = next(iter(mcp_urls_dict)) if len(mcp_urls_dict) == 1 else None
         raise AgentServerConfigError(f"MCP configuration validation failed:\n{lines}", server)
     return converted
-
-
-def _problems(server: object) -> Iterator[str]:
-    if not isinstance(server, Mapping):
-        yield "configuration must be a dict"
-        return
-    config = cast("Mapping[str, Any]", server)
-    kind = config.get("type")
-    if kind in _URL_TYPES:
-        scheme, url = _URL_TYPES[kind], config.get("url")
-        if url is None:
-            yield f"type {kind!r} requires 'url'"
-        elif not isinstance(url, str):
-            yield "'url' must be a string"
-        elif not url.startswith((f"{scheme}://", f"{scheme}s://")):
-            yield f"'url' must start with {scheme}:// or {scheme}s://"
-        yield from _text_problems(config, headers="dict")
-    elif kind == "stdio" or (kind is None and "command" in config):
-        command = config.get("command")
-        if not isinstance(command, str) or not command.strip():
-            yield "'command' must be a string, and not empty"
-        yield from _text_problems(config, args="list", env="dict")
-    elif kind is None:
-        yield "must have either 'type' or 'command'"
-    elif kind != "sdk":
-        yield f"unknown type {kind!r}"
-
-
-def _text_problems(config: Mapping[str, Any], **kinds: str) -> Iterator[str]:
-    """Check entries that hold strings; each of them may be missing."""
-    for name, kind in kinds.items():
-        value: Any = config.get(name)
-        texts: Any = [*value, *value.values()] if isinstance(value, Mapping) else value
-        fits = isinstance(value, Mapping if kind == "dict" else list)
-        if name in config and not (fits and all(isinstance(text, str) for text in texts)):
-            yield f"{name!r} must be a {kind} of strings"
 
 
 logger = logging.getLogger("plait.agents")

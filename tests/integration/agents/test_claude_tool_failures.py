@@ -81,7 +81,7 @@ HALF = {"type": "tool_use", "id": "half", "name": "twice", "input": {}}
         (Refuse(status=429, message="slow down", retry_after="7"), 429, "max_retries"),
         (Refuse(status=529, message="overloaded"), 529, "later"),
         (Raw("nonsense", status=502), 502, "later"),
-        (Cut(), None, "anthropic_base_url"),
+        (Cut(), None, "check the URL"),
     ],
 )
 async def test_a_failure_says_what_to_do_and_keeps_what_was_said(
@@ -214,5 +214,5 @@ async def test_a_missing_key_is_said_before_anything_is_asked(
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
-    with pytest.raises(AgentExecutionError, match="set ANTHROPIC_API_KEY"):
+    with pytest.raises(AgentExecutionError, match="set anthropic_api_key or ANTHROPIC_API_KEY"):
         await agent("", anthropic_api_key=None).arun(ASK)

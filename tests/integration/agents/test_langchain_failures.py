@@ -28,7 +28,7 @@ STEP = Say("On.", (Call("add", {"a": 1, "b": 2}),))
         (Refuse(status=403), "api_key"),
         (Refuse(status=404), "model_name"),
         (Refuse(status=400, message="too long"), "too long"),
-        (Refuse(status=429), "limits the rate"),
+        (Refuse(status=429), "raise max_retries"),
         (Refuse(status=500), "try again later"),
         (Refuse(status=529), "try again later"),
         (Cut(), "check the URL"),

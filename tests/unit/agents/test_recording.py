@@ -80,7 +80,7 @@ def test_without_a_file_there_are_only_listeners() -> None:
         ({"interface": "claude_tool"}, {"ANTHROPIC_BASE_URL": "http://here"}, "http://here"),
         ({"model_provider": "openai"}, {}, "https://api.openai.com/v1"),
         ({"extra_kwargs": {"base_url": "http://a"}, "model_provider": "openai"}, {}, "http://a"),
-        ({"interface": "openai_endpoint", "endpoint_base_url": "http://b"}, {}, "http://b"),
+        ({"interface": "openai_endpoint", "endpoint_base_url": "http://b"}, {}, "http://b/v1"),
         ({"model_provider": "scripted"}, {}, None),
     ],
 )

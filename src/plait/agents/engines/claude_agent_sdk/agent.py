@@ -27,12 +27,13 @@ from typing_extensions import override
 
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun, retry_pause
-from plait.agents.anthropic_api import NO_KEY, advice_for, anthropic_url
+from plait.agents.anthropic_api import NO_KEY, anthropic_url
 from plait.agents.config import ModelConfig
 from plait.agents.engines.claude_agent_sdk.messages import query_from_messages
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, cli_tools, sdk_servers, server_keys
 from plait.agents.engines.claude_agent_sdk.turns import Bridge, Turns
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.model_failures import advice_for, endpoint_of, key_names
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer, StdioServer
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.endpoints import is_loopback, is_transient, origin_of
@@ -219,13 +220,12 @@ def ending_of(
         if status is not None:
             advice = advice_for(status, config)
         elif re.search(r"log(ged)? ?in\b", reason, re.IGNORECASE):
-            advice = "set ANTHROPIC_API_KEY, or anthropic_api_key of the ModelConfig"
+            advice = f"set {key_names(config)}"
         elif "timed out" in reason.lower():
             advice = "raise request_timeout, or look at the endpoint"
         else:
             advice = "check anthropic_base_url and the network, or raise max_retries"
-        where = f" (at {origin_of(url)})" if (url := anthropic_url(config)) else ""
-        text = f"{text}{where}; {advice}"
+        text = f"{text} (at {origin_of(endpoint_of(config) or '')}); {advice}"
         retryable = bool(_PASSING.search(reason)) if status is None else is_transient(status)
     retry = "always" if retryable else "never"
     raise AgentExecutionError(text, stderr=stderr, status=status, retryable=retryable, retry=retry)
@@ -275,9 +275,6 @@ def options_for(
     """Build the options of a run, and write the files that they name; this blocks."""
     extra = _extra_options(run.model_config.extra_kwargs or {})
     local_tools = [tool for tool in tools.values() if tool.is_local]
-    # Calls that the command line makes itself are checked before: it makes them before the answer
-    # is complete, and with arguments that are not an object.
-    is_checked = not bridged or run.tool_option("policy") is not None
     flags: dict[str, str | None] = {"no-session-persistence": None}
     # Not as arguments, which every user of the machine can read, and which are limited in length.
     if not bridged and run.toolbox is not None:
@@ -304,8 +301,10 @@ def options_for(
         "strict_mcp_config": True,
         "setting_sources": [],
         "disallowed_tools": ["Skill", *extra.get("disallowed_tools", ())],
-        "allowed_tools": [] if is_checked else list(tools),
-        "can_use_tool": bridge.may_use if is_checked else None,
+        # Calls that the command line makes itself are checked before: it makes them before the
+        # answer is complete, and with arguments that are not an object.
+        "allowed_tools": list(tools) if bridged else [],
+        "can_use_tool": None if bridged else bridge.may_use,
         "include_partial_messages": True,
         "stderr": stderr,
         "extra_args": {**flags, **extra.get("extra_args", {})},

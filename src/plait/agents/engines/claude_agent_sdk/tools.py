@@ -50,11 +50,6 @@ class CliTool:
         """The name for the model."""
         return f"mcp__{self.server}__{self.tool}"
 
-    @property
-    def is_of_server(self) -> bool:
-        """Whether a configured server runs it, and not this process."""
-        return self.run_tool.server not in (None, OWN_SERVER)
-
 
 def cli_tools(
     tools: Iterable[RunTool], servers: Iterable[str] = (), *, bridged: bool = True

@@ -24,7 +24,6 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from plait._support.gather import resolve
 from plait.agents.agent_run import AgentRun, ToolAnswer
 from plait.agents.anthropic_api import usage_from_anthropic
 from plait.agents.engines.claude_agent_sdk.messages import (
@@ -33,9 +32,7 @@ from plait.agents.engines.claude_agent_sdk.messages import (
     text_from_result,
 )
 from plait.agents.engines.claude_agent_sdk.tools import CliTool
-from plait.client.calls.approval import ApprovalRequest, OnApproval
 from plait.client.calls.tool_call import ToolCall
-from plait.client.catalog.overrides import complete_arguments
 from plait.errors import AgentExecutionError, PermissionDeniedError
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, stop_kind
@@ -358,15 +355,13 @@ _ENDED: Final = "This call was not made: the run has ended."
 class Bridge:
     """Makes the calls of the command line, each after the turn that requests it is recorded.
 
-    Calls are checked against the policy as the toolbox does, and a person is asked once about each.
+    Those that the command line makes itself are checked against the policy before.
     """
 
     def __init__(self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns) -> None:
         self._run = run
         self._tools = tools
         self._turns = turns
-        self._on_approval: OnApproval | None = run.settings.tool_options.get("on_approval")
-        self._decisions: dict[str, tuple[ApprovalRequest, object]] = {}
         self.failure: Exception | None = None
         """The error that ends the run."""
 
@@ -393,6 +388,8 @@ class Bridge:
         tool = self._tools.get(name)
         if tool is None:
             return PermissionResultDeny(message=f"{name} is not a tool of this run.")
+        if tool.is_local:  # it is checked, and recorded, when this process makes it
+            return PermissionResultAllow()
         try:
             return await self._decide(tool, arguments, context.tool_use_id)
         except Exception as error:  # noqa: BLE001  # boundary: the SDK would hide it
@@ -402,26 +399,29 @@ class Bridge:
     async def _decide(
         self, tool: CliTool, received: Mapping[str, Any], call_id: str | None
     ) -> PermissionResultAllow | PermissionResultDeny:
-        recorded_id = await self._recorded_id(call_id, tool, received)
+        """Check a call that the command line makes itself; a person may edit its arguments."""
+        recorded_id, listed = await self._recorded_id(call_id, tool, received), tool.run_tool.listed
         if recorded_id is None:
             return PermissionResultDeny(message=_INCOMPLETE)
         arguments = self._turns.arguments_of(recorded_id, received)
-        fault, edited = fault_of(arguments), None
-        if fault is None:
-            try:
-                edited = await self._edited(recorded_id, tool, arguments)
-            except PermissionDeniedError as error:
-                fault = self._run.text_of(error)
-        if fault is not None:
-            if tool.is_local:
-                # It fails with the same text there, so the trace is as on other engines.
-                await self._call(recorded_id, tool, arguments)
+        if (fault := fault_of(arguments)) is not None:
             return PermissionResultDeny(message=fault)
-        if tool.is_local:
-            # A person's edit is applied when the call is made, after the overrides.
-            return PermissionResultAllow()
-        sent = arguments if edited is None else edited
-        return PermissionResultAllow(updated_input=None if sent == received else dict(sent))
+        if listed is not None and self._run.toolbox is not None:
+            call = ToolCall(
+                server=listed.server,
+                tool=listed.wire_name,
+                arguments=arguments,
+                on_approval=self._run.settings.tool_options.get("on_approval"),
+                call_id=recorded_id,
+            )
+            try:
+                permitted = await self._run.toolbox.calls.policy.permit(call, listed)
+            except PermissionDeniedError as error:
+                return PermissionResultDeny(message=self._run.text_of(error))
+            arguments = permitted.arguments
+        return PermissionResultAllow(
+            updated_input=None if arguments == received else dict(arguments)
+        )
 
     async def _recorded_id(
         self, call_id: str | None, tool: CliTool, arguments: Mapping[str, Any]
@@ -437,51 +437,9 @@ class Bridge:
         arguments = self._turns.arguments_of(call_id, arguments)
         if (fault := fault_of(arguments)) is not None:
             return self._run.reject_call(call_id, tool.run_tool.name, fault)
-        approval = self._approval_of(call_id)
-        name = tool.run_tool.name
-        answer = await self._run.call(call_id, name, arguments, on_approval=approval)
+        answer = await self._run.call(call_id, tool.run_tool.name, arguments)
         self._turns.sent[call_id] = answer.text
         return answer
-
-    async def _edited(
-        self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]
-    ) -> Mapping[str, Any] | None:
-        """Check a call against the policy, and return its arguments if a person edited them.
-
-        Overrides complete the arguments of a local call first.
-        """
-        listed, toolbox = tool.run_tool.listed, self._run.toolbox
-        if not tool.is_of_server or listed is None or toolbox is None:
-            return None
-        call = ToolCall(server=listed.server, tool=listed.wire_name, arguments=arguments)
-        sent = await complete_arguments(listed, arguments, call) if tool.is_local else arguments
-
-        async def ask(request: ApprovalRequest) -> object:
-            answer = await self._ask(request)
-            self._decisions[call_id] = (request, answer)
-            return answer
-
-        on_approval = None if self._on_approval is None else ask
-        # A local call is checked again, and recorded, when it is made.
-        recorded_id = None if tool.is_local else call_id
-        call = replace(call, arguments=sent, on_approval=on_approval, call_id=recorded_id)
-        permitted = await toolbox.calls.policy.permit(call, listed)
-        return None if permitted.arguments == sent else permitted.arguments
-
-    def _approval_of(self, call_id: str) -> OnApproval | None:
-        """Return a callback that repeats the decision about a call; `None` if there is none."""
-        if call_id not in self._decisions:
-            return None
-        known_request, known_answer = self._decisions[call_id]
-
-        async def answer(request: ApprovalRequest) -> object:
-            # A request for a fallback server differs, and needs its own decision.
-            return known_answer if request == known_request else await self._ask(request)
-
-        return answer
-
-    async def _ask(self, request: ApprovalRequest) -> object:
-        return None if self._on_approval is None else await resolve(self._on_approval(request))
 
 
 def result_from_answer(answer: ToolAnswer) -> types.CallToolResult:

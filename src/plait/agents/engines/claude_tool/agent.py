@@ -7,24 +7,16 @@ import inspect
 import os
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Final, cast
 
-import anthropic
-import httpx2
 from anthropic import AsyncAnthropic
 from anthropic.resources.beta.messages import AsyncMessages
 from typing_extensions import override
 
-from plait._support.causes import without_secrets
 from plait._support.gather import gather_or_cancel
-from plait._support.http import seconds_from_retry_after
-from plait._support.mappings import entries_of
-from plait._support.redact import Redactor
 from plait._support.unicode import well_formed_data
-from plait.agents.agent_run import AgentRun, CutAnswerError, with_retries
-from plait.agents.anthropic_api import NO_KEY, advice_for, anthropic_url, usage_from_anthropic
+from plait.agents.agent_run import AgentRun, with_retries
+from plait.agents.anthropic_api import NO_KEY, anthropic_url, usage_from_anthropic
 from plait.agents.config import AgentMiddlewareConfig, ModelConfig
 from plait.agents.engines.claude_tool.messages import (
     convert_from_anthropic_message,
@@ -33,9 +25,10 @@ from plait.agents.engines.claude_tool.messages import (
     tool_result,
 )
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.model_failures import CutAnswerError, key_names
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from, fault_of
-from plait.models.endpoints import WrongPageError, is_loopback, is_transient, origin_of, sdk_client
+from plait.models.endpoints import is_loopback, sdk_client
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made
 from plait.telemetry.agent_spans import describe_answer
 
@@ -58,21 +51,14 @@ class ClaudeToolAgent(LiveAgent):
 
     @override
     async def drive(self, run: AgentRun) -> Ending:
-        endpoint, request = AnthropicEndpoint.of(run.model_config), request_for(run)
-        failure_of = partial(
-            execution_error,
-            base_url=endpoint.base_url,
-            config=run.model_config,
-            redact=run.redact.also(endpoint.secrets),
-        )
+        request = request_for(run)
         messages: list[Any] = list(convert_to_anthropic(run.messages))
-        async with endpoint.client(run.model_config) as client:
+        async with anthropic_client(run.model_config) as client:
             for _ in range(run.settings.max_turns):
                 began = time.monotonic()
                 message = await with_retries(
                     run,
                     lambda span: _answer(run, client, {**request, "messages": messages}, span),
-                    failure_of,
                 )
                 stop: str = message["stop_reason"]
                 calls = [block for block in message["content"] if block["type"] == "tool_use"]
@@ -187,108 +173,32 @@ def request_for(run: AgentRun) -> dict[str, Any]:
     return {**request, "extra_body": body} if body else request
 
 
+def anthropic_client(
+    config: ModelConfig, environment: Mapping[str, str] = os.environ
+) -> AsyncAnthropic:
+    """Create a client from the configuration, or else the environment; the caller closes it."""
+    base_url = anthropic_url(config, environment) or OFFICIAL
+    configured, token = config.anthropic_api_key, None
+    key = None if configured is None else configured.get_secret_value()
+    key = key or environment.get("ANTHROPIC_API_KEY") or None
+    if key is None and (token := environment.get("ANTHROPIC_AUTH_TOKEN") or None) is None:
+        if not is_loopback(base_url):
+            raise AgentExecutionError(
+                f"there is no key for Anthropic's API: set {key_names(config)} of the ModelConfig"
+            )
+        key = NO_KEY
+    client = AsyncAnthropic(
+        api_key=key,
+        auth_token=token,
+        base_url=base_url,
+        max_retries=0,  # the run itself retries, also in the middle of an answer
+        http_client=sdk_client(base_url),
+    )
+    timeout = config.request_timeout
+    return client if timeout is None else client.with_options(timeout=timeout)
+
+
 OFFICIAL: Final = "https://api.anthropic.com"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnthropicEndpoint:
-    """A URL, with its credentials."""
-
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-    auth_token: str | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(
-        cls, model_config: ModelConfig, environment: Mapping[str, str] = os.environ
-    ) -> AnthropicEndpoint:
-        """Read the configuration, or else the environment."""
-        base_url = anthropic_url(model_config, environment) or OFFICIAL
-        configured = model_config.anthropic_api_key
-        if configured is not None and configured.get_secret_value():
-            return cls(base_url=base_url, api_key=configured.get_secret_value())
-        if key := environment.get("ANTHROPIC_API_KEY"):
-            return cls(base_url=base_url, api_key=key)
-        if token := environment.get("ANTHROPIC_AUTH_TOKEN"):
-            return cls(base_url=base_url, auth_token=token)
-        if is_loopback(base_url):
-            return cls(base_url=base_url, api_key=NO_KEY)
-        raise AgentExecutionError(
-            "there is no key for Anthropic's API: set ANTHROPIC_API_KEY, or anthropic_api_key of "
-            "the ModelConfig"
-        )
-
-    @property
-    def secrets(self) -> list[str]:
-        """The credentials, for redaction."""
-        return [secret for secret in (self.api_key, self.auth_token) if secret]
-
-    def client(self, config: ModelConfig) -> AsyncAnthropic:
-        """Create a client; the caller closes it."""
-        timeout = config.request_timeout
-        client = AsyncAnthropic(
-            api_key=self.api_key,
-            auth_token=self.auth_token,
-            base_url=self.base_url,
-            max_retries=0,  # the run itself retries, also in the middle of an answer
-            http_client=sdk_client(self.base_url),
-        )
-        return client if timeout is None else client.with_options(timeout=timeout)
-
-
-_STATUS_OF: Final = {
-    "overloaded_error": 529,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-}
-"""The HTTP status of an error in the middle of a stream, which has begun with 200."""
-
-
-def execution_error(
-    error: Exception, *, base_url: str, config: ModelConfig, redact: Redactor
-) -> AgentExecutionError:
-    """Translate a failure of the API to an error with advice, without secrets."""
-    failure = _translated(error, origin_of(base_url), config, redact)
-    failure.__cause__ = error
-    return cast("AgentExecutionError", without_secrets(failure, redact))
-
-
-def _translated(
-    error: Exception, where: str, config: ModelConfig, redact: Redactor
-) -> AgentExecutionError:
-    if isinstance(page := error.__cause__, WrongPageError):
-        return AgentExecutionError(f"{redact(str(page))} (anthropic_base_url)", status=page.status)
-    if isinstance(error, anthropic.APIStatusError):
-        fault = entries_of(entries_of(error.body).get("error"))
-        reason = redact.excerpt(str(fault.get("message") or error.message))
-        status = error.status_code
-        if status < 400:
-            status = _STATUS_OF.get(str(fault.get("type")), 500)
-        is_temperature = status == 400 and "temperature" in reason
-        advice = "set temperature=None" if is_temperature else advice_for(status, config)
-        return AgentExecutionError(
-            f"{where} answered {status}: {reason}; {advice}",
-            status=status,
-            retry_after=seconds_from_retry_after(error.response.headers.get("retry-after")),
-            retryable=is_transient(status),
-            retry="always" if is_transient(status) else "never",
-        )
-    if isinstance(error, anthropic.APITimeoutError):
-        limit = config.request_timeout
-        waited = "in time" if limit is None else f"in {limit:g} s"
-        text = f"{where} did not answer {waited}: raise request_timeout, or look at the endpoint"
-        return AgentExecutionError(text, retryable=True, retry="always")
-    cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
-    reason = redact.excerpt(str(cause or error)) or type(cause or error).__name__
-    if isinstance(error, anthropic.APIConnectionError):
-        text = f"{where} cannot be reached: {reason}; check anthropic_base_url and the network"
-        return AgentExecutionError(text, retryable=True, retry="always")
-    if isinstance(error, CutAnswerError | httpx2.HTTPError):
-        text = f"the answer of {where} is incomplete: {reason}; run it again"
-        return AgentExecutionError(text, retryable=True, retry="always")
-    return AgentExecutionError(f"claude_tool: {type(error).__name__}: {reason}")
-
 
 OnPart = Callable[..., None]
 """Takes each part of the answer: `text`, `thinking` or `call`, its text, and the call."""

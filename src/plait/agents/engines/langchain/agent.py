@@ -25,16 +25,12 @@ from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.engines.langchain.chat_models import (
-    ChatModels,
-    failure_of_model,
-    import_provider,
-    provider_and_name,
-)
+from plait.agents.engines.langchain.chat_models import ChatModels, import_provider
 from plait.agents.engines.langchain.messages import messages_to_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
 from plait.agents.engines.langchain.turns import HOOKS, LangChainTools, Turns, TurnsMiddleware
 from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.model_failures import failure_of_model, provider_and_name
 from plait.client.catalog.tool import prepare_schemas
 from plait.errors import PlaitError
 from plait.langchain.tools.callbacks import Callbacks

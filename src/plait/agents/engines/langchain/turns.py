@@ -30,10 +30,10 @@ from typing_extensions import override
 
 from plait._support.mappings import entries_of
 from plait._support.unicode import well_formed_data
-from plait.agents.agent_run import AgentRun, CutAnswerError, ToolAnswer, with_retries
-from plait.agents.engines.langchain.chat_models import failure_of_model
+from plait.agents.agent_run import AgentRun, ToolAnswer, with_retries
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
 from plait.agents.engines.langchain.middleware import answer_within
+from plait.agents.model_failures import CutAnswerError
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
@@ -130,7 +130,6 @@ class Turns:
             response = await with_retries(
                 self._run,
                 partial(self._answer, request, handler),
-                lambda error: failure_of_model(error, self._run.model_config, self._run.redact),
                 passes=(GraphBubbleUp,),
             )
             response = self._recorded(response, began)

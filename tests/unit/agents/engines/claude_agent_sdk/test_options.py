@@ -51,13 +51,6 @@ def test_only_the_tools_of_the_run_may_be_used(tmp_path: Path) -> None:
     assert Path(prompt.get("path", "")).stat().st_mode & 0o077 == 0
 
 
-def test_with_a_policy_every_call_is_asked_about(tmp_path: Path) -> None:
-    made = options(tmp_path, AgentConfig(tool_options={"policy": {"default": "allow"}}))
-
-    assert made.allowed_tools == []
-    assert made.can_use_tool is not None
-
-
 def test_further_options_are_taken_but_for_those_of_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,6 +99,8 @@ def test_servers_that_are_passed_on_are_in_a_file_of_the_run(tmp_path: Path) -> 
     }
     assert file.stat().st_mode & 0o077 == 0
     assert "canary" not in repr(made)
+    # The command line makes these calls: each of them is checked before.
+    assert (made.allowed_tools, made.can_use_tool is None) == ([], False)
 
 
 def passed_on(server: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plait import ModelConfig, get_agent
-from plait.agents.engines.claude_tool.agent import OFFICIAL, AnthropicEndpoint, ClaudeToolAgent
+from plait.agents.engines.claude_tool.agent import ClaudeToolAgent, anthropic_client
 from plait.errors import AgentExecutionError, EngineUnavailableError
 
 KEY = "sk-canary-0123456789"
@@ -19,35 +19,39 @@ def config(**settings: Any) -> ModelConfig:
     )
 
 
-def test_the_configuration_wins_over_the_environment() -> None:
-    environment = {"ANTHROPIC_API_KEY": "env-key", "ANTHROPIC_BASE_URL": "https://env.example"}
+@pytest.mark.parametrize(
+    ("settings", "environment", "expected"),
+    [
+        (
+            {"anthropic_api_key": KEY, "anthropic_base_url": "https://given.example"},
+            {"ANTHROPIC_API_KEY": "env-key", "ANTHROPIC_BASE_URL": "https://env.example"},
+            ("https://given.example", KEY, None),
+        ),
+        (
+            {},
+            {"ANTHROPIC_API_KEY": "env-key", "ANTHROPIC_BASE_URL": "https://env.example"},
+            ("https://env.example", "env-key", None),
+        ),
+        ({}, {"ANTHROPIC_AUTH_TOKEN": "token"}, ("https://api.anthropic.com", None, "token")),
+        (
+            {"anthropic_base_url": "http://localhost:8080"},
+            {},
+            ("http://localhost:8080", "none", None),
+        ),
+    ],
+    ids=["configured", "environment", "token without a key", "this machine needs no key"],
+)
+def test_the_url_and_the_key_are_configured_or_of_the_environment(
+    settings: dict[str, Any], environment: dict[str, str], expected: tuple[str, str, str]
+) -> None:
+    client = anthropic_client(config(**settings), environment)
 
-    given = AnthropicEndpoint.of(
-        config(anthropic_api_key=KEY, anthropic_base_url="https://given.example"), environment
-    )
-    found = AnthropicEndpoint.of(config(), environment)
-
-    assert (given.base_url, given.secrets) == ("https://given.example", [KEY])
-    assert (found.base_url, found.secrets) == ("https://env.example", ["env-key"])
-    assert KEY not in repr(given)
-
-
-def test_a_token_is_taken_where_there_is_no_key() -> None:
-    endpoint = AnthropicEndpoint.of(config(), {"ANTHROPIC_AUTH_TOKEN": "token-1"})
-
-    assert (endpoint.api_key, endpoint.auth_token) == (None, "token-1")
-    assert endpoint.base_url == OFFICIAL
+    assert (str(client.base_url).rstrip("/"), client.api_key, client.auth_token) == expected
 
 
 def test_a_missing_key_is_an_error_that_says_where_to_put_it() -> None:
-    with pytest.raises(AgentExecutionError, match=r"ANTHROPIC_API_KEY.*anthropic_api_key"):
-        AnthropicEndpoint.of(config(), {})
-
-
-def test_an_endpoint_on_this_machine_needs_no_key() -> None:
-    endpoint = AnthropicEndpoint.of(config(anthropic_base_url="http://localhost:8080"), {})
-
-    assert endpoint.api_key
+    with pytest.raises(AgentExecutionError, match=r"anthropic_api_key.*ANTHROPIC_API_KEY"):
+        anthropic_client(config(), {})
 
 
 @pytest.mark.parametrize("provider", ["local", "scripted"])

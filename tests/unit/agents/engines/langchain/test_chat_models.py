@@ -10,8 +10,9 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from plait import ConfigError, ModelConfig, get_agent
-from plait.agents.engines.langchain.chat_models import ChatModels, key_names, provider_and_name
+from plait.agents.engines.langchain.chat_models import ChatModels
 from plait.agents.engines.langchain.scripted_model import ScriptedChatModel
+from plait.agents.model_failures import key_names, provider_and_name
 from plait.errors import EngineUnavailableError
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ async def made(model_config: ModelConfig, name: str | None = None) -> BaseChatMo
         ({"model_provider": "anthropic"}, "small", ("anthropic", "small")),
         ({"model_provider": "anthropic"}, "openai:gpt", ("openai", "gpt")),
         ({"interface": "openai_endpoint", "model_name": "a:b"}, None, ("openai", "a:b")),
-        ({"interface": "openrouter", "model_name": "a/b"}, "c:free", ("openai", "c:free")),
+        ({"interface": "openrouter", "model_name": "a/b"}, "c:free", ("openrouter", "c:free")),
     ],
 )
 def test_a_name_may_bring_its_provider(

@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from plait import ModelConfig
 from plait._support.redact import Redactor
-from plait.agents.engines.langchain.chat_models import failure_of_model
 from plait.agents.engines.langchain.openai_model import EndpointChatModel
+from plait.agents.model_failures import failure_of_model
 
 pytestmark = pytest.mark.anyio
 
