@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+)
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import httpx2
 from cachetools import TTLCache, cached
 
@@ -32,7 +41,8 @@ logger = logging.getLogger("plait.client.transports")
 _AUTH = "plait.client.transports.auth.choose"
 """The module that makes auth objects, with what they need of cryptography."""
 
-Send = Callable[..., Awaitable[httpx2.Response]]
+T = TypeVar("T")
+Send = Callable[..., Coroutine[Any, Any, httpx2.Response]]
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_REDIRECTS: Final = 5
@@ -53,6 +63,9 @@ MAX_REFUSAL_BYTES: Final = 1024 * 1024
 MAX_BODY_CHARS = 4000
 MAX_SEARCHED_CHARS = 64_000
 """How much of an error's body is searched for secrets."""
+_CLEANUP_SECONDS = 5.0
+"""How long a cancelled exchange may take to close its connections. It takes a few turns of the
+loop, unless a transport of the user waits for something."""
 _FAULT_CODE = -32000
 _TRUST_SECONDS = 600
 """How long certificates that were read are used for new sessions."""
@@ -118,8 +131,56 @@ async def open_http_client(
     client.event_hooks["response"].append(partial(_bound_body, server.incoming))
     # Every request goes through `send`, also those of auth flows and redirects.
     setattr(client, "send", _Send(client, wire, server))  # noqa: B010
-    async with client:
+    await client.__aenter__()
+    try:
         yield client
+    finally:
+        await cancelled_by_scope(client.__aexit__(None, None, None))
+
+
+async def cancelled_by_scope(work: Coroutine[Any, Any, T]) -> T:
+    """Await work of httpx2 in a task of its own, which ends before a cancelled caller goes on.
+
+    httpcore2 closes its connections one after the other, in a shielded scope of anyio. That stands
+    the end of another scope, but not `Task.cancel`, after which the remaining sockets stay open.
+    """
+    loop, scope = asyncio.get_running_loop(), anyio.CancelScope()
+
+    async def run() -> T:
+        with scope:
+            return await work
+        raise asyncio.CancelledError
+
+    task = loop.create_task(run())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        scope.cancel()
+        ends_at = loop.time() + _CLEANUP_SECONDS
+        while not task.done() and loop.time() < ends_at:
+            with suppress(asyncio.CancelledError):  # nor does a second one interrupt it
+                await asyncio.wait({task}, timeout=ends_at - loop.time())
+        task.cancel()
+        if task.done() and not task.cancelled() and task.exception() is None:
+            result = task.result()
+            if isinstance(result, httpx2.Response):
+                await result.aclose()  # it came in the turn in which it was cancelled
+        raise
+
+
+async def _close_failed_tls(
+    trace: Callable[[str, Any], Awaitable[None]] | None,
+    opened: list[Any],
+    event: str,
+    info: dict[str, Any],
+) -> None:
+    """Close a connection if its TLS handshake is cancelled: httpcore2 only drops it."""
+    if event == "connection.connect_tcp.complete":
+        opened.append(info["return_value"])
+    elif event == "connection.start_tls.failed":
+        await opened.pop().aclose()
+    if trace is not None:
+        await trace(event, info)
 
 
 class _Send:
@@ -155,10 +216,13 @@ class _Send:
         followed = 0
         while True:
             before = dict(request.headers)
+            if request.url.scheme == "https":
+                trace = partial(_close_failed_tls, request.extensions.get("trace"), [])
+                request.extensions = {**request.extensions, "trace": trace}
             try:
                 # Here too: a request is sent in the context of who makes it.
                 with redacted_library_logs(self._wire):
-                    response = await self._plain_send(request, **options)
+                    response = await cancelled_by_scope(self._plain_send(request, **options))
             finally:
                 # Headers that are new were added by an auth object, or from the URL's userinfo.
                 added = dict(request.headers.items() - before.items())
@@ -198,6 +262,7 @@ async def _bound_body(limits: IncomingLimits, response: httpx2.Response) -> None
     kind = response.headers.get("content-type", "").lower()
     is_stream = is_message and kind.startswith("text/event-stream")
     if is_stream and "content-encoding" not in response.headers:
+        response.stream = _Stream(response.stream, aiter)
         return
     # httpx2 keeps all that follows the end of gzip, and knows the other encodings.
     is_gzip = response.headers.get("content-encoding", "").lower() in {"gzip", "x-gzip"}
@@ -219,7 +284,7 @@ async def _bound_body(limits: IncomingLimits, response: httpx2.Response) -> None
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """The bytes of a response, passed through a generator that bounds them."""
+    """The bytes of a response, passed through a generator that bounds them; closed as a whole."""
 
     def __init__(self, inner: Any, watch: Callable[[Any], AsyncIterator[bytes]]) -> None:
         self._inner = inner
@@ -229,7 +294,7 @@ class _Stream(httpx2.AsyncByteStream):
         return self._watch(self._inner)
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await cancelled_by_scope(self._inner.aclose())
 
 
 async def reply_from(response: httpx2.Response, wire: Wire) -> HttpReply:
