@@ -103,17 +103,13 @@ class SharedCache(Generic[T]):
             mine.set_result(None)  # waiting callers look again, and one of them takes over
         return value
 
-    def stale(self, key: Hashable) -> T | None:
-        """Return the value even if it has expired."""
+    def stale(self, key: Hashable, prolonged_seconds: float) -> T | None:
+        """Return the value even if it has expired, and let it expire only later."""
         with self._lock:
-            entry = self._entries.get(key)
-            return None if entry is None else entry[0]
-
-    def prolong(self, key: Hashable, seconds: float) -> None:
-        """Let a value expire that many seconds from now."""
-        with self._lock:
-            if (entry := self._entries.get(key)) is not None:
-                self._entries[key] = (entry[0], self._clock.monotonic() + seconds)
+            if (entry := self._entries.get(key)) is None:
+                return None
+            self._entries[key] = (entry[0], self._clock.monotonic() + prolonged_seconds)
+            return entry[0]
 
 
 logger = logging.getLogger("plait.gateway")
@@ -244,20 +240,21 @@ class McpToolServerConfigurationService:
         if not agent:
             raise ConfigError("agentic_app_id is required")
         url = settings.discovery_url(agent)
-        request = options or GatewayRequestOptions()
         headers = discovery_headers(
-            settings, request, token=auth_token, turn=turn_context, environ=self.environ
+            settings,
+            options or GatewayRequestOptions(),
+            token=auth_token,
+            turn=turn_context,
+            environ=self.environ,
         )
         # By the token itself: its claims are not checked here, so that anybody can forge them.
         key = (url, token_key(auth_token))
         try:
             return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
         except DiscoveryError as error:
-            stale = self._lists.stale(key)
-            if stale is None or is_refused(error):
+            if is_refused(error) or (stale := self._lists.stale(key, _STALE_SECONDS)) is None:
                 raise
             logger.warning("using the earlier list of servers: %s", error)
-            self._lists.prolong(key, _STALE_SECONDS)
             return stale
 
     async def list_available_servers(
@@ -425,16 +422,9 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data."""
-        return {
-            "server": self.server,
-            "url": self.url,
-            "state": self.state,
-            "declared": None if self.declared is None else list(self.declared),
-            "live": list(self.live),
-            "missing": list(self.missing),
-            "undeclared": list(self.undeclared),
-            "error": None if self.error is None else str(self.error),
-        }
+        names = ("server", "url", "state", "declared", "live", "missing", "undeclared")
+        error = None if self.error is None else str(self.error)
+        return {**{name: getattr(self, name) for name in names}, "error": error}
 
 
 async def verify_servers(

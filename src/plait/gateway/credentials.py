@@ -94,7 +94,8 @@ def settings_from(
 ) -> GatewaySettings:
     """Read the settings; arguments win over the environment."""
     variables = os.environ if environ is None else environ
-    development = is_development(variables) or use_manifest is True
+    named = next((variables[name] for name in _ENVIRONMENTS if variables.get(name)), "")
+    development = named.strip().lower() == "development" or use_manifest is True
     address = (endpoint or variables.get("MCP_PLATFORM_ENDPOINT") or PLATFORM).strip().rstrip("/")
     if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).netloc:
         raise ConfigError(f"MCP_PLATFORM_ENDPOINT is not the address of a gateway: {address!r}")
@@ -105,12 +106,6 @@ def settings_from(
         development=development,
         use_manifest=development if use_manifest is None else use_manifest,
     )
-
-
-def is_development(environ: Mapping[str, str]) -> bool:
-    """Say whether a variable names the environment `development`."""
-    named = next((environ[name] for name in _ENVIRONMENTS if environ.get(name)), "")
-    return named.strip().lower() == "development"
 
 
 logger = logging.getLogger("plait.gateway")
@@ -300,14 +295,6 @@ class GatewayRequestOptions:
     """The agent framework, for the `User-Agent` header."""
 
 
-def user_agent(options: GatewayRequestOptions) -> str:
-    """Return the `User-Agent` header."""
-    parts = [platform.system(), f"Python {platform.python_version()}"]
-    if options.orchestrator_name:
-        parts.append(options.orchestrator_name)
-    return f"Agent365SDK/{SDK_VERSION} ({'; '.join(parts)})"
-
-
 def tool_headers(
     settings: GatewaySettings,
     options: GatewayRequestOptions,
@@ -349,10 +336,11 @@ def history_headers(
 
 def _common_headers(options: GatewayRequestOptions, turn: TurnContext | None) -> dict[str, str]:
     channel, sub_channel = ("", "") if turn is None else channels_of(turn)
+    known = (platform.system(), f"Python {platform.python_version()}", options.orchestrator_name)
     return {
         "x-ms-channel-id": channel,
         "x-ms-subchannel-id": sub_channel,
-        "User-Agent": user_agent(options),
+        "User-Agent": f"Agent365SDK/{SDK_VERSION} ({'; '.join(filter(None, known))})",
     }
 
 
@@ -404,15 +392,6 @@ def channels_of(turn: TurnContext) -> tuple[str, str]:
     return str(channel).strip(), str(sub_channel).strip()
 
 
-def owner_key(token: str) -> str:
-    """Return a hash that identifies the owner of a token.
-
-    It stays the same when the token is renewed; a token that names no owner is hashed itself.
-    """
-    owner = [claim(token, name) for name in ("tid", "oid", "sub", "appid", "azp")]
-    return _fingerprint(*(owner if any(owner[1:3]) else [token]))
-
-
 def token_key(token: str) -> str:
     """Return a hash that identifies a token."""
     return _fingerprint(token)
@@ -422,12 +401,15 @@ def user_key(turn: TurnContext, token: str, *, accepted: bool = True) -> str:
     """Return a hash that identifies the user of a turn on its channel.
 
     It differs between users: the owner of the token and the sender of the message are part of it.
-    A token that no gateway has `accepted` speaks for itself only: its claims may be forged.
+    A token that no gateway has `accepted` speaks for itself only: its claims may be forged; so
+    does one that names no owner. The owner stays the same when a token is renewed.
     """
-    owner = owner_key(token) if accepted else token_key(token)
+    owner = [claim(token, name) for name in ("tid", "oid", "sub", "appid", "azp")]
+    if not accepted or not any(owner[1:3]):
+        owner = [token]
     sender: Any = getattr(turn.activity, "from_property", None)
     ids = (str(getattr(sender, name, None) or "") for name in ("id", "aad_object_id"))
-    return _fingerprint(owner, *ids, agent_of(turn, token), *channels_of(turn))
+    return _fingerprint(*owner, *ids, agent_of(turn, token), *channels_of(turn))
 
 
 def _fingerprint(*parts: str) -> str:

@@ -115,11 +115,6 @@ def status_text(status: int, body: str, redact: Redactor | None = None, limit: i
     return f"HTTP {status}: {detail}" if detail else f"HTTP {status}"
 
 
-def may_come_right(status: int) -> bool:
-    """Return whether the same request may succeed later."""
-    return status in _RETRYABLE or status in {401, 403, 404}
-
-
 def is_refused(error: GatewayError) -> bool:
     """Return whether the gateway answered with a status that a retry does not change."""
     return error.status is not None and error.status not in _RETRYABLE
@@ -356,7 +351,6 @@ class Outbox:
         entry = self.store.put(conversation, url, headers, body)
         self._notify("stored", entry)
         self.start()
-        self._wake()
 
     def resume(self) -> None:
         """Start sending what an earlier process left, if anything."""
@@ -364,8 +358,10 @@ class Outbox:
             self.start()
 
     def start(self) -> None:
-        """Start sending stored entries."""
+        """Send stored entries now, in a thread that is started if there is none."""
         with self._changed:
+            self._woken = True
+            self._changed.notify_all()
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._run, name="plait outbox", daemon=True)
                 self._thread.start()
@@ -374,7 +370,6 @@ class Outbox:
         """Send all entries again now, also refused ones."""
         self.store.retry()
         self.start()
-        self._wake()
 
     def flush(self, timeout_seconds: float) -> bool:
         """Wait until everything is sent; return whether it is."""
@@ -403,11 +398,6 @@ class Outbox:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._woken = True
-            self._changed.notify_all()
 
     def _run(self) -> None:
         """Submit entries until the outbox is closed."""
@@ -457,18 +447,17 @@ class Outbox:
         finally:
             with self._changed:
                 self._busy.discard(entry.conversation)
-            self._wake()
+            self.start()
 
     def _attempt(self, client: httpx2.Client, entry: OutboxEntry) -> None:
         self._notify("sending", entry.id)
         try:
             url = entry.url if self.current_url is None else self.current_url()
             response = client.post(url, headers=dict(entry.headers), content=entry.body)
-        except ConfigError as error:
-            self._postpone(entry, str(error), None)
-            return
-        except (httpx2.RequestError, httpx2.InvalidURL) as fault:
-            self._postpone(entry, reason_of(fault, self._timeout_seconds), None)
+        except (ConfigError, httpx2.RequestError, httpx2.InvalidURL) as fault:
+            is_ours = isinstance(fault, ConfigError)
+            reason = str(fault) if is_ours else reason_of(fault, self._timeout_seconds)
+            self._postpone(entry, reason, None)
             return
         self._notify("answered", entry.id)
         if response.is_success:
@@ -476,7 +465,8 @@ class Outbox:
             self._notify("removed", entry.id)
             return
         reason = status_text(response.status_code, response.text)
-        if may_come_right(response.status_code):
+        # What is missing or not permitted today may be there tomorrow.
+        if response.status_code in _RETRYABLE | {401, 403, 404}:
             after = seconds_from_retry_after(response.headers.get("retry-after"))
             self._postpone(entry, reason, after)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import logging
 import math
@@ -317,7 +316,7 @@ class McpToolRegistrationService:
             agent_of(turn_context, shared), shared, options, turn_context=turn_context
         )
         credentials = await source.for_servers(servers, shared)
-        headers = functools.partial(
+        headers = partial(
             tool_headers, settings, options, turn=turn_context, environ=self.configuration.environ
         )
         ready = [
@@ -353,9 +352,7 @@ class McpToolRegistrationService:
         """Send the messages in the state of a graph."""
         _require(turn_context=turn_context, graph=graph, config=config)
         try:
-            read = getattr(graph, "aget_state", None) or functools.partial(
-                in_thread, graph.get_state
-            )
+            read = getattr(graph, "aget_state", None) or partial(in_thread, graph.get_state)
             state = cast("StateSnapshot", await read(config))
         except Exception as error:  # noqa: BLE001  # boundary: a checkpointer may raise anything
             return OperationResult.failed(OperationError(error))
@@ -375,11 +372,7 @@ class McpToolRegistrationService:
         """Send the messages of a state."""
         _require(turn_context=turn_context, state_snapshot=state_snapshot)
         values: object = state_snapshot.values
-        messages = (
-            cast("Mapping[str, Any]", values).get("messages")
-            if isinstance(values, Mapping)
-            else getattr(values, "messages", None)
-        )
+        messages = mapping_of(values).get("messages", getattr(values, "messages", None))
         if not isinstance(messages, list | tuple):
             raise ConfigError("state_snapshot must contain messages")
         return await self.send_chat_history_from_messages(
@@ -469,15 +462,8 @@ Roles = Literal["all", "strict"]
 LimitFrom = Literal["end", "start"]
 """Which messages a limit keeps: the newest, or the oldest."""
 
-_ROLES = {
-    "human": "user",
-    "ai": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "function",
-}
-
 _TOOL_ROLES = frozenset({"tool", "function"})
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
 
 def limited(messages: Sequence[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
@@ -518,7 +504,7 @@ def history_from_messages(
 def role_of(message: BaseMessage, roles: Roles = "all") -> str:
     """Return the role of a message."""
     kind = message.type.removesuffix("MessageChunk").lower()
-    role = _ROLES.get(kind, "user")
+    role = kind if kind in _TOOL_ROLES else _ROLES.get(kind, "user")
     if isinstance(message, ChatMessage) or kind == "chat":
         role = str(getattr(message, "role", "") or "user")
     return "assistant" if roles == "strict" and role in _TOOL_ROLES else role

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -16,14 +17,14 @@ from starlette.routing import BaseRoute, Route
 
 from plait._support.local_server import LOOPBACK, listen
 from plait.html.elements import h
-from plait.html.page import SCRIPT, STYLE, asset
+from plait.html.page import SCRIPT, STYLE, asset, page
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
 from plait.reasoning.html import STYLE as THINKING_STYLE
 from plait.reasoning.storage.port import Storage
 from plait.viewer.connected import ConnectedServers
 from plait.viewer.guard import Guard
 from plait.viewer.library import TraceLibrary
-from plait.viewer.pages import VIEWER_SCRIPT, VIEWER_STYLE, command, message_page, not_found
+from plait.viewer.pages import SITE, VIEWER_SCRIPT, VIEWER_STYLE, hint, not_found
 from plait.viewer.reports import ReportPages, ReportRenderer
 from plait.viewer.runs import RunPages
 from plait.viewer.servers import ServerPages
@@ -136,24 +137,14 @@ def _app(options: ViewerOptions) -> Starlette:
         Route("/assets/{name}", serve_asset),
         *RunPages(TraceLibrary(options.paths)).routes(),
     ]
-    # A section that has nothing to show says how to see something there.
-    if servers is not None:
-        routes += ServerPages(servers).routes()
-    else:
-        text = "Start the viewer with a configuration to see its servers:"
-        example = "plait view --config mcp.json --allow-calls"
-        routes.append(_empty_section("/servers", "Servers", text, example))
-    if store is not None:
-        routes += ThinkingPages(store, options.database).routes()
-    else:
-        text = "There is no database of reasoning sessions yet:"
-        example = "plait view --db reasoning.db"
-        routes.append(_empty_section("/thinking", "Thinking", text, example))
     if options.reports is not None:
         routes += ReportPages(options.paths, options.reports).routes()
-    else:
-        example = "plait verify suite.yaml"
-        routes.append(_empty_section("/reports", "Reports", "Make a report:", example))
+    if servers is not None:
+        routes += ServerPages(servers).routes()
+    if store is not None:
+        routes += ThinkingPages(store, options.database).routes()
+    # A section that has nothing to show says how to see something there.
+    routes += [Route(f"/{title.lower()}", partial(_empty_section, title)) for title in _EMPTY]
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
@@ -168,8 +159,19 @@ def _app(options: ViewerOptions) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: unknown})
 
 
-def _empty_section(path: str, title: str, text: str, example: str) -> Route:
-    def answer(_request: Request) -> Response:
-        return HTMLResponse(message_page(title, h("p", text), command(example)))
+_EMPTY = {
+    "Servers": (
+        "Start the viewer with a configuration to see its servers:",
+        "plait view --config mcp.json --allow-calls",
+    ),
+    "Thinking": (
+        "There is no database of reasoning sessions yet:",
+        "plait view --db reasoning.db",
+    ),
+    "Reports": ("Make a report:", "plait verify suite.yaml"),
+}
+"""What a section says that has nothing to show, and a command that changes it."""
 
-    return Route(path, answer)
+
+def _empty_section(title: str, _request: Request) -> Response:
+    return HTMLResponse(page(title, h("h1", title), hint(*_EMPTY[title]), site=SITE))

@@ -34,6 +34,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
+from plait.traces.codec import Cleaner
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
@@ -110,58 +111,6 @@ class Question:
     answer: asyncio.Future[ElicitResult] = field(repr=False)
 
 
-class Questions:
-    """Parks elicitations until a page answers them, or ten minutes have passed."""
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self._waiting: dict[str, Question] = {}
-
-    def of_server(self, server: str) -> list[Question]:
-        """Return the questions of a server, the oldest first."""
-        waiting = self._waiting.values()
-        return [one for one in waiting if one.server == server and not one.answer.done()]
-
-    def find(self, key: str) -> Question | None:
-        """Return a question that still waits."""
-        question = self._waiting.get(key)
-        return None if question is None or question.answer.done() else question
-
-    def callback_for(self, server: str) -> OnElicitation:
-        """Return the callback that waits for the answer to an elicitation of a server."""
-
-        async def elicit(
-            context: RequestContext,  # noqa: ARG001
-            params: ElicitRequestParams,
-        ) -> ElicitResult:
-            is_form = isinstance(params, ElicitRequestFormParams)
-            question = Question(
-                key=secrets.token_urlsafe(9),
-                server=server,
-                message=params.message,
-                schema=params.requested_schema if is_form else None,
-                url=None if is_form else params.url,
-                answer=asyncio.get_running_loop().create_future(),
-            )
-            self._waiting[question.key] = question
-            self._changed()
-            try:
-                async with asyncio.timeout(MAX_QUESTION_SECONDS):
-                    return await question.answer
-            except TimeoutError:
-                return ElicitResult(action="cancel")
-            finally:
-                del self._waiting[question.key]
-                self._changed()
-
-        return elicit
-
-    @staticmethod
-    def answer(question: Question, action: Answer, content: dict[str, Any] | None = None) -> None:
-        """Answer a question that `find` returned."""
-        question.answer.set_result(ElicitResult(action=action, content=content))
-
-
 @dataclass(slots=True)
 class ConnectedServers:
     """Keeps the servers of a configuration connected, and calls their tools if that is allowed."""
@@ -171,23 +120,23 @@ class ConnectedServers:
     check: Check | None = None
     tools: dict[str, Sequence[Tool]] = field(default_factory=dict[str, Sequence[Tool]], init=False)
     offers: dict[str, Offer] = field(default_factory=dict[str, Offer], init=False)
-    questions: Questions = field(init=False)
-    """Elicitations that wait for an answer from a page."""
     findings: Sequence[CheckFinding] | None = field(default=None, init=False)
     """What the last check found; `None` before the first."""
     notices: deque[Notice] = field(init=False)
     _box: Toolbox | None = field(default=None, init=False)
+    _questions: list[Question] = field(default_factory=list[Question], init=False)
     _changes: int = field(default=0, init=False)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
     _redact: Redactor = field(init=False)
+    _cleaner: Cleaner = field(init=False)
     _requests: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]], init=False)
 
     def __post_init__(self) -> None:
         """Prepare what hides the secrets of the configuration."""
         known = (one for server in self.config.servers.values() for one in secret_values(server))
         self._redact = Redactor(known)
+        self._cleaner = Cleaner(self._redact)
         self.notices = deque(maxlen=MAX_NOTICES)
-        self.questions = Questions(self._note_change)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -195,7 +144,7 @@ class ConnectedServers:
         async with Toolbox(
             self.config,
             on_connection_error="ignore",
-            on_elicitation=self.questions.callback_for if self.allow_calls else None,
+            on_elicitation=self._elicitation_callback if self.allow_calls else None,
             on_message=self._receiver("log"),
             on_tools_list_changed=self._receiver("tools changed"),
             on_prompts_list_changed=self._receiver("prompts changed"),
@@ -218,6 +167,11 @@ class ConnectedServers:
         return self._box
 
     @property
+    def questions(self) -> list[Question]:
+        """The elicitations that wait for an answer from a page, the oldest first."""
+        return [one for one in self._questions if not one.answer.done()]
+
+    @property
     def status(self) -> Status:
         """The status of all servers."""
         return self.box.status()
@@ -232,17 +186,7 @@ class ConnectedServers:
 
     def redacted(self, value: Any) -> Any:
         """Return a text or JSON value without secrets."""
-        match value:
-            case str():
-                return self._redact(value)
-            case Mapping():
-                pairs: Any = value.items()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                return {self._redact(str(key)): self.redacted(one) for key, one in pairs}
-            case list() | tuple():
-                items: Any = value  # pyright: ignore[reportUnknownVariableType]
-                return [self.redacted(one) for one in items]
-            case _:
-                return value
+        return self._cleaner.clean(value)
 
     async def call(
         self, server: str, tool: str, arguments: Mapping[str, Any], *, proof: str | None = None
@@ -359,8 +303,34 @@ class ConnectedServers:
 
         return receive
 
-    def _note_change(self) -> None:
-        self._changes += 1
+    def _elicitation_callback(self, server: str) -> OnElicitation:
+        """Return the callback that parks an elicitation until a page answers it, or it is late."""
+
+        async def elicit(
+            context: RequestContext,  # noqa: ARG001
+            params: ElicitRequestParams,
+        ) -> ElicitResult:
+            is_form = isinstance(params, ElicitRequestFormParams)
+            question = Question(
+                key=secrets.token_urlsafe(9),
+                server=server,
+                message=params.message,
+                schema=params.requested_schema if is_form else None,
+                url=None if is_form else params.url,
+                answer=asyncio.get_running_loop().create_future(),
+            )
+            self._questions.append(question)
+            self._changes += 1
+            try:
+                async with asyncio.timeout(MAX_QUESTION_SECONDS):
+                    return await question.answer
+            except TimeoutError:
+                return ElicitResult(action="cancel")
+            finally:
+                self._questions.remove(question)
+                self._changes += 1
+
+        return elicit
 
     def _notice(self, server: str, kind: str, text: str) -> None:
         short = self._redact(text[:MAX_NOTICE_CHARACTERS])

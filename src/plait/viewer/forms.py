@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from plait.client.catalog.schemas import inline_refs
+from plait.client.catalog.schemas.values import as_list, as_schema
 from plait.html.elements import Child, Html, h
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
@@ -55,17 +56,14 @@ def field_key(argument: str) -> str:
 
 def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     """Return the arguments of a schema, required ones first."""
-    root = _mapping(inline_refs(schema).schema)
-    required = root.get("required")
-    needed = set(cast("list[str]", required)) if isinstance(required, list) else set[str]()
+    root = as_schema(inline_refs(schema).schema)
+    needed = as_list(root.get("required"))
     fields: list[Field] = []
-    for name, inner in _mapping(root.get("properties")).items():
-        described = _mapping(inner)
+    for name, inner in as_schema(root.get("properties")).items():
+        described = as_schema(inner)
         plain = _without_null(described)
-        declared, choices = plain.get("type"), plain.get("enum")
-        kind: Kind = _KINDS.get(declared, "json") if isinstance(declared, str) else "json"
-        if isinstance(choices, list) and choices:
-            kind = "choice"
+        choices = as_list(plain.get("enum"))
+        kind: Kind = "choice" if choices else _KINDS.get(str(plain.get("type")), "json")
         fields.append(
             Field(
                 name=name,
@@ -73,7 +71,7 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
                 required=name in needed,
                 description=str(described.get("description") or plain.get("description") or ""),
                 schema=plain,
-                choices=tuple(cast("list[Any]", choices)) if kind == "choice" else (),
+                choices=tuple(choices),
             )
         )
     return sorted(fields, key=lambda field: not field.required)
@@ -82,15 +80,12 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the other type of a nullable one."""
     for union in ("anyOf", "oneOf"):
-        options = [_mapping(one) for one in schema.get(union) or ()]
+        options = [as_schema(one) for one in as_list(schema.get(union))]
         others = [one for one in options if one.get("type") != "null"]
         if len(others) == 1:
             return {**others[0], **{key: one for key, one in schema.items() if key != union}}
-    declared = schema.get("type")
-    if isinstance(declared, list):
-        names = [name for name in cast("list[Any]", declared) if name != "null"]
-        return {**schema, "type": names[0]} if len(names) == 1 else schema
-    return schema
+    names = [name for name in as_list(schema.get("type")) if name != "null"]
+    return {**schema, "type": names[0]} if len(names) == 1 else schema
 
 
 def form_of(
@@ -191,7 +186,3 @@ def _json(text: str, name: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise FormError(f"{name}: this is not JSON ({error})") from None
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

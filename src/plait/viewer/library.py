@@ -6,13 +6,15 @@ import hashlib
 import os
 import re
 import stat
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from cachetools import LRUCache
 
 from plait.client.transports.tape import Recorded, read_tape, request_key
 from plait.errors import ConfigError, TraceFormatError
@@ -78,7 +80,7 @@ class TraceLibrary:
         self.paths = paths
         self._lock = Lock()
         self._rows: dict[str, tuple[Stamp, list[RunRow]]] = {}
-        self._traces: OrderedDict[str, tuple[Stamp, list[Trace]]] = OrderedDict()
+        self._traces: LRUCache[str, tuple[Stamp, list[Trace]]] = LRUCache(MAX_KEPT_FILES)
 
     def files(self) -> list[TracePath]:
         """List the files now; of folders the `*.jsonl` in them, without links that lead out."""
@@ -142,15 +144,12 @@ class TraceLibrary:
         with self._lock:
             known = self._traces.get(file.key)
             if known is not None and known[0] == stamp:
-                self._traces.move_to_end(file.key)
                 return known[1]
             try:
                 traces = [] if _is_too_large(stamp) else read_traces(file.path)
             except (TraceFormatError, OSError):  # not a trace, or gone
                 traces = []
             self._traces[file.key] = (stamp, traces)
-            while len(self._traces) > MAX_KEPT_FILES:
-                self._traces.popitem(last=False)
             return traces
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from plait.html.elements import Child, Html, h
+from plait.html.elements import Html, h
 from plait.html.page import SCRIPT, STYLE, Site, page
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT
 from plait.reasoning.html import STYLE as THINKING_STYLE
@@ -44,20 +44,16 @@ def sign_in_page() -> str:
     )
 
 
-def message_page(title: str, *body: Child) -> str:
-    """Build a page that says why there is nothing to see."""
-    return page(title, h("h1", title), h("div", *body, class_="hint"), site=SITE)
+def hint(text: str, command: str | None = None) -> Html:
+    """Say why there is nothing to see, and which command makes something."""
+    shown = None if command is None else h("pre", command, class_="command")
+    return h("div", h("p", text), shown, class_="hint")
 
 
 def not_found(what: str) -> Response:
     """Answer a request for something that is not listed."""
-    text = message_page("Not found", h("p", f"There is no {what} here."))
-    return HTMLResponse(text, 404)
-
-
-def command(text: str) -> Html:
-    """Show a command line."""
-    return h("pre", text, class_="command")
+    title, text = "Not found", f"There is no {what} here."
+    return HTMLResponse(page(title, h("h1", title), hint(text), site=SITE), 404)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from plait.html.elements import Html, h
 from plait.html.page import page
 from plait.html.pieces import Column, table, table_row
-from plait.viewer.pages import SITE, Live, command, not_found
+from plait.viewer.pages import SITE, Live, hint, not_found
 
 _COLUMNS: tuple[Column, ...] = (("report", None), ("result", None))
 
@@ -70,9 +70,8 @@ class ReportPages:
                 )
                 for key, path in reports.items()
             ]
-            example = command("plait verify init\nplait verify suite.yaml")
-            hint = h("p", "No verification reports yet. Make one:"), example
-            empty = h("div", *hint, class_="hint")
+            example = "plait verify init\nplait verify suite.yaml"
+            empty = hint("No verification reports yet. Make one:", example)
             body = h("div", table(_COLUMNS, rows), class_="wide") if rows else empty
             return page("Reports", h("h1", "Reports"), body, mark, site=SITE)
 

@@ -25,7 +25,7 @@ from plait.html.runs import runs_section
 from plait.html.steps import steps_of
 from plait.traces.trace import Trace
 from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary
-from plait.viewer.pages import SITE, Live, command, not_found
+from plait.viewer.pages import SITE, Live, hint, not_found
 
 MAX_SENT_STEPS = 600
 """Steps in one answer; a browser shows the first ones while it requests the others."""
@@ -56,8 +56,7 @@ class RunPages:
             rows = self.library.rows()
             places = ", ".join(str(path) for path in self.library.paths)
             example = 'plait run "What time is it in Tokyo?" --trace run.jsonl'
-            hint = h("p", f"No traces in {places} yet. Record one:"), command(example)
-            empty = h("div", *hint, class_="hint")
+            empty = hint(f"No traces in {places} yet. Record one:", example)
             body = runs_section(rows, compare="/compare") if rows else empty
             limit = f"it has more than {MAX_FILE_BYTES // 1_000_000} MB."
             large = [f"{name} is not shown: {limit}" for name in self.library.too_large()]

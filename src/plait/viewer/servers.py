@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 from urllib.parse import quote
 
-from mcp_types import (
-    BlobResourceContents,
-    Prompt,
-    TextContent,
-)
+from mcp_types import BlobResourceContents, ElicitResult, Prompt, TextContent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -62,6 +58,14 @@ _COLUMNS: tuple[Column, ...] = (
 )
 
 
+class _RefusedError(Exception):
+    """What a form or a button sent is not done."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 @dataclass(frozen=True, slots=True)
 class ServerPages:
     """Answers requests about servers."""
@@ -84,15 +88,24 @@ class ServerPages:
     def _action(
         self,
         name: str,
-        answer: Callable[[Request], Coroutine[Any, Any, Response]],
+        answer: Callable[[Mapping[str, str]], Coroutine[Any, Any, Html]],
         *,
         is_call: bool = True,
     ) -> Route:
+        """Answer what a form or a button sends with a part of the page; a refusal says why."""
+
         async def respond(request: Request) -> Response:
-            if is_call and not self.servers.allow_calls:
-                return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
-            response = await self.servers.respond(answer(request))
-            return response or HTMLResponse(_refused("The viewer has ended."), 503)
+            status = 200
+            try:
+                if is_call and not self.servers.allow_calls:
+                    raise _RefusedError("Restart the viewer with --allow-calls.", 403)
+                part = await self.servers.respond(answer(await _entered(request)))
+                if part is None:
+                    raise _RefusedError("The viewer has ended.", 503)
+            except (FormError, PlaitError, _RefusedError) as error:
+                status = error.status if isinstance(error, _RefusedError) else status
+                part = h("p", self.servers.redacted(str(error)), class_="warning")
+            return HTMLResponse(part, status)
 
         return Route(f"/servers/{name}", respond, methods=["POST"])
 
@@ -144,34 +157,30 @@ class ServerPages:
                 id="tools",
                 data_part=True,
             )
-            questions = _questions_part(self.servers.questions.of_server(name))
+            questions = _questions_part(one for one in self.servers.questions if one.server == name)
             offer, feed = self._offer(name), self._feed(name)
             return page(name, head, questions, listed, offer, feed, mark, site=SITE)
 
         return Live(self.servers.version()).answer(request, build)
 
-    async def check(self, _request: Request) -> Response:
+    async def check(self, _entered: Mapping[str, str]) -> Html:
         """Check all servers, and answer with what was found."""
         await self.servers.run_check()
-        return HTMLResponse(self._findings())
+        return self._findings()
 
-    async def restart(self, request: Request) -> Response:
+    async def restart(self, entered: Mapping[str, str]) -> Html:
         """Drop the session of a server."""
-        name = (await _entered(request)).get("server", "")
-        if name not in self.servers.config.servers:
-            return HTMLResponse(_refused("Restart the viewer with --allow-calls."), 403)
-        await self.servers.restart(name)
-        return HTMLResponse("")
+        await self.servers.restart(self._server_of(entered))
+        return join()
 
-    async def call(self, request: Request) -> Response:
+    async def call(self, entered: Mapping[str, str]) -> Html:
         """Call a tool with what was entered in its form, and answer with its result."""
-        entered = await _entered(request)
         tools = self.servers.tools.get(entered.get("server", ""), ())
         tool = next((one for one in tools if one.wire_name == entered.get("tool")), None)
         if tool is None:
-            return HTMLResponse(_refused("There is no such tool."), 404)
+            raise _RefusedError("There is no such tool.", 404)
+        arguments = arguments_from(tool.input_schema, entered)
         try:
-            arguments = arguments_from(tool.input_schema, entered)
             result = await self.servers.call(
                 tool.server, tool.wire_name, arguments, proof=entered.get("approve")
             )
@@ -179,44 +188,31 @@ class ServerPages:
             reason = f"The policy requires approval: {needed.request.reason}"
             values = self.servers.redacted(dict(needed.request.arguments))
             button = h("button", "Approve and call", type="button", data_approve=needed.proof)
-            warning = h("p", reason, class_="warning")
-            return HTMLResponse(h("div", warning, value_block(values), button))
-        except (FormError, PlaitError) as error:
-            return HTMLResponse(_refused(self.servers.redacted(str(error))))
-        return HTMLResponse(self._result(result))
+            return h("div", h("p", reason, class_="warning"), value_block(values), button)
+        return self._result(result)
 
-    async def read(self, request: Request) -> Response:
+    async def read(self, entered: Mapping[str, str]) -> Html:
         """Read a resource; a template is read at the address that was entered."""
-        entered = await _entered(request)
-        name, uri = entered.get("server", ""), entered.get(field_key(_URI)) or entered.get(_URI, "")
-        if name not in self.servers.config.servers:
-            return HTMLResponse(_refused("There is no such server."), 404)
-        try:
-            result = await self.servers.box.read_resource(name, uri)
-        except PlaitError as error:
-            return HTMLResponse(_refused(self.servers.redacted(str(error))))
+        uri = entered.get(field_key(_URI)) or entered.get(_URI, "")
+        result = await self.servers.box.read_resource(self._server_of(entered), uri)
         contents = [
             image_block(ImageContent(data=one.blob, mime_type=one.mime_type or ""))
             if isinstance(one, BlobResourceContents)
             else result_block(self.servers.redacted(one.text))
             for one in result.contents
         ]
-        return HTMLResponse(h("div", contents, class_="succeeded"))
+        return h("div", contents, class_="succeeded")
 
-    async def prompt(self, request: Request) -> Response:
+    async def prompt(self, entered: Mapping[str, str]) -> Html:
         """Get a prompt with the arguments that were entered."""
-        entered = await _entered(request)
         name = entered.get("server", "")
         prompts = self.servers.offers.get(name, Offer()).prompts
         prompt = next((one for one in prompts if one.name == entered.get("prompt")), None)
         if prompt is None:
-            return HTMLResponse(_refused("There is no such prompt."), 404)
-        try:
-            values = arguments_from(_prompt_schema(prompt), entered)
-            texts = {key: as_text(value) for key, value in values.items()}
-            result = await self.servers.box.get_prompt(name, prompt.name, texts)
-        except (FormError, PlaitError) as error:
-            return HTMLResponse(_refused(self.servers.redacted(str(error))))
+            raise _RefusedError("There is no such prompt.", 404)
+        values = arguments_from(_prompt_schema(prompt), entered)
+        texts = {key: as_text(value) for key, value in values.items()}
+        result = await self.servers.box.get_prompt(name, prompt.name, texts)
         messages: list[Child] = []
         for message in result.messages:
             content = message.content
@@ -226,23 +222,26 @@ class ServerPages:
                 data = content.model_dump(mode="json", by_alias=True)
                 block = value_block(self.servers.redacted(data))
             messages += [h("p", message.role, class_="role"), block]
-        return HTMLResponse(h("div", messages, class_="succeeded"))
+        return h("div", messages, class_="succeeded")
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, entered: Mapping[str, str]) -> Html:
         """Accept an elicitation with what was entered, or decline it."""
-        entered = await _entered(request)
-        question = self.servers.questions.find(entered.get("question", ""))
+        key = entered.get("question", "")
+        question = next((one for one in self.servers.questions if one.key == key), None)
         if question is None:
-            return HTMLResponse(_refused("Nothing waits for this answer any more."), 404)
+            raise _RefusedError("Nothing waits for this answer any more.", 404)
         content = None
         action: Answer = "accept" if entered.get("action") == "accept" else "decline"
         if action == "accept" and question.schema is not None:
-            try:
-                content = arguments_from(question.schema, entered)
-            except FormError as error:
-                return HTMLResponse(_refused(str(error)))
-        self.servers.questions.answer(question, action, content)
-        return HTMLResponse(h("p", "answered", class_="muted"))
+            content = arguments_from(question.schema, entered)
+        question.answer.set_result(ElicitResult(action=action, content=content))
+        return h("p", "answered", class_="muted")
+
+    def _server_of(self, entered: Mapping[str, str]) -> str:
+        name = entered.get("server", "")
+        if name not in self.servers.config.servers:
+            raise _RefusedError("There is no such server.", 404)
+        return name
 
     def _row(self, server: ServerStatus) -> Html:
         name, error = server.name, server.last_error
@@ -303,18 +302,20 @@ class ServerPages:
 
     def _tool(self, tool: Tool) -> Html:
         hints = {"read_only_hint": "read-only", "destructive_hint": "destructive"}
-        names = [f"{one.name}{'' if one.required else '?'}" for one in fields_of(tool.input_schema)]
-        target = {"server": tool.server, "tool": tool.wire_name}
         schemas = [("Input schema", dict(tool.input_schema))]
         if tool.output_schema:
             schemas.append(("Output schema", dict(tool.output_schema)))
+        form = form_of(
+            tool.input_schema,
+            action="/servers/call",
+            target={"server": tool.server, "tool": tool.wire_name},
+        )
         return self._card(
             f"tool-{tool.wire_name}",
-            [h("b", tool.wire_name, class_="tool"), h("code", f"({', '.join(names)})")],
+            _signature(tool.wire_name, tool.input_schema),
             [word for key, word in hints.items() if tool.annotations.get(key)],
             tool.description,
-            form_of(tool.input_schema, action="/servers/call", target=target),
-            "Start with --allow-calls to call it from here.",
+            form,
             [folded(name, value_block(schema)) for name, schema in schemas],
         )
 
@@ -322,21 +323,20 @@ class ServerPages:
         self,
         key: str,
         title: Child,
-        marks: Iterable[str],
+        marks: Iterable[str | None],
         description: str | None,
         form: Html,
-        reason: str,
         more: Child = None,
     ) -> Html:
-        """Show a tool, resource or prompt; its form, or the reason why there is none."""
+        """Show a tool, resource or prompt with its form, or why there is none."""
         text = (description or "").strip()
-        badges = [h("span", mark, class_="badge") for mark in marks]
-        peek = h("span", text.partition("\n")[0], class_="peek")
+        badges = [h("span", mark, class_="badge") for mark in marks if mark]
+        reason = h("p", "Start with --allow-calls to use it from here.", class_="muted")
         return h(
             "details",
-            h("summary", title, " ", badges, peek),
+            h("summary", title, " ", badges, h("span", text.partition("\n")[0], class_="peek")),
             text_block(text) if text else None,
-            form if self.servers.allow_calls else h("p", reason, class_="muted"),
+            form if self.servers.allow_calls else reason,
             more,
             class_="a-tool",
             id=key,
@@ -345,33 +345,27 @@ class ServerPages:
     def _offer(self, server: str) -> Html:
         """Show the resources and prompts of a server."""
         offer = self.servers.offers.get(server, Offer())
-        reason = "Start with --allow-calls to read it from here."
-        found = [(str(one.uri), one, False) for one in offer.resources]
-        found += [(one.uri_template, one, True) for one in offer.templates]
+        found = [(str(one.uri), one, None) for one in offer.resources]
+        found += [(one.uri_template, one, "template") for one in offer.templates]
         resources: list[Html] = []
-        for uri, one, is_template in found:
+        for uri, one, template in found:
             address = {"type": "string", "maxLength": 200, "default": uri}
-            field = {_URI: {**address, "description": "the address"}} if is_template else {}
+            field = {_URI: {**address, "description": "the address"}} if template else {}
             form = form_of(
                 {"type": "object", "properties": field},
                 action="/servers/read",
                 target={"server": server, _URI: uri},
                 label="Read",
             )
-            marks = [mark for mark in (one.mime_type, "template" if is_template else None) if mark]
-            title = h("b", uri, class_="tool")
-            resources.append(
-                self._card(f"resource-{uri}", title, marks, one.description, form, reason)
-            )
+            title, marks = h("b", uri, class_="tool"), (one.mime_type, template)
+            resources.append(self._card(f"resource-{uri}", title, marks, one.description, form))
         prompts: list[Html] = []
         for prompt in offer.prompts:
             target = {"server": server, "prompt": prompt.name}
             schema = _prompt_schema(prompt)
             form = form_of(schema, action="/servers/prompt", target=target, label="Get")
-            names = [f"{one.name}{'' if one.required else '?'}" for one in prompt.arguments or ()]
-            title = [h("b", prompt.name, class_="tool"), h("code", f"({', '.join(names)})")]
-            key = f"prompt-{prompt.name}"
-            prompts.append(self._card(key, title, (), prompt.description, form, reason))
+            title = _signature(prompt.name, schema)
+            prompts.append(self._card(f"prompt-{prompt.name}", title, (), prompt.description, form))
         return h(
             "div",
             [
@@ -492,13 +486,17 @@ def _questions_part(questions: Iterable[Question]) -> Html:
     return h("div", asked, id="questions", data_part=True, role="status")
 
 
+def _signature(name: str, schema: Mapping[str, Any]) -> list[Html]:
+    names = [f"{one.name}{'' if one.required else '?'}" for one in fields_of(schema)]
+    return [h("b", name, class_="tool"), h("code", f"({', '.join(names)})")]
+
+
 def _prompt_schema(prompt: Prompt) -> dict[str, Any]:
     """Return the arguments of a prompt as a schema for its form."""
     arguments = prompt.arguments or ()
-    fields = {one.name: {"type": "string"} for one in arguments}
-    for one in arguments:
-        if one.description:
-            fields[one.name]["description"] = one.description
+    fields = {
+        one.name: {"type": "string", "description": one.description or ""} for one in arguments
+    }
     required = [one.name for one in arguments if one.required]
     return {"type": "object", "properties": fields, "required": required}
 
@@ -522,10 +520,6 @@ async def _entered(request: Request) -> dict[str, str]:
     if not isinstance(data, dict):
         return {}
     return {str(key): str(value) for key, value in cast("dict[Any, Any]", data).items()}
-
-
-def _refused(reason: str) -> Html:
-    return h("p", reason, class_="warning")
 
 
 def _state(server: ServerStatus) -> Html:

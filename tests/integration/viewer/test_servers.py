@@ -227,9 +227,9 @@ async def test_an_elicitation_of_a_call_is_answered_on_the_page() -> None:
         count = field_key("count")
         answers = ("accept", {count: "x"}), ("accept", {count: "3"}), ("decline", {})
         for action, entered in answers:
-            await eventually(lambda: bool(servers.questions.of_server("shop")), timeout_seconds=30)
+            await eventually(lambda: bool(servers.questions), timeout_seconds=30)
             pages.append((await client.get("/servers/shop")).text)
-            (question, *_) = servers.questions.of_server("shop")
+            (question, *_) = servers.questions
             answer = {"question": question.key, "action": action, **entered}
             pages.append((await client.post("/servers/answer", json=answer)).text)
             if "3" in answer.values():
@@ -295,8 +295,8 @@ async def test_without_permission_servers_cannot_ask_the_person_anything() -> No
     async with servers.running():
         await _listed(servers)
         call = asyncio.ensure_future(servers.box.call("shop", "order", {}))
-        await eventually(lambda: call.done() or bool(servers.questions.of_server("shop")))
-        waiting = servers.questions.of_server("shop")
+        await eventually(lambda: call.done() or bool(servers.questions))
+        waiting = servers.questions
         call.cancel()
         (outcome,) = await asyncio.gather(call, return_exceptions=True)
 

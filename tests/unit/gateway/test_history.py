@@ -1,31 +1,189 @@
-"""Results of operations say how they ended."""
+"""Messages become chat history: who speaks, in which words, and which are kept; and results."""
 
 from __future__ import annotations
 
-from plait.gateway import OperationError, OperationResult
+import uuid
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+
+from plait.errors import ConfigError
+from plait.gateway import ChatHistoryMessage, OperationError, OperationResult
+from plait.gateway.history import history_of
+from plait.gateway.registration import history_from_messages, limited, role_of, text_of
+from tests.unit.gateway.turns import turn
+
+NOW = datetime(2026, 1, 28, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def test_all_successes_are_the_same() -> None:
-    assert OperationResult.success() is OperationResult.success()
-    assert OperationResult.success().succeeded
-    assert OperationResult.success().errors == []
-    assert str(OperationResult.success()) == "Succeeded"
+@pytest.mark.parametrize(
+    ("message", "role", "strict"),
+    [
+        (HumanMessage("x"), "user", "user"),
+        (AIMessage("x"), "assistant", "assistant"),
+        (AIMessageChunk(content="x"), "assistant", "assistant"),
+        (HumanMessageChunk(content="x"), "user", "user"),
+        (SystemMessageChunk(content="x"), "system", "system"),
+        (ToolMessageChunk(content="x", tool_call_id="1"), "tool", "assistant"),
+        (ChatMessageChunk(content="x", role="moderator"), "moderator", "moderator"),
+        (SystemMessage("x"), "system", "system"),
+        (ToolMessage("x", tool_call_id="1"), "tool", "assistant"),
+        (FunctionMessage(content="x", name="f"), "function", "assistant"),
+        (ChatMessage(content="x", role="moderator"), "moderator", "moderator"),
+        (ChatMessage(content="x", role=""), "user", "user"),
+        (BaseMessage("x", type="something else"), "user", "user"),
+        (RemoveMessage("1"), "user", "user"),
+    ],
+)
+def test_every_kind_of_message_has_its_role(message: BaseMessage, role: str, strict: str) -> None:
+    assert role_of(message) == role
+    assert role_of(message, "strict") == strict
 
 
-def test_a_failure_has_its_errors() -> None:
+class Silent(HumanMessage):
+    """A message whose own view of its text is empty."""
+
+    @property
+    def text(self) -> Any:
+        return " "
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (HumanMessage("plain"), "plain"),
+        (HumanMessage([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), "ab"),
+        (HumanMessage(["a", "b"]), "ab"),
+        (Silent(content="content"), "content"),
+        (Silent(content=[{"type": "text", "text": "a"}, {"type": "image"}, "b"]), "a b"),
+        (Silent(content=[{"type": "image", "url": "x"}]), ""),
+    ],
+)
+def test_the_text_is_the_messages_own_then_its_content_then_its_parts(
+    message: BaseMessage, text: str
+) -> None:
+    assert text_of(message) == text
+
+
+class Broken(HumanMessage):
+    """A message that cannot be read."""
+
+    @property
+    def text(self) -> Any:
+        raise RuntimeError("broken")
+
+
+def test_what_cannot_be_read_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = history_from_messages(
+        [HumanMessage("one"), Broken(content="two"), AIMessage(""), AIMessage("3")], NOW
+    )
+
+    assert [one.content for one in found] == ["one", "3"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "message 2" in caplog.text
+
+
+def test_a_message_without_an_id_gets_one() -> None:
+    first, second = history_from_messages([HumanMessage("a", id="mine"), HumanMessage("b")], NOW)
+
+    assert first.id == "mine"
+    assert uuid.UUID(second.id).version == 4
+
+
+@pytest.mark.parametrize(
+    ("limit", "newest", "oldest"),
+    [
+        (None, [0, 1, 2], [0, 1, 2]),
+        (-1, [0, 1, 2], [0, 1, 2]),
+        (0, [], []),
+        (1, [2], [0]),
+        (2, [1, 2], [0, 1]),
+        (9, [0, 1, 2], [0, 1, 2]),
+    ],
+)
+def test_a_limit_keeps_the_newest_or_the_oldest(
+    limit: int | None, newest: list[int], oldest: list[int]
+) -> None:
+    messages = [HumanMessage(str(number)) for number in range(3)]
+
+    assert [int(one.text) for one in limited(messages, limit, "end")] == newest
+    assert [int(one.text) for one in limited(messages, limit, "start")] == oldest
+
+
+def test_the_body_is_what_the_gateway_takes_byte_for_byte() -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=2)))
+    message = ChatHistoryMessage(id="1", role="user", content='Grüße "☂"', timestamp=there)
+
+    assert history_of(turn(), [message]).body().decode() == snapshot(
+        '{"conversationId":"conversation-1","messageId":"message-1","userMessage":"What is new?",'
+        '"chatHistory":[{"id":"1","role":"user","content":"Grüße \\"☂\\"",'
+        '"timestamp":"2026-01-28T12:00:00.123Z"}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("contents", "part"),
+    [([], b'"chatHistory":[]}'), (["a\ud800b"], b'"content":"a?b"')],
+    ids=["an empty history has a body too", "half a character does not stop the rest"],
+)
+def test_every_history_has_a_body(contents: list[str], part: bytes) -> None:
+    messages = [ChatHistoryMessage(id="1", role="u", content=x, timestamp=NOW) for x in contents]
+
+    assert part in history_of(turn(), messages).body()
+
+
+def test_redaction_reaches_the_words_of_the_user_and_every_message() -> None:
+    message = ChatHistoryMessage(id="1", role="user", content="my secret", timestamp=NOW)
+    history = history_of(turn(text="secret!"), [message])
+
+    body = history.redacted(lambda text: text.replace("secret", "***")).body()
+
+    assert b"secret" not in body
+    assert body.count(b"***") == 2
+
+
+@pytest.mark.parametrize(
+    "item", [{"role": "assistant", "content": "hello"}, ("ai", "hello"), AIMessage("hello")]
+)
+def test_what_langchain_reads_as_a_message_is_one(item: Any) -> None:
+    (message,) = history_from_messages([item], NOW)
+
+    assert (message.role, message.content) == ("assistant", "hello")
+
+
+@pytest.mark.parametrize("item", [7, {"text": "hello"}, ("nobody", "knows", "this")])
+def test_what_is_no_message_is_refused(item: Any) -> None:
+    with pytest.raises(ConfigError, match="message 2 is a"):
+        history_from_messages([HumanMessage("x"), item], NOW)
+
+
+def test_a_result_says_how_an_operation_ended() -> None:
     error = ValueError("broken")
-    result = OperationResult.failed(OperationError(error), OperationError(OSError("gone")))
+    failed = OperationResult.failed(OperationError(error), OperationError(OSError("gone")))
+    failed.errors.clear()  # a copy
 
-    assert not result.succeeded
-    assert result.errors[0].exception is error
-    assert result.errors[0].message == "broken"
-    assert str(result) == "Failed: broken, gone"
-    assert str(OperationResult.failed()) == "Failed"
-
-
-def test_errors_are_handed_out_as_a_copy() -> None:
-    result = OperationResult.failed(OperationError(ValueError("x")))
-
-    result.errors.clear()
-
-    assert len(result.errors) == 1
+    assert OperationResult.success() is OperationResult.success()
+    assert OperationResult.success().errors == []
+    assert not failed.succeeded
+    assert (failed.errors[0].exception, failed.errors[0].message) == (error, "broken")
+    results = (OperationResult.success(), failed, OperationResult.failed())
+    assert [str(one) for one in results] == ["Succeeded", "Failed: broken, gone", "Failed"]

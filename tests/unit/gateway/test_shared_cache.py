@@ -113,4 +113,4 @@ async def test_the_longest_unused_is_forgotten_first() -> None:
     for key in ("a", "b", "a", "c"):
         await memory.get(key, find)
 
-    assert [memory.stale(key) for key in ("a", "b", "c")] == ["found", None, "found"]
+    assert [memory.stale(key, 1) for key in ("a", "b", "c")] == ["found", None, "found"]

@@ -12,7 +12,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any, Self, cast
 from urllib.parse import unquote
@@ -27,6 +26,10 @@ from plait._support.local_server import KnownHostsOnly, LocalServer, buffer_body
 from plait.errors import ConfigError, TokenError
 from plait.gateway.credentials import check_token, claims_of
 from plait.gateway.mock.servers import MockServers, read_mocks
+from plait.html.elements import Child, Html, h
+from plait.html.page import page
+from plait.html.pieces import table, table_row
+from plait.html.text import value_block
 
 _SERVERS = "/agents/servers/"
 _HISTORY = "/agents/real-time-threat-protection/chat-message"
@@ -259,8 +262,8 @@ class MockGateway:
         return JSONResponse({"status": "ok", "servers": self._servers.names()})
 
     async def _page(self, request: Request) -> Response:
-        page = inspection_page(_base(request), self._servers.names(), self.requests())
-        return HTMLResponse(page)
+        text = inspection_page(_base(request), self._servers.names(), self.requests())
+        return HTMLResponse(text, headers={"Refresh": "3"})
 
     async def _requests(self, _: Request) -> Response:
         return JSONResponse([record.to_dict() for record in self.requests()])
@@ -349,20 +352,6 @@ _SHOWN_HEADERS = frozenset(
 )
 """Headers whose values are shown on the page."""
 
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>plait gateway mock</title>
-<meta http-equiv="refresh" content="3">
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% } caption { text-align: left; font-weight: 600 }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; vertical-align: top }
-tr + tr { border-top: 1px solid #ddd } code, pre { font-size: 13px; overflow-wrap: anywhere }
-pre { white-space: pre-wrap; margin: 0 } .bad { color: #b00020 }
-@media (prefers-color-scheme: dark) { body { background: #111; color: #eee }
-tr + tr { border-color: #333 } .bad { color: #ff8a80 } }
-</style></head><body><h1>plait gateway mock</h1>
-"""
-
 _FIRST_BAD = 400
 MAX_ROWS = 100
 """The page shows no more requests of a kind."""
@@ -371,57 +360,38 @@ MAX_ROWS = 100
 def inspection_page(endpoint: str, servers: Sequence[str], records: Sequence[Record]) -> str:
     """Render the page, newest requests first."""
     newest = list(reversed(records))
-    servers_rows = [
-        (f"<b>{escape(name)}</b>", f"<code>{escape(endpoint)}/agents/servers/{escape(name)}</code>")
-        for name in servers
+    addresses = [(h("b", name), h("code", f"{endpoint}{_SERVERS}{name}")) for name in servers]
+    histories = [
+        (f"{one.at:%H:%M:%S}", _status(one), value_block(one.json))
+        for one in newest
+        if one.target == "history"
     ]
-    history_rows = [
-        (
-            *_time_and_status(record),
-            f"<pre>{escape(json.dumps(record.json, indent=1, ensure_ascii=False))}</pre>",
-        )
-        for record in newest
-        if record.target == "history"
-    ]
-    others = [record for record in newest if record.target != "history"]
-    return "".join(
-        [
-            _HEAD,
-            f"<p>Set <code>MCP_PLATFORM_ENDPOINT={escape(endpoint)}</code> to use it.</p>",
-            _table("Servers", ("name", "address"), servers_rows),
-            _table("Chat history", ("time", "status", "body"), history_rows[:MAX_ROWS]),
-            _table(
-                "Requests",
-                ("time", "target", "request", "status", "headers"),
-                map(_request_row, others[:MAX_ROWS]),
-            ),
-            "</body></html>\n",
-        ]
+    others: list[tuple[Child, ...]] = []
+    for one in newest:
+        if one.target == "history":
+            continue
+        shown: dict[str, str] = one.to_dict()["headers"]
+        ours = [f"{name}: {shown[name]}" for name in shown if name.startswith(("x-ms", "auth"))]
+        request = h("code", f"{one.method} {one.path} {one.rpc_method}")
+        time, headers = f"{one.at:%H:%M:%S}", h("code", ", ".join(ours))
+        others.append((time, one.target, request, _status(one), headers))
+    return page(
+        "plait gateway mock",
+        h("h1", "plait gateway mock"),
+        h("p", "Set ", h("code", f"MCP_PLATFORM_ENDPOINT={endpoint}"), " to use it."),
+        _section("Servers", ("name", "address"), addresses),
+        _section("Chat history", ("time", "status", "body"), histories[:MAX_ROWS]),
+        _section("Requests", ("time", "target", "request", "status", "headers"), others[:MAX_ROWS]),
     )
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    empty = f'<tr><td colspan="{len(columns)}">none yet</td></tr>'
-    return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{body or empty}</table><br>"
+def _section(title: str, titles: Sequence[str], rows: Sequence[Sequence[Child]]) -> Html:
+    columns = [(one, None) for one in titles]
+    listed = table(columns, [table_row(columns, row) for row in rows])
+    none = h("p", "none yet", class_="muted")
+    return h("section", h("h2", title), listed if rows else none, class_="wide")
 
 
-def _request_row(record: Record) -> tuple[str, ...]:
-    shown: dict[str, str] = record.to_dict()["headers"]
-    ours = {name: value for name, value in shown.items() if name.startswith(("x-ms", "auth"))}
-    headers = ", ".join(f"{name}: {value}" for name, value in ours.items())
-    request = f"{record.method} {record.path} {record.rpc_method}"
-    time, status = _time_and_status(record)
-    return (
-        time,
-        escape(record.target),
-        f"<code>{escape(request)}</code>",
-        status,
-        f"<code>{escape(headers)}</code>",
-    )
-
-
-def _time_and_status(record: Record) -> tuple[str, str]:
-    kind = ' class="bad"' if record.status >= _FIRST_BAD or not record.status else ""
-    return f"{record.at:%H:%M:%S}", f"<span{kind}>{record.status or '…'}</span>"
+def _status(record: Record) -> Html:
+    kind = "bad" if record.status >= _FIRST_BAD or not record.status else "good"
+    return h("span", str(record.status or "…"), class_=f"badge {kind}")

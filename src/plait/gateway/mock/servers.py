@@ -7,9 +7,9 @@ import random
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -17,6 +17,8 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
@@ -32,20 +34,27 @@ _OVERRIDES = ("responseTemplate", "response", "mockResponse", "text", "value", "
 """Arguments that replace the default template."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MockTool:
-    """A mock tool."""
+class MockTool(BaseModel):
+    """A mock tool, as its file describes it."""
 
-    name: str
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+    name: str = Field(pattern=r"\S")
     description: str = ""
-    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    input_schema: dict[str, Any] = {"type": "object"}
     response_template: str = DEFAULT_TEMPLATE
-    delay_seconds: float = 0.0
-    error_rate: float = 0.0
+    delay_ms: float = 0
+    error_rate: float = 0
     """The share of calls that fail, from 0 to 1."""
     status_code: int = 200
     """From 400 on, the result is an error."""
     enabled: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, entry: object) -> dict[str, Any]:
+        """Take a key without a value for a missing one."""
+        return {key: value for key, value in entries_of(entry).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +70,16 @@ class MockAnswer:
 def read_mocks(path: Path) -> tuple[MockTool, ...]:
     """Read the tools of one server."""
     try:
-        document: object = json.loads(path.read_text("utf-8-sig"))
-    except (OSError, ValueError) as error:
+        return _TOOLS.validate_json(path.read_text("utf-8-sig"))
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {place}: {first['msg']}".replace(": :", ":")) from error
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    if not isinstance(document, list):
-        raise ConfigError(f"{path} is not a list of tools")
-    tools: list[MockTool] = []
-    for entry in cast("list[object]", document):
-        fields = entries_of(entry)
-        name: object = fields.get("name")
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{path} has a tool without a name")
-        try:
-            tool = MockTool(
-                name=name,
-                description=str(fields.get("description") or ""),
-                input_schema=dict(fields.get("inputSchema") or {"type": "object"}),
-                response_template=str(fields.get("responseTemplate") or DEFAULT_TEMPLATE),
-                delay_seconds=float(fields.get("delayMs") or 0) / 1000,
-                error_rate=float(fields.get("errorRate") or 0),
-                status_code=int(fields.get("statusCode") or 200),
-                enabled=bool(fields.get("enabled", True)),
-            )
-        except (TypeError, ValueError) as error:
-            text = f"{path}: the tool {name!r} is not written right: {error}"
-            raise ConfigError(text) from error
-        tools.append(tool)
-    return tuple(tools)
+
+
+_TOOLS = TypeAdapter(tuple[MockTool, ...])
 
 
 def answer_of(tool: MockTool, arguments: Mapping[str, Any]) -> MockAnswer:
@@ -177,7 +169,7 @@ class MockServers:
             tool = (await enabled_tools()).get(params.name)
             if tool is None:
                 raise MCPError(404, f"Mock tool '{params.name}' not found")
-            await anyio.sleep(tool.delay_seconds)
+            await anyio.sleep(tool.delay_ms / 1000)
             if random.random() < tool.error_rate:
                 raise MCPError(500, f"Simulated error for mock tool '{tool.name}'")
             arguments = params.arguments or {}
