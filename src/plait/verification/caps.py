@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+import anyio
+
+from plait.traces.events import ModelRetried, TraceEvent
 from plait.verification.plan import RunOptions
 from plait.verification.suite import Caps
 
+REFUSED: Final = (429, 529)
+"""The statuses with which a provider refuses for now."""
 _TOTAL: Final = 8
 _PER_MODEL: Final = 4
 
@@ -23,11 +26,8 @@ class AdaptiveCap:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.used = 0
-        self.peak = 0
-        """The most places that were in use at once."""
         self._size = float(most)
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._places = anyio.CapacityLimiter(most)
         self._under_way = 0
         self._refusals = 0
 
@@ -39,23 +39,12 @@ class AdaptiveCap:
     @asynccontextmanager
     async def place(self) -> AsyncGenerator[None]:
         """Wait for a place, and keep it for the block."""
-        while self.used >= self.size:
-            free = asyncio.get_running_loop().create_future()
-            self._waiting.append(free)
-            try:
-                await free
-            except asyncio.CancelledError:
-                self._waiting.remove(free)
-                self._wake()  # the place may have been promised to this one
-                raise
-            self._waiting.remove(free)
-        self.used += 1
-        self.peak = max(self.peak, self.used)
+        holder = object()  # not the task, which may hold several
+        await self._places.acquire_on_behalf_of(holder)
         try:
             yield
         finally:
-            self.used -= 1
-            self._wake()
+            self._places.release_on_behalf_of(holder)
 
     def refused(self) -> None:
         """Halve the places; refusals of requests that were already under way count once."""
@@ -63,8 +52,13 @@ class AdaptiveCap:
         if self._under_way:
             self._under_way -= 1
             return
-        self._size = max(1.0, self._size / 2)
-        self._under_way = max(0, self.used - 1)
+        self._resize(max(1.0, self._size / 2))
+        self._under_way = max(0, self._places.borrowed_tokens - 1)
+
+    def watch(self, event: TraceEvent) -> None:
+        """Count the refusals among the events of a run."""
+        if isinstance(event, ModelRetried) and event.status in REFUSED:
+            self.refused()
 
     def take_refusals(self) -> int:
         """Return how often it was refused since this was called last."""
@@ -74,17 +68,11 @@ class AdaptiveCap:
     def succeeded(self) -> None:
         """Grow towards the full number of places."""
         self._under_way = max(0, self._under_way - 1)
-        self._size = min(float(self.most), self._size + 1 / self._size)
-        self._wake()
+        self._resize(min(float(self.most), self._size + 1 / self._size))
 
-    def _wake(self) -> None:
-        free = self.size - self.used
-        for waiting in list(self._waiting):
-            if free <= 0:
-                return
-            free -= 1
-            if not waiting.done():
-                waiting.set_result(None)
+    def _resize(self, size: float) -> None:
+        self._size = size
+        self._places.total_tokens = self.size
 
 
 class RunCaps:

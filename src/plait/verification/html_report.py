@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from plait.errors import TraceFormatError
@@ -29,6 +29,7 @@ from plait.html.text import text_block, value_block
 from plait.traces.file import read_traces
 from plait.traces.trace import Trace
 from plait.verification.report import (
+    PassRate,
     compare,
     detectable_text,
     difference_text,
@@ -101,8 +102,11 @@ def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | N
         ("cost", cost_label(sum(known)) if known else None),
     )
     rate = h("div", h("dt", "pass rate"), h("dd", share(whole.rate), class_="big"))
-    by_model = _rate_table("by model", results, lambda result: [result.variant])
-    by_tag = _rate_table("by tag", results, lambda result: result.tags)
+    tables = (
+        _rate_table("by model", pass_rates(results, lambda result: [result.variant])),
+        _rate_table("by tag", pass_rates(results, lambda result: result.tags)),
+        _rate_table("by check", _check_rates(results), of_runs=False),
+    )
     traces = TraceReader(folder)
     ordered = sorted(
         results, key=lambda one: (_ORDER[one.outcome], one.case, one.model, one.repeat)
@@ -119,7 +123,7 @@ def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | N
         "div",
         h("h1", name),
         facts_list(rows, rate),
-        h("section", h("h2", "Pass rates"), by_model, by_tag, _check_table(results)),
+        h("section", h("h2", "Pass rates"), tables),
         h("section", h("h2", "Time and cost"), h("div", _plots(results), class_="plots")),
         h(
             "section",
@@ -131,61 +135,47 @@ def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | N
     )
 
 
-def _rate_table(
-    title: str,
-    results: Sequence[CaseResult],
-    groups_of: Callable[[CaseResult], Sequence[str]],
-) -> Html | None:
-    rates = pass_rates(results, groups_of)
-    if not rates:
-        return None
-    k = max(rate.k for rate in rates)
-    columns = (
-        *((title, "what"), ("0 – 100 %", "plot-cell"), ("pass@1", "n"), ("95 %", "n")),
-        *(("passed", "n"), (f"pass@{k} / pass^{k}", "n k"), ("errors", "n errors")),
-        ("median", "n time"),
-    )
-    rows = [
-        table_row(
-            columns,
-            (
-                rate.name,
-                rate_plot(rate.rate, rate.interval.low, rate.interval.high),
-                share(rate.rate),
-                f"{rate.interval.low:.0%}–{rate.interval.high:.0%}",
-                f"{rate.passed} of {rate.passed + rate.failed}",
-                f"{share(rate.pass_at_k)} / {share(rate.pass_hat_k)}",
-                str(rate.errors or "–"),
-                seconds_label(rate.seconds),
-            ),
+_RATE_COLUMNS = (
+    *(("0 – 100 %", "plot-cell"), ("pass@1", "n"), ("95 %", "n"), ("passed", "n")),
+    *(("pass@k / pass^k", "n k"), ("errors", "n errors"), ("median", "n time")),
+)
+"""The last three are those of runs, which checks do not have."""
+
+
+def _rate_table(title: str, rates: Sequence[PassRate], *, of_runs: bool = True) -> Html | None:
+    columns = ((title, "what"), *(_RATE_COLUMNS if of_runs else _RATE_COLUMNS[:4]))
+    rows: list[Html] = []
+    for rate in rates:
+        low, high = rate.interval.low, rate.interval.high
+        both = f"{share(rate.pass_at_k)} / {share(rate.pass_hat_k)} (k = {rate.k})"
+        cells = (
+            rate.name,
+            rate_plot(rate.rate, low, high),
+            share(rate.rate),
+            f"{low:.0%}–{high:.0%}",
+            f"{rate.passed} of {rate.passed + rate.failed}",
+            both,
+            str(rate.errors or "–"),
+            seconds_label(rate.seconds),
         )
-        for rate in rates
-    ]
-    return table(columns, rows, class_="rates")
+        rows.append(table_row(columns, cells))
+    return table(columns, rows, class_="rates") if rows else None
 
 
-def _check_table(results: Sequence[CaseResult]) -> Html | None:
+def _check_rates(results: Sequence[CaseResult]) -> list[PassRate]:
     outcomes: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         for check in result.checks:
             outcomes[str(check.get("name"))].append(bool(check.get("passed")))
         for trait, passed in result.traits.items():
             outcomes[f"trait {trait}"].append(bool(passed))
-    if not outcomes:
-        return None
-    columns = (
-        *(("by check", "what"), ("0 – 100 %", "plot-cell"), ("rate", "n")),
-        *(("95 %", "n"), ("passed", "n")),
-    )
-    rows: list[Html] = []
+    rates: list[PassRate] = []
     for name, found in sorted(outcomes.items()):
-        passed, rate = sum(found), sum(found) / len(found)
-        interval = wilson_interval(passed, len(found))
-        plot = rate_plot(rate, interval.low, interval.high)
-        limits = f"{interval.low:.0%}–{interval.high:.0%}"
-        cells = (name, plot, share(rate), limits, f"{passed} of {len(found)}")
-        rows.append(table_row(columns, cells))
-    return table(columns, rows, class_="rates")
+        passed, total = sum(found), len(found)
+        interval = wilson_interval(passed, total)
+        rate = PassRate(name=name, passed=passed, failed=total - passed, interval=interval)
+        rates.append(rate)
+    return rates
 
 
 def _plots(results: Sequence[CaseResult]) -> list[Html | None]:
@@ -257,25 +247,7 @@ def _run(number: int, result: CaseResult, traces: TraceReader) -> Html:
 def comparison_page(first: Side, second: Side, *, site: Site = SINGLE_FILE) -> str:
     """Build the comparison of two reports: what became better or worse, with both traces."""
     found = compare(first[1], second[1], by_model=True)
-    columns = (
-        *(("report", "what"), ("0 – 100 %", "plot-cell"), ("pass@1", "n")),
-        *(("passed", "n"), ("errors", "n"), ("median", "n")),
-    )
     rates = [pass_rate(name, results) for name, results, _ in (first, second)]
-    rows = [
-        table_row(
-            columns,
-            (
-                rate.name,
-                rate_plot(rate.rate, rate.interval.low, rate.interval.high),
-                share(rate.rate),
-                f"{rate.passed} of {rate.passed + rate.failed}",
-                str(rate.errors or "–"),
-                seconds_label(rate.seconds),
-            ),
-        )
-        for rate in rates
-    ]
     counts = f"{len(found.worse)} worse, {len(found.better)} better"
     lines = [f"{count_label(found.cases, 'case')} in both reports: {counts}."]
     if (difference := found.difference) is not None:
@@ -285,7 +257,7 @@ def comparison_page(first: Side, second: Side, *, site: Site = SINGLE_FILE) -> s
     body = h(
         "section",
         h("h1", first[0], " → ", second[0]),
-        table(columns, rows, class_="rates"),
+        _rate_table("report", rates),
         [h("p", line) for line in lines],
         _changed_cases("Worse", found.worse, first, second),
         _changed_cases("Better", found.better, first, second),

@@ -135,11 +135,8 @@ def _runs_of(case: Case, folder: Path, options: RunOptions) -> list[list[Planned
     asked_key, judged_key = _key(asked), _key(judged)
     case_key = _key([asked_key, judged_key])
     groups: list[list[PlannedRun]] = []
-    models, engines = (
-        options.models or case.model or [None],
-        options.engines or case.engine or [None],
-    )
-    for model, engine in product(models, engines):
+    engines = options.engines or case.engine or [None]
+    for model, engine in product(options.models or case.model or [None], engines):
         identity = _model_identity(model, folder)
         for repeat in range(1, (options.repeat or case.repeat) + 1):
             answer_key = _key([asked_key, identity, engine or "", repeat])
@@ -171,15 +168,9 @@ def servers_as_written(case: Case, folder: Path) -> Mapping[str, Any] | None:
         return case.servers
     path = folder / case.servers
     try:
-        return _json_file(path, path.stat().st_mtime_ns)
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{case.name}: the servers in {path} cannot be read: {error}") from error
-
-
-@cache
-def _json_file(path: Path, modified: int) -> Any:
-    del modified
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _model_identity(model: str | None, folder: Path) -> str:

@@ -10,17 +10,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import yaml
-from pydantic import ValidationError
+from annotated_types import Len
+from pydantic import BaseModel, Field, ValidationError
 
 from plait.errors import ConfigError, Problem
 from plait.verification.checks import check_problem
 from plait.verification.suite import Caps, Case, CaseSettings, Suite
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_SUITE_KEYS = frozenset({"name", "defaults", "matrix", "caps", "cases", "$schema"})
+
+MAX_REPEATED_VALUES = 100_000
+"""Values that aliases repeat; no suite that a person wrote comes near it."""
 
 Path_ = tuple[str | int, ...]
 
@@ -42,6 +45,9 @@ class _Source:
         self.path = path
         self._problems: dict[tuple[str, str], list[str]] = {}
         self._lines: dict[Path_, int] = {}
+        self._nodes = set[yaml.Node]()
+        self._around: list[yaml.Node] = []
+        self._repeated = 0
         self.value = self._load()
 
     def _load(self) -> Any:
@@ -57,13 +63,29 @@ class _Source:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             self._lines[("!",)] = 1 if mark is None else mark.line + 1
-            self.add(("!",), f"is not YAML: {error.problem}", show_path=False)
+            self.add(("!",), f"cannot be read as YAML: {error.problem}", show_path=False)
+        except RecursionError:
+            self.add((), "is nested too deeply")
         except yaml.YAMLError:
-            self.add((), "is not YAML")
+            self.add((), "cannot be read as YAML")
         return None
 
     def _value(self, node: yaml.Node, path: Path_) -> Any:
         self._lines[path] = node.start_mark.line + 1
+        # Aliases make a graph of the file: a few lines could be values without end.
+        if node in self._around:
+            raise yaml.MarkedYAMLError(problem="it contains itself", problem_mark=node.start_mark)
+        self._repeated += node in self._nodes
+        if self._repeated > MAX_REPEATED_VALUES:
+            text = f"aliases repeat more than {MAX_REPEATED_VALUES:,} values"
+            raise yaml.MarkedYAMLError(problem=text, problem_mark=node.start_mark)
+        self._nodes.add(node)
+        self._around.append(node)
+        value = self._plain_value(node, path)
+        self._around.pop()
+        return value
+
+    def _plain_value(self, node: yaml.Node, path: Path_) -> Any:
         match node:
             case yaml.MappingNode():
                 found: dict[str, Any] = {}
@@ -103,6 +125,30 @@ class _Source:
         return found
 
 
+class _SuiteFile(BaseModel, extra="forbid"):
+    """A suite as it is written; each of its cases is checked when it is whole."""
+
+    schema_: str | None = Field(None, alias="$schema")
+    name: str | None = None
+    defaults: CaseSettings = CaseSettings()
+    matrix: dict[str, Annotated[list[Any], Len(1)]] = Field({})
+    caps: Caps = Caps()
+    cases: list[Any]
+
+
+class _Rows(BaseModel, extra="forbid"):
+    """Cases from the rows of a CSV or JSON Lines file."""
+
+    rows: str
+    case: Case
+
+
+class _DescribedSuite(_SuiteFile):
+    """A suite with the form of its cases, for editors."""
+
+    cases: list[Case | _Rows]
+
+
 def read_suite(path: str | Path) -> Suite:
     """Read a suite, with its defaults, matrix and rows filled in.
 
@@ -110,72 +156,50 @@ def read_suite(path: str | Path) -> Suite:
         ConfigError: Anything is wrong; `problems` lists all of it, with lines.
     """
     source = _Source(Path(path))
-    content = cast("dict[str, Any]", source.value) if isinstance(source.value, dict) else None
-    cases: dict[str, Case] = {}
-    caps = Caps()
-    if content is None and not source.problems:
+    content: dict[str, Any] = {}
+    if isinstance(source.value, dict):
+        content = cast("dict[str, Any]", source.value)
+    elif not source.problems:
         source.add((), "is not a suite: it needs `cases`")
-    elif content is not None:
-        for key in content.keys() - _SUITE_KEYS:
-            source.add((key,), f"is not a key of a suite: {', '.join(sorted(_SUITE_KEYS))}")
-        if not isinstance(content.get("cases"), list):
-            source.add(("cases",), "is missing, or not a list")
-        for key in ("defaults", "matrix"):
-            if not isinstance(content.get(key, {}), dict):
-                source.add((key,), "is not an object")
-        content = _check_settings(source, content)
-        for entry in _entries(source, content):
-            for case in _cases(source, entry, content):
-                if case.name in cases:
-                    text = f"two cases have the name {case.name!r}"
-                    source.add((*entry.place, "name"), text, row=entry.row)
-                cases[case.name] = case
-        try:
-            caps = Caps.model_validate(content.get("caps") or {})
-        except ValidationError as error:
-            for one in error.errors(include_url=False, include_context=False):
-                source.add(("caps", *one["loc"]), one["msg"])
+    defaults, matrix = (
+        cast("dict[str, Any]", content[part]) if isinstance(content.get(part), dict) else {}
+        for part in ("defaults", "matrix")
+    )
+    faults = _faults(_SuiteFile, content) if content else {}
+    for key, values in matrix.items():
+        listed = cast("list[Any]", values) if isinstance(values, list) else []
+        for number, value in enumerate(listed):
+            for place, text in _faults(CaseSettings, {key: value}).items():
+                faults["matrix", key, number, *place[1:]] = text
+    for place, text in faults.items():
+        source.add(place, text)
+    # What is wrong in them is reported once, at its own line, and not for each case.
+    wrong = {place[:2] for place in faults}
+    defaults = {key: one for key, one in defaults.items() if ("defaults", key) not in wrong}
+    matrix = {key: one for key, one in matrix.items() if ("matrix", key) not in wrong}
+    cases: dict[str, Case] = {}
+    for entry in _entries(source, content):
+        for case in _cases(source, entry, defaults, matrix):
+            if case.name in cases:
+                text = f"two cases have the name {case.name!r}"
+                source.add((*entry.place, "name"), text, row=entry.row)
+            cases[case.name] = case
     if problems := source.problems:
         raise ConfigError.from_problems(problems)
     return Suite(
-        name=str((content or {}).get("name") or Path(path).stem),
+        name=content.get("name") or Path(path).stem,
         cases=tuple(cases.values()),
-        caps=caps,
+        caps=Caps.model_validate(content.get("caps", {})),
         folder=Path(path).parent.resolve(),
     )
 
 
 def suite_schema() -> dict[str, Any]:
     """Return the JSON Schema of suite files, for editors."""
-    case = Case.model_json_schema(ref_template="#/$defs/{model}")
-    definitions = case.pop("$defs", {})
-    settings = CaseSettings.model_json_schema(ref_template="#/$defs/{model}")
-    definitions |= settings.pop("$defs", {})
-    definitions |= {"Case": case, "CaseSettings": settings, "Caps": Caps.model_json_schema()}
+    schema = _DescribedSuite.model_json_schema()
     # What a case requires may come from the defaults or from its row.
-    case["required"] = ["name"]
-    rows = {
-        "type": "object",
-        "properties": {"rows": {"type": "string"}, "case": {"$ref": "#/$defs/Case"}},
-        "required": ["rows", "case"],
-        "additionalProperties": False,
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "A plait suite",
-        "type": "object",
-        "properties": {
-            "$schema": {"type": "string"},
-            "name": {"type": "string"},
-            "defaults": {"$ref": "#/$defs/CaseSettings"},
-            "matrix": {"type": "object", "additionalProperties": {"type": "array"}},
-            "caps": {"$ref": "#/$defs/Caps"},
-            "cases": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Case"}, rows]}},
-        },
-        "required": ["cases"],
-        "additionalProperties": False,
-        "$defs": definitions,
-    }
+    schema["$defs"]["Case"]["required"] = ["name"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _entries(source: _Source, content: Mapping[str, Any]) -> Iterator[_Entry]:
@@ -267,11 +291,12 @@ def _fill_in(value: Any, row: Mapping[str, Any]) -> Any:
     return _PLACEHOLDER.sub(lambda found: str(row[found[1]]), value)
 
 
-def _cases(source: _Source, entry: _Entry, content: Mapping[str, Any]) -> Iterator[Case]:
+def _cases(
+    source: _Source, entry: _Entry, defaults: Mapping[str, Any], matrix: Mapping[str, list[Any]]
+) -> Iterator[Case]:
     """Yield the cases of an entry: one, or one for each combination of the matrix."""
-    defaults, matrix, fields = content["defaults"], content["matrix"], entry.fields
-    combinations = product(*(cast("list[Any]", values) for values in matrix.values()))
-    for values in combinations:
+    fields = entry.fields
+    for values in product(*matrix.values()):
         chosen = dict(zip(matrix, values, strict=True))
         merged: dict[str, Any] = {**defaults, **chosen, **fields}
         if tags := [*_texts(defaults.get("tags")), *_texts(fields.get("tags"))]:
@@ -302,40 +327,11 @@ def _label(key: str, value: Any) -> str:
     return f"{key}={value}"
 
 
-def _check_settings(source: _Source, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a suite with its defaults and matrix, without the parts that are wrong.
-
-    Their problems are reported once, at their own lines, and not for each case.
-    """
-    settings: dict[str, dict[str, Any]] = {}
-    for part in ("defaults", "matrix"):
-        found: object = content.get(part)
-        settings[part] = dict(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
-    wrong: set[Path_] = set()
-    for path, message in _faults(CaseSettings, settings["defaults"]).items():
-        source.add(("defaults", *path), message)
-        wrong.add(("defaults", path[0]))
-    for key, values in settings["matrix"].items():
-        if key not in CaseSettings.model_fields or not isinstance(values, list) or not values:
-            source.add(("matrix", key), "is not a list of values of a setting of cases")
-            wrong.add(("matrix", key))
-            continue
-        for number, value in enumerate(cast("list[Any]", values)):
-            for path, message in _faults(CaseSettings, {key: value}).items():
-                source.add(("matrix", key, number, *path[1:]), message)
-                wrong.add(("matrix", key))
-    kept = {
-        part: {key: value for key, value in found.items() if (part, key) not in wrong}
-        for part, found in settings.items()
-    }
-    return {**content, **kept}
-
-
 _CONTENT = frozenset({"question", "conversation", "checks", "template", "rubric"})
 """The fields of which a case must have some."""
 
 
-def _faults(kind: type[CaseSettings], values: Mapping[str, Any]) -> dict[Path_, str]:
+def _faults(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[Path_, str]:
     """Return what is wrong with settings, and also with all of them together."""
     try:
         kind.model_validate(values)

@@ -32,18 +32,18 @@ class PassRate:
     name: str
     passed: int
     failed: int
-    errors: int
     interval: Interval
-    k: int
+    errors: int = 0
+    k: int = 0
     """The number of runs of each case that pass@k and pass^k are about."""
-    pass_at_k: float | None
+    pass_at_k: float | None = None
     """How often at least one of k runs of a case passes."""
-    pass_hat_k: float | None
+    pass_hat_k: float | None = None
     """How often all of k runs of a case pass."""
-    seconds: float
+    seconds: float = 0.0
     """The median of the runs."""
-    tokens: int
-    cost_usd: float | None
+    tokens: int = 0
+    cost_usd: float | None = None
     """What the runs cost, as far as prices are known."""
 
     @property

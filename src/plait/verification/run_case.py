@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -33,8 +33,7 @@ from plait.traces.metrics import extract_agent_metrics
 from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
 from plait.verification.answers import TRACES, AnswerStore, JudgmentStore
-from plait.verification.caps import AdaptiveCap, RunCaps
-from plait.verification.checks import Evidence
+from plait.verification.caps import REFUSED, AdaptiveCap, RunCaps
 from plait.verification.plan import PlannedRun, RunOptions, located_model
 from plait.verification.results import ANSWER_STAGE, CaseResult, Outcome
 from plait.verification.stages import STAGES, CaseRun, Judge, JudgeReply, StageError, run_stages
@@ -53,8 +52,6 @@ from plait.verification.world import (
 _JUDGE_SECONDS: Final = 120.0
 _JUDGE_RETRIES: Final = 1
 """How often a reply of a judge that does not fit is requested again."""
-_REFUSED: Final = (429, 529)
-"""The statuses with which a provider refuses for now."""
 _REFUSAL_ATTEMPTS: Final = 4
 MAX_PAUSE_SECONDS: Final = 60.0
 """A provider may want hours; its limits are usually per minute."""
@@ -120,28 +117,42 @@ class CaseRunner:
 
     async def _run(self, group: Sequence[PlannedRun], *, reuse: bool) -> list[CaseResult]:
         first = group[0]
-        found = self.answers.find(first.answer_key) if reuse else None
+        world, made = World(), None
+        if reuse and (found := self.answers.find(first.answer_key)) is not None:
+            trace, world = found
+            made = result_from_trace(trace), trace
         results: list[CaseResult] = []
         began = time.monotonic()
         try:
             async with self.caps.worlds.place(), AsyncExitStack() as stack:
                 config = await self._model(first.model, first.engine, first.seed)
                 names = server_names(first, self.suite.folder)
-                answer = _Answer(self, first, config, names, stack, found)
+
+                async def generate() -> tuple[AgentResult, Trace]:
+                    """Return the answer that all judges share, made when a stage wants it."""
+                    nonlocal made
+                    if made is None:
+                        await stack.enter_async_context(self.caps.using(names))
+                        made = await self._answer(first, config, world, stack)
+                    return made
+
                 for run in group:
                     started = time.monotonic()
                     case_run = CaseRun(
                         case=run.case,
-                        generate=answer.get,
+                        generate=generate,
                         judge=self._judge(run),
-                        evidence_for=answer.evidence_for,
-                        uses_servers=bool(answer.servers),
-                        is_recorded=answer.config.interface == "manual",
+                        world=world,
+                        servers=names,
+                        is_recorded=config.interface == "manual",
                     )
                     await run_stages(case_run, STAGES)
                     seconds = time.monotonic() - started
-                    results.append(_case_result(run, answer, case_run, seconds))
-                self.answers.keep_world(first.answer_key, answer.world)
+                    # A run that failed has a trace, too.
+                    has_trace = self.answers.trace_path(first.answer_key).exists()
+                    trace_file = f"{TRACES}/{run.answer_key}.jsonl" if has_trace else None
+                    results.append(_case_result(run, case_run, config, seconds, trace_file))
+                self.answers.keep_world(first.answer_key, world)
         except (PlaitError, OSError) as error:
             text = f"{type(error).__name__}: {error}"
             seconds = time.monotonic() - began
@@ -164,7 +175,9 @@ class CaseRunner:
                 self._models[key] = config
             return self._models[key]
 
-    async def open_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
+    async def _open_world(
+        self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack
+    ) -> Open:
         """Return the agent of a run and its servers: its own, which the stack ends, or shared."""
         if run.case.scope == "case":
             return await self._new_world(run, config, stack)
@@ -187,7 +200,7 @@ class CaseRunner:
             toolbox = await stack.enter_async_context(Toolbox(servers, follow_tools=False))
         return Open(agent, servers, toolbox)
 
-    async def answer(
+    async def _answer(
         self, run: PlannedRun, config: ModelConfig, world: World, stack: AsyncExitStack
     ) -> tuple[AgentResult, Trace]:
         """Run the agent in its world; while the provider refuses, with fewer runs at once.
@@ -204,13 +217,13 @@ class CaseRunner:
                     self.check_budget()
                 try:
                     if opened is None:
-                        opened = await self.open_world(run, config, stack)
+                        opened = await self._open_world(run, config, stack)
                         world.toolbox = opened.toolbox
                         await world.take_snapshot(run.case)
-                    result, trace = await self._answer(run, opened, cap)
+                    result, trace = await self._attempt(run, opened, cap)
                 except PlaitError as error:
                     self._spend(error.usage)
-                    if error.status not in _REFUSED or attempt == _REFUSAL_ATTEMPTS:
+                    if error.status not in REFUSED or attempt == _REFUSAL_ATTEMPTS:
                         raise StageError(f"{type(error).__name__}: {error}") from error
                     cap.refused()
                     wanted = pause if error.retry_after is None else error.retry_after
@@ -223,7 +236,7 @@ class CaseRunner:
             pause *= 2
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def _answer(
+    async def _attempt(
         self, run: PlannedRun, opened: Open, cap: AdaptiveCap
     ) -> tuple[AgentResult, Trace]:
         case, servers = run.case, opened.servers
@@ -231,8 +244,7 @@ class CaseRunner:
         self.answers.forget(run.answer_key)
 
         def on_event(event: TraceEvent) -> None:
-            if _is_refusal(event):
-                cap.refused()
+            cap.watch(event)
             if self._on_event is not None:
                 self._on_event(run, event)
 
@@ -261,10 +273,6 @@ class CaseRunner:
         name = run.judge or run.model
         cap = self.caps.of_model(name)
 
-        def on_event(event: TraceEvent) -> None:
-            if _is_refusal(event):
-                cap.refused()
-
         async def judge(question: str, schema: type[BaseModel]) -> JudgeReply:
             known = self.judgments.find(name or "", question)
             if known is not None:
@@ -277,7 +285,7 @@ class CaseRunner:
                     max_turns=1,
                     timeout=_JUDGE_SECONDS,
                     prices=run.case.prices or None,
-                    on_event=on_event,
+                    on_event=cap.watch,
                 )
                 messages = [Message.user(question)]
                 async with self.caps.request(name):
@@ -285,7 +293,7 @@ class CaseRunner:
                     result = await parser.aparse_to_pydantic(messages, schema, settings)
             except PlaitError as error:
                 self._spend(error.usage)
-                if error.status in _REFUSED:
+                if error.status in REFUSED:
                     cap.refused()
                 raise StageError(f"the judge failed: {error}") from error
             cap.succeeded()
@@ -319,74 +327,17 @@ def _check_servers(opened: Open, trace: Trace) -> None:
             raise StageError(f"the server {name} could not be used: {why}")
 
 
-def _is_refusal(event: TraceEvent) -> bool:
-    """Return whether a request is repeated because the provider refused it for now."""
-    return isinstance(event, ModelRetried) and event.status in _REFUSED
-
-
-class _Answer:
-    """The answer that all judges of a group share, made when the first stage wants it."""
-
-    def __init__(
-        self,
-        runner: CaseRunner,
-        run: PlannedRun,
-        config: ModelConfig,
-        servers: tuple[str, ...],
-        stack: AsyncExitStack,
-        found: tuple[Trace, World] | None,
-    ) -> None:
-        self._runner = runner
-        self._run = run
-        self._stack = stack
-        self.config = config
-        self.servers = servers
-        self.trace_path = runner.answers.trace_path(run.answer_key)
-        self.world = World()
-        self._made: tuple[AgentResult, Trace] | None = None
-        if found is not None:
-            trace, self.world = found
-            self._made = result_from_trace(trace), trace
-
-    async def get(self) -> tuple[AgentResult, Trace]:
-        """Return the answer, which is made once."""
-        if self._made is None:
-            await self._stack.enter_async_context(self._runner.caps.using(self.servers))
-            self._made = await self._runner.answer(self._run, self.config, self.world, self._stack)
-        return self._made
-
-    def evidence_for(self, run: CaseRun) -> Evidence:
-        """Return what checks may look at."""
-        trace = run.trace
-        if trace is None:
-            raise StageError("there is no trace")
-        return Evidence(
-            answer=run.answer,
-            trace=trace,
-            seconds=trace.seconds,
-            cost_usd=trace.usage.cost_usd,
-            call_tool=self.world.call_tool if self.servers else None,
-            seen_before=self.world.seen_before,
-            parsed=run.parsed,
-        )
-
-    @property
-    def identity(self) -> str:
-        """The identity of the model: `interface:model +[servers]`."""
-        config, names = self.config, self.servers
-        model = self._run.model or config.model_name or ""
-        if config.model_provider not in {"scripted", None}:
-            model = config.model_name or model
-        name = f"{config.interface}:{model}"
-        return f"{name} +[{', '.join(names)}]" if names else name
-
-
 def _takes_seed(config: ModelConfig) -> bool:
     return bool({config.model_provider, config.interface} & _TAKES_SEED)
 
 
-def _case_result(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: float) -> CaseResult:
+def _case_result(
+    run: PlannedRun, case_run: CaseRun, config: ModelConfig, seconds: float, trace_file: str | None
+) -> CaseResult:
     result, trace = case_run.result, case_run.trace
+    model = run.model or config.model_name or ""
+    if config.model_provider not in {"scripted", None}:
+        model = config.model_name or model
     outcomes = [stage.outcome for stage in case_run.stages]
     outcome: Outcome = "failed" if "failed" in outcomes else "passed"
     if "error" in outcomes:
@@ -399,17 +350,12 @@ def _case_result(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: f
     costs = [one.cost_usd for one in usage.values() if one.cost_usd is not None]
     reported = {**usage, "total": reduce(add, usage.values(), UsageMetadata())} if usage else {}
     verified = case_run.outcome_of("VerifyTemplate")
-    return CaseResult(
-        key=run.key,
-        case=run.case.name,
-        case_key=run.case_key,
-        model=answer.identity,
-        engine=answer.config.interface,
-        repeat=run.repeat,
+    named = f" +[{', '.join(case_run.servers)}]" if case_run.servers else ""
+    return replace(
+        broken_result(run, "", seconds),
+        model=f"{config.interface}:{model}{named}",
+        engine=config.interface,
         outcome=outcome,
-        judge=run.judge or "",
-        seed=run.seed,
-        tags=tuple(run.case.tags),
         stages=tuple(case_run.stages),
         checks=tuple(asdict(check) for check in case_run.checks),
         parsed=case_run.parsed,
@@ -427,14 +373,12 @@ def _case_result(run: PlannedRun, answer: _Answer, case_run: CaseRun, seconds: f
         judge_tokens=sum(one.total_tokens for name, one in usage.items() if name != ANSWER_STAGE),
         cost_usd=sum(costs) if costs else None,
         usage_metadata={name: one.to_dict() for name, one in reported.items()},
-        seconds=seconds,
         recursion_limit_reached=limit,
-        answering_mcp_servers=answer.servers,
+        answering_mcp_servers=case_run.servers,
         agent_metrics=metrics.to_dict(),
         heals=sum(isinstance(event, Healed) for event in events),
         retries=sum(isinstance(event, Retried | ModelRetried) for event in events),
-        # A run that failed has a trace, too.
-        trace=f"{TRACES}/{run.answer_key}.jsonl" if answer.trace_path.exists() else None,
+        trace=trace_file,
     )
 
 

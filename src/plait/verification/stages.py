@@ -21,6 +21,7 @@ from plait.traces.trace import Trace
 from plait.verification.checks import CheckResult, Evidence, run_check
 from plait.verification.results import ANSWER_STAGE, StageOutcome, StageResult
 from plait.verification.suite import Case, TemplateField, Trait
+from plait.verification.world import World
 
 _TYPES: dict[str, tuple[tuple[type, ...], Any]] = {
     "text": ((str,), str | None),
@@ -55,8 +56,8 @@ class CaseRun:
     generate: Callable[[], Awaitable[tuple[AgentResult, Trace]]]
     """Runs the agent."""
     judge: Judge
-    evidence_for: Callable[[CaseRun], Evidence]
-    uses_servers: bool
+    world: World = field(default_factory=World)
+    servers: tuple[str, ...] = ()
     is_recorded: bool = False
     """Whether the answers are recordings, whose traces are not validated."""
     result: AgentResult | None = None
@@ -222,7 +223,17 @@ async def _verify_template(run: CaseRun) -> str | None:
 
 async def _checks(run: CaseRun) -> str | None:
     """Run the checks that need no judge; all of them, so that each can be counted."""
-    evidence = run.evidence_for(run)
+    if run.trace is None:
+        raise StageError("there is no trace")
+    evidence = Evidence(
+        answer=run.answer,
+        trace=run.trace,
+        seconds=run.trace.seconds,
+        cost_usd=run.trace.usage.cost_usd,
+        call_tool=run.world.call_tool if run.servers else None,
+        seen_before=run.world.seen_before,
+        parsed=run.parsed,
+    )
     run.checks = [await run_check(check, evidence) for check in run.case.checks]
     failed = [check for check in run.checks if not check.passed]
     return f"{failed[0].name}: {failed[0].message}" if failed else None
@@ -461,7 +472,7 @@ STAGES: Final = (
     ),
     Stage(
         "TraceValidationAutoFail",
-        lambda run: run.uses_servers and not run.is_recorded,
+        lambda run: bool(run.servers) and not run.is_recorded,
         _trace_validation_auto_fail,
         ends=True,
     ),

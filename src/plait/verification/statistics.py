@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist, fmean, stdev
@@ -14,12 +15,10 @@ POWER = 0.8
 """The chance with which the smallest detectable effect would be found."""
 
 _NORMAL = NormalDist()
-_STEPS = 200
-"""Steps of the continued fraction and of the bisection, which converge much earlier."""
-_TINY = 1e-300
+_HALVINGS = 64
+"""A bisection has found all bits of a number after so many."""
 _ROUNDING = 1e-12
 """Differences of scores that are smaller are rounding: 1 - 2/3 is not quite 2/3 - 1/3."""
-_BISECTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,73 +121,48 @@ def _equal_differences(mean: float, count: int, confidence: float) -> PairedDiff
 
 def _detectable_change(count: int, significance: float) -> float:
     """Return the smallest chance of a change that McNemar's test would find in so many cases."""
-    needed = next(n for n in range(1, _STEPS) if mcnemar_p_value(n, 0) < significance)
+    needed = next(n for n in itertools.count(1) if mcnemar_p_value(n, 0) < significance)
     if count < needed:
         return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
+
+    def is_missed(share: float) -> bool:
         fewer = sum(
-            math.comb(count, k) * middle**k * (1 - middle) ** (count - k) for k in range(needed)
+            math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(needed)
         )
-        low, high = (middle, high) if 1 - fewer < POWER else (low, middle)
+        return 1 - fewer < POWER
+
+    return _crossing(is_missed, 0.0, 1.0)
+
+
+def _crossing(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return where a condition that holds at `low`, and not at `high`, ceases to hold."""
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return high
 
 
 def t_tail(value: float, freedom: int) -> float:
     """Return the chance that Student's t is above a value that is not negative."""
-    return 0.5 * _beta_share(freedom / 2, 0.5, freedom / (freedom + value * value))
+    # The finite sum for whole degrees of freedom: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    angle = math.atan(value / math.sqrt(freedom))
+    odd = freedom % 2
+    term, total = math.cos(angle) if odd else 1.0, 0.0
+    for power in range(odd, freedom - 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (power + 1) / (power + 2)
+    within = math.sin(angle) * total
+    within = 2 / math.pi * (angle + within) if odd else within
+    return max(0.0, (1 - within) / 2)
 
 
 @cache
 def t_quantile(chance: float, freedom: int) -> float:
     """Return the value that Student's t is below with this chance, above one half."""
-    low, high = 0.0, 1.0
+    high = 1.0
     while t_tail(high, freedom) > 1 - chance:
-        low, high = high, high * 2
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if middle in {low, high}:
-            break
-        if t_tail(middle, freedom) > 1 - chance:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _beta_share(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function."""
-    if x <= 0.0 or x >= 1.0:
-        return float(x >= 1.0)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    if x < (a + 1) / (a + b + 2):
-        return front * _beta_fraction(a, b, x) / a
-    return 1.0 - front * _beta_fraction(b, a, 1 - x) / b
-
-
-def _beta_fraction(a: float, b: float, x: float) -> float:
-    """Evaluate the continued fraction of the incomplete beta function, by Lentz's method."""
-    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, _STEPS):
-        for numerator in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / _nonzero(1 + numerator * d)
-            c = _nonzero(1 + numerator / c)
-            change = d * c
-            fraction *= change
-        if abs(change - 1) < math.ulp(1.0):
-            break
-    return fraction
-
-
-def _nonzero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
+        high *= 2
+    return _crossing(lambda value: t_tail(value, freedom) > 1 - chance, 0.0, high)
 
 
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:

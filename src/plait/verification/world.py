@@ -24,8 +24,6 @@ WORKDIR = "{workdir}"
 """Replaced by the folder of the run, in every text of the servers."""
 SEED = "{seed}"
 
-_LISTS = ("servers", "mcpServers")
-
 
 class WorldGoneError(CheckPassesError):
     """A check wants to see a world that has ended, and did not look while it was there."""
@@ -155,14 +153,19 @@ def shared_servers(run: PlannedRun, base: Path) -> str:
 def server_names(run: PlannedRun, base: Path) -> tuple[str, ...]:
     """Return the names of the servers of a run, as they are written."""
     written: Mapping[str, Any] = servers_as_written(run.case, base) or {}
-    listed = next((name for name in _LISTS if isinstance(written.get(name), Mapping)), None)
+    listed = _list_in(written)
     return tuple(written if listed is None else written[listed])
+
+
+def _list_in(written: Mapping[str, Any]) -> str | None:
+    """Return the key that holds the servers of a file; `None` if they are the file."""
+    names = ("servers", "mcpServers")
+    return next((name for name in names if isinstance(written.get(name), Mapping)), None)
 
 
 def _required(written: Mapping[str, Any]) -> dict[str, Any]:
     """Make servers required: an agent without its tools says nothing about the agent."""
-    listed = next((name for name in _LISTS if isinstance(written.get(name), Mapping)), None)
-    if listed is not None:
+    if (listed := _list_in(written)) is not None:
         return {**written, listed: _required(written[listed])}
     return {
         name: {"required": True, **server} if isinstance(server, Mapping) else server

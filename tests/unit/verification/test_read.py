@@ -174,9 +174,9 @@ cases:
         for problem in raised.value.problems
         if problem.file
     ]
-    assert found[0] == ("2", "caes")
-    assert found[1:] == [
+    assert found == [
         ("3", "defaults.scope"),
+        ("2", "caes"),
         ("4", "matrix.limits.0.seconds"),
         ("9", "cases.0.checks.0"),
         ("10", "cases.0.checks.1"),
@@ -191,15 +191,23 @@ cases:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("cases: [", "is not YAML"),
+        ("cases: [", "cannot be read as YAML"),
         ("", "is not a suite"),
-        ("cases: {}", "not a list"),
+        ("cases: {}", "valid list"),
         ("cases: []\ncases: []", "is there twice"),
         ("cases: [{rows: no.csv, case: {}}]", "cannot be read"),
         ("matrix: {color: [a]}\ncases: [{name: a, question: b, checks: [{equals: c}]}]", "matrix"),
         ("cases: [{name: a, question: b}]", "checks, a template or a rubric"),
         ("cases: [{question: b, checks: [{equals: c}]}]", "name: Field required"),
         ("cases: [{name: a, checks: [{equals: c}]}]", "a question, or a conversation"),
+        ("cases:\n- &a {name: a, checks: [*a]}", ":2: cannot be read as YAML: it contains itself"),
+        (
+            "".join(
+                f"x{n}: &x{n} [{', '.join([f'*x{n - 1}' if n else '1'] * 9)}]\n" for n in range(9)
+            ),
+            ":1: cannot be read as YAML: aliases repeat more than 100,000 values",
+        ),
+        (f"cases: {'[' * 5000}", "nested too deeply"),
         (
             "cases: [&a {name: a, question: b, checks: [{equals: c}]}, *a]",
             "two cases have the name 'a'",

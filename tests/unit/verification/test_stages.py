@@ -11,7 +11,6 @@ from plait.agents.port import AgentResult, result_from_trace
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
-from plait.verification.checks import Evidence
 from plait.verification.stages import (
     STAGES,
     CaseRun,
@@ -59,10 +58,7 @@ async def judged(case: dict[str, Any], judge: Judge, answer: str = "It is 42.") 
         case=Case.model_validate({"name": "sum", "question": "How much?", **case}),
         generate=generate,
         judge=judge,
-        evidence_for=lambda run: Evidence(
-            answer=run.answer, trace=trace, seconds=0, parsed=run.parsed
-        ),
-        uses_servers=True,
+        servers=("sums",),
     )
     await run_stages(run, STAGES)
     return run
