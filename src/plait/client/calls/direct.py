@@ -170,15 +170,13 @@ class DirectTool:
                 self._end_turn(attempt, attempt.turn)
         self._note_end(attempt)
 
-    def make_blocking(self, attempt: DirectAttempt, recorder: SendRecorder | None) -> None:
+    def make_blocking(self, attempt: DirectAttempt) -> None:
         """Do what `make` does, and block until it is done."""
         request, wire = attempt.request, attempt.session.wire
         done = Lock()
         done.acquire()
         request.wake, request.blocks = done.release, True
         try:
-            if recorder is not None:
-                recorder.send_blocking()
             self._send(attempt, is_owner=False)
             left = request.expires_at - time.monotonic()
             while not done.acquire(timeout=_GRACE_SECONDS + max(0.0, left)):

@@ -213,10 +213,10 @@ class ToolExecutor:
         direct = self.direct_tool(call.server, call.tool)
         here = running_loop()
         is_owner = here is not None and here is self._bridge.running_loop()
-        attempt = None if is_owner else direct.prepare(call)
+        attempt = None if is_owner or call.recorder is not None else direct.prepare(call)
         if attempt is None or self.settings.observers:
             return self._bridge.run_blocking(self.run, call, convert)
-        direct.make_blocking(attempt, call.recorder)
+        direct.make_blocking(attempt)
         converted = attempt.converted_result(convert)
         if converted is not None:
             return converted

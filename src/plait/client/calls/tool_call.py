@@ -130,10 +130,6 @@ class SendRecorder(Protocol):
         """Leave the record: from now on the call may have taken effect."""
         ...
 
-    def send_blocking(self) -> None:
-        """Do what `send` does, where no event loop runs."""
-        ...
-
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PausableRequest(PendingRequest):

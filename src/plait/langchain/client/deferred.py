@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -90,42 +90,15 @@ def deferred_tools(
     In a conversation, these are a search tool and the tools found so far, which come last to
     keep the prompt before them cacheable. Without `messages`, a second tool calls what was found.
     """
-    deferred = split.deferred
-    if not deferred:
+    if not (deferred := split.deferred):
         return []
-    if messages is None:
-        call_name = free_name(CALL_TOOL, taken)
-        usage = f"Finds them by what they do, for {call_name}."
-        search = _search_tool(deferred, runner, selection, taken, usage, definition_text)
-        call = Tool(
-            server=OWN_SERVER,
-            wire_name=CALL_TOOL,
-            name=call_name,
-            description=f"Calls a tool that {search.name} has found.",
-            input_schema=_CALL_SCHEMA,
-        )
-        return [search, MCPTool(call, _CallRunner(runner, selection, search_name=search.name))]
+    call_name = free_name(CALL_TOOL, taken)
     usage = "Finds them by what they do; those found can be called afterwards."
-
-    def summary(tool: Tool) -> str:
-        description = tool.description or tool.title or ""
-        return f"{tool.name}: {one_line(description, _MAX_DESCRIPTION_CHARACTERS)}"
-
-    search = _search_tool(deferred, runner, selection, taken, usage, summary)
-    by_name = {tool.name: tool for tool in deferred}
-    loaded = [by_name[name] for name in loaded_names(messages) if name in by_name]
-    return [search, *(MCPTool(tool, runner) for tool in loaded)]
-
-
-def _search_tool(
-    deferred: Sequence[Tool],
-    runner: ToolRunner,
-    selection: Selection,
-    taken: Collection[str],
-    usage: str,
-    describe: Callable[[Tool], str],
-) -> MCPTool:
-    tool = Tool(
+    describe = _summary
+    if messages is None:
+        usage = f"Finds them by what they do, for {call_name}."
+        describe = definition_text
+    search = Tool(
         server=OWN_SERVER,
         wire_name=SEARCH_TOOLS,
         name=free_name(SEARCH_TOOLS, taken),
@@ -133,7 +106,25 @@ def _search_tool(
         input_schema=_SEARCH_SCHEMA,
         annotations={"read_only_hint": True, "idempotent_hint": True},
     )
-    return MCPTool(tool, _SearchRunner(runner, selection, describe))
+    tools = [MCPTool(search, _SearchRunner(runner, selection, describe))]
+    if messages is None:
+        call = Tool(
+            server=OWN_SERVER,
+            wire_name=CALL_TOOL,
+            name=call_name,
+            description=f"Calls a tool that {search.name} has found.",
+            input_schema=_CALL_SCHEMA,
+        )
+        return [*tools, MCPTool(call, _CallRunner(runner, selection, search_name=search.name))]
+    by_name = {tool.name: tool for tool in deferred}
+    found = [by_name[name] for name in loaded_names(messages) if name in by_name]
+    return [*tools, *(MCPTool(tool, runner) for tool in found)]
+
+
+def _summary(tool: Tool) -> str:
+    """Describe a tool that the model gets in full in the next turn."""
+    description = tool.description or tool.title or ""
+    return f"{tool.name}: {one_line(description, _MAX_DESCRIPTION_CHARACTERS)}"
 
 
 def _servers(tools: Iterable[Tool]) -> str:

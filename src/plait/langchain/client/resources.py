@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
@@ -22,18 +22,12 @@ if TYPE_CHECKING:
     from mcp import ClientSession
 
     from plait.client.calls.outcome import ResourceContents
+    from plait.client.toolbox import ServerHandle
+    from plait.langchain.client.user_session import AnySession
 
 
-class ResourceSource(Protocol):
-    """Lists resources page by page, and reads them, as the SDK's `Client` does."""
-
-    async def list_resources(self, *, cursor: str | None = None) -> types.ListResourcesResult:
-        """List one page of resources."""
-        ...
-
-    async def read_resource(self, uri: str) -> types.ReadResourceResult:
-        """Read a resource."""
-        ...
+Source: TypeAlias = "ServerHandle | AnySession"
+"""What lists and reads resources, and gets prompts: a server of a client, or a session."""
 
 
 def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: ResourceContents) -> Blob:
@@ -52,7 +46,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
     return Blob.from_data(data, mime_type=contents.mime_type, metadata={"uri": resource_uri})
 
 
-async def get_mcp_resource(session: ResourceSource | ClientSession, uri: str) -> list[Blob]:
+async def get_mcp_resource(session: Source, uri: str) -> list[Blob]:
     """Read a resource; each part of its contents becomes a blob."""
     read: Any = await session.read_resource(cast("Any", uri))
     return await blobs_from(uri, own_type(types.ReadResourceResult, read).contents)
@@ -64,7 +58,7 @@ async def blobs_from(uri: str, contents: list[ResourceContents]) -> list[Blob]:
 
 
 async def load_mcp_resources(
-    session: ResourceSource | ClientSession, *, uris: str | Iterable[str] | None = None
+    session: Source, *, uris: str | Iterable[str] | None = None
 ) -> list[Blob]:
     """Read these resources, or all that the server lists.
 
@@ -84,26 +78,16 @@ async def load_mcp_resources(
     return blobs
 
 
-async def _listed_uris(session: ResourceSource | ClientSession) -> list[str]:
+async def _listed_uris(session: Source) -> list[str]:
     async def fetch(cursor: str | None) -> types.ListResourcesResult:
         sdk = sys.modules.get("mcp")  # without it, there is no session of it
         if sdk is None or not isinstance(session, sdk.ClientSession):
-            return await cast("ResourceSource", session).list_resources(cursor=cursor)
+            return await cast("ServerHandle", session).list_resources(cursor=cursor)
         opened = cast("ClientSession", session)
         params = sdk.types.PaginatedRequestParams(cursor=cursor)
         return own_type(types.ListResourcesResult, await opened.list_resources(params=params))
 
     return [resource.uri for page in await all_pages(fetch) for resource in page.resources]
-
-
-class PromptSource(Protocol):
-    """Gets prompts: the SDK's `Client` or `ClientSession`."""
-
-    async def get_prompt(
-        self, name: str, arguments: dict[str, str] | None = None
-    ) -> types.GetPromptResult:
-        """Get a prompt."""
-        ...
 
 
 def convert_mcp_prompt_message_to_langchain_message(
@@ -119,7 +103,7 @@ def convert_mcp_prompt_message_to_langchain_message(
 
 
 async def load_mcp_prompt(
-    session: PromptSource, name: str, *, arguments: Mapping[str, Any] | None = None
+    session: Source, name: str, *, arguments: Mapping[str, Any] | None = None
 ) -> list[HumanMessage | AIMessage]:
     """Get a prompt as messages; arguments that are not strings are sent as JSON."""
     texts = None

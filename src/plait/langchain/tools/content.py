@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
@@ -23,6 +23,7 @@ from plait._support.mappings import entries_of
 from plait._support.sanitize import Care, sanitize_text
 from plait._support.suggestions import did_you_mean
 from plait.client.calls.outcome import (
+    FULL_RESULT,
     NO_DETAILS,
     NOTHING,
     ResourceContents,
@@ -189,7 +190,12 @@ def convert_result(
         "_meta": result.wire_meta,
         "server": result.server,
         "tool": result.tool,
+        "attempts": result.attempts,
+        "notes": list(result.notes),
+        "seconds": result.seconds,
     }
+    if result.full_result is not None:
+        artifact[FULL_RESULT] = result.full_result
     content: str | list[Block] = shown
     match shown:
         case []:
@@ -204,53 +210,51 @@ def convert_result(
     return ToolOutput(content, artifact, is_error)
 
 
-@dataclass(slots=True)
-class TextConverter:
-    """Converts the most common results of a tool, one plain text each, from their JSON.
+def convert_plain_text(
+    tool: Tool,
+    handling: OutputHandling,
+    sanitize: bool,
+    takes_errors: bool,
+    result: Mapping[str, Any],
+    version: str,
+    began: float,
+) -> ToolOutput | None:
+    """Do what `convert_result` does for the JSON of one plain text, the most common result.
 
-    The outcome is that of `convert_result`.
+    `takes_errors` says whether the model reads the errors of the tool, and `began` is when the
+    attempt was made. The outcome is `None` if the result is of another kind.
     """
-
-    tool: Tool
-    handling: OutputHandling
-    sanitize: bool
-    takes_errors: bool = field(kw_only=True)
-    """Whether the model reads the errors of the tool."""
-
-    def output_of(self, result: Mapping[str, Any], version: str, began: float) -> ToolOutput | None:
-        """Convert the result of an attempt made at `began`; `None` if it is of another kind."""
-        handling, tool = self.handling, self.tool
-        if not is_plain_text(result, version) or handling.text == "artifact":
+    if not is_plain_text(result, version) or handling.text == "artifact":
+        return None
+    structured, blocks = result.get("structuredContent"), result["content"]
+    is_error = result.get("isError", False)
+    if len(blocks) != 1 or (is_error and not takes_errors):
+        return None
+    if is_error and lacks_back_channel(blocks[0]["text"]):
+        return None
+    if structured is not None and handling.structured_content == "content":
+        return None
+    if tool.output_schema is not None and not is_error:
+        validator = validator_if_prepared(tool.output_schema)
+        if validator is None or not validator.surely_accepts(structured):
             return None
-        structured, blocks = result.get("structuredContent"), result["content"]
-        is_error = result.get("isError", False)
-        if len(blocks) != 1 or (is_error and not self.takes_errors):
-            return None
-        if is_error and lacks_back_channel(blocks[0]["text"]):
-            return None
-        if structured is not None and handling.structured_content == "content":
-            return None
-        if tool.output_schema is not None and not is_error:
-            validator = validator_if_prepared(tool.output_schema)
-            if validator is None or not validator.surely_accepts(structured):
-                return None
-        text: str = blocks[0]["text"]
-        if not text or text.isspace():
-            return None
-        is_plain = len(text) < _MAX_SHORT_CHARACTERS and text.isascii() and text.isprintable()
-        if self.sanitize and not is_plain and sanitize_text(text) != text:
-            return None
-        artifact: dict[str, Any] = {
-            "structured_content": structured,
-            "content": [],
-            "_meta": result.get("_meta"),
-            "server": tool.server,
-            "tool": tool.wire_name,
-            "attempts": 1,
-            "notes": [],
-            "seconds": time.monotonic() - began,
-        }
-        return ToolOutput(text, artifact, is_error)
+    text: str = blocks[0]["text"]
+    if not text or text.isspace():
+        return None
+    is_plain = len(text) < _MAX_SHORT_CHARACTERS and text.isascii() and text.isprintable()
+    if sanitize and not is_plain and sanitize_text(text) != text:
+        return None
+    artifact: dict[str, Any] = {
+        "structured_content": structured,
+        "content": [],
+        "_meta": result.get("_meta"),
+        "server": tool.server,
+        "tool": tool.wire_name,
+        "attempts": 1,
+        "notes": [],
+        "seconds": time.monotonic() - began,
+    }
+    return ToolOutput(text, artifact, is_error)
 
 
 _MAX_SHORT_CHARACTERS = 1000

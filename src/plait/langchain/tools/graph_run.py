@@ -116,10 +116,6 @@ class TaskFacts:
         """Write a value for a task."""
         await self._ask_saver("put_writes", self._where, [(channel, value)], task)
 
-    def write_blocking(self, task: str, channel: str, value: object) -> None:
-        """Do what `write` does, where no event loop runs."""
-        self.saver.put_writes(self._where, [(channel, value)], task)
-
     def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> Interrupt[Any] | None:
         """Return the interrupt that the task ended with."""
         own = [value for task, _, value in writes if task == self.info.task_id]

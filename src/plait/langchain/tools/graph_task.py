@@ -39,7 +39,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, NoReturn, TypedDict
+from typing import Any, Final, Literal, NoReturn
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -78,19 +78,6 @@ _LOST_TEXT = (
 
 Kind = Literal["approval", "sign-in", "elicitation"]
 
-REQUESTS_INTERRUPT_TYPE: Final = "mcp_requests"
-"""The `type` of the value of an interrupt with the questions of several calls."""
-
-
-class RequestsInterrupt(TypedDict):
-    """The value of an interrupt with the questions of several calls.
-
-    Each request is the value that the interrupt of its call alone has, with its `tool_call_id`.
-    """
-
-    type: Literal["mcp_requests"]
-    requests: list[dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -113,11 +100,14 @@ class Question:
 
 
 def shown_value(questions: Sequence[Question]) -> dict[str, Any]:
-    """Return the value of the interrupt that asks these questions."""
+    """Return the value of the interrupt that asks these questions.
+
+    Each of several requests is the value that the interrupt of its call alone has.
+    """
     if len(questions) == 1:
         return questions[0].value
     requests = [{**one.value, "tool_call_id": one.call_id} for one in questions]
-    return {"type": REQUESTS_INTERRUPT_TYPE, "requests": requests}
+    return {"type": "mcp_requests", "requests": requests}
 
 
 def answers_of(answer: object, questions: Sequence[Question]) -> list[object | None]:
@@ -209,10 +199,6 @@ class GraphTask:
                 self._is_loaded = True
             await self._take_answers(facts, key)
         return GraphCall(self, facts, key, call, is_repeatable)
-
-    def first_call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
-        """Return a call of a task that surely runs for the first time."""
-        return GraphCall(self, facts, self._key_of(call), call, is_repeatable)
 
     def _key_of(self, call: ToolCall) -> str:
         name = f"{call.where} {call.call_id or digest(call.arguments)}"
@@ -311,16 +297,10 @@ class GraphTask:
 
     async def record(self, facts: TaskFacts, **record: Any) -> None:
         """Leave a record with the checkpointer."""
-        await facts.write(*self._entry(record))
-
-    def record_blocking(self, facts: TaskFacts, **record: Any) -> None:
-        """Do what `record` does, where no event loop runs."""
-        facts.write_blocking(*self._entry(record))
-
-    def _entry(self, record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
         self._records += 1
+        entry = {**record, "task": self._name, "number": self._records}
         # It has the id of no task, so that LangGraph does not take the record for output.
-        return str(uuid.uuid4()), _CHANNEL, {**record, "task": self._name, "number": self._records}
+        await facts.write(str(uuid.uuid4()), _CHANNEL, entry)
 
     @contextlib.contextmanager
     def underway(self, call: GraphCall) -> Generator[None]:
@@ -479,16 +459,6 @@ class GraphCall:
         if self._is_repeatable or self._is_sent:
             return
         await self._task.record(self._facts, kind="sent", call=self.key)
-        self._note_sent()
-
-    def send_blocking(self) -> None:
-        """Do what `send` does, where no event loop runs."""
-        if self._is_repeatable or self._is_sent:
-            return
-        self._task.record_blocking(self._facts, kind="sent", call=self.key)
-        self._note_sent()
-
-    def _note_sent(self) -> None:
         self._is_sent = True
         _running[self._task.full_name(self.key)] = self._outcome
 
@@ -497,14 +467,6 @@ class GraphCall:
         record = {"kind": "ended", "result": result}
         self._outcome.set_result(record)
         await self._end(**record)
-
-    def end_blocking(self, result: Mapping[str, Any]) -> None:
-        """Do what `end` does, where no event loop runs."""
-        record = {"kind": "ended", "result": result}
-        self._outcome.set_result(record)
-        if self._is_sent:
-            with self._logged():
-                self._task.record_blocking(self._facts, call=self.key, **record)
 
     async def fail(self, error: PlaitError) -> None:
         """Record the error of the call."""
@@ -515,14 +477,10 @@ class GraphCall:
             await self._end(kind="ended", error=error.to_dict())
 
     async def _end(self, **record: Any) -> None:
-        if self._is_sent:
-            with self._logged():
-                await self._task.record(self._facts, call=self.key, **record)
-
-    @contextlib.contextmanager
-    def _logged(self) -> Generator[None]:
+        if not self._is_sent:
+            return
         try:
-            yield
+            await self._task.record(self._facts, call=self.key, **record)
         except Exception:  # boundary: a checkpointer may raise anything, and the call is over
             logger.warning("%s: its outcome is not recorded", self._call.where, exc_info=True)
 

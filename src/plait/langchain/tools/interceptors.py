@@ -21,6 +21,7 @@ from langgraph.types import Command
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
+from plait._support.mappings import entries_of
 from plait.errors import ConfigError
 from plait.langchain.tools.content import ToolOutput
 
@@ -110,12 +111,41 @@ class Hooks:
     async def __call__(self, request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         """Run the first hook, the call, and the second hook."""
         if self.before is not None:
-            request = _changed_request(request, await self._run(self.before, request, request))
+            changes = await self._run(self.before, request, request)
+            if isinstance(changes, MCPToolCallRequest):
+                request = changes
+            elif changes is not None:
+                fields = entries_of(changes)
+                if (
+                    not isinstance(changes, Mapping)
+                    or fields.keys() - {"args", "headers"}
+                    or not isinstance(fields.get("args", {}), Mapping)
+                ):
+                    raise ConfigError(
+                        "before_tool_call returns nothing, a request, or a mapping with args and "
+                        "headers"
+                    )
+                request = replace(request, **fields)
         result = await handler(request)
-        if self.after is not None:
-            end = ToolCallEnd(request.server_name, request.name, request.args, result)
-            result = _changed_result(await self._run(self.after, end, request), result)
-        return result
+        if self.after is None:
+            return result
+        end = ToolCallEnd(request.server_name, request.name, request.args, result)
+        returned = await self._run(self.after, end, request)
+        returned = entries_of(returned).get("result", returned)
+        match returned:
+            case None:
+                return result
+            case types.CallToolResult() | ToolMessage() | Command():
+                return cast("MCPToolCallResult", returned)
+            case str(text):
+                return types.CallToolResult(content=[types.TextContent(text=text)])
+            case [content, artifact]:
+                return cast("Any", ToolOutput(content, artifact))
+            case _:
+                raise ConfigError(
+                    "after_tool_call returns nothing, a text, a CallToolResult, a ToolMessage, a "
+                    "Command, or a pair of content and artifact"
+                )
 
     async def _run(self, hook: Hook, subject: object, request: MCPToolCallRequest) -> Any:
         """Call a hook with as many of call, state and config as it takes."""
@@ -129,38 +159,3 @@ class Hooks:
         if inspect.Parameter.VAR_POSITIONAL in kinds:
             count = 3
         return await resolve(hook(*(subject, state, self.config)[:count]))
-
-
-def _changed_request(request: MCPToolCallRequest, changes: Any) -> MCPToolCallRequest:
-    if changes is None:
-        return request
-    if isinstance(changes, MCPToolCallRequest):
-        return changes
-    if isinstance(changes, Mapping):
-        fields = cast("Mapping[str, Any]", changes)
-        if fields.keys() <= {"args", "headers"}:
-            return replace(
-                request,
-                args=dict(fields["args"]) if "args" in fields else request.args,
-                headers=fields.get("headers", request.headers),
-            )
-    raise ConfigError(
-        "before_tool_call returns nothing, a request, or a mapping with args and headers"
-    )
-
-
-def _changed_result(returned: Any, result: MCPToolCallResult) -> MCPToolCallResult:
-    if isinstance(returned, Mapping) and "result" in returned:
-        returned = cast("Mapping[str, Any]", returned)["result"]
-    if returned is None:
-        return result
-    if isinstance(returned, types.CallToolResult | ToolMessage | Command):
-        return cast("MCPToolCallResult", returned)
-    if isinstance(returned, str):
-        return types.CallToolResult(content=[types.TextContent(text=returned)])
-    if isinstance(returned, list | tuple) and len(pair := cast("Sequence[Any]", returned)) == 2:
-        return cast("Any", ToolOutput(*pair))
-    raise ConfigError(
-        "after_tool_call returns nothing, a text, a CallToolResult, a ToolMessage, a Command, "
-        "or a pair of content and artifact"
-    )

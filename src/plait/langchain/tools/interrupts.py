@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
@@ -36,23 +36,6 @@ _CHANGED_TEXT = "the call changed after it was approved, so it needs another app
 
 _BINDING_FIELDS = ("type", "server_name", "tool_name", "arguments", "annotations", "instead_of")
 """What an approval is bound to: the call, and what the server says of its tool."""
-
-
-class ApprovalInterrupt(TypedDict):
-    """The value of an approval interrupt: the call, and the possible decisions."""
-
-    type: Literal["mcp_approval"]
-    server_name: str
-    tool_name: str
-    tool_call_id: str | None
-    arguments: dict[str, Any]
-    annotations: dict[str, Any]
-    reason: str
-    allowed_decisions: list[str]
-    instead_of: NotRequired[str]
-    """The server that failed, if this call goes to its fallback."""
-    problem: NotRequired[str]
-    """Why the last answer was not accepted."""
 
 
 class Approvals:
@@ -99,8 +82,9 @@ class Approvals:
         return await self._call.ask("approval", value, facts=facts)
 
 
-def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> ApprovalInterrupt:
-    value: ApprovalInterrupt = {
+def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> dict[str, Any]:
+    """Return the value of an approval interrupt: the call, and the possible decisions."""
+    value: dict[str, Any] = {
         "type": "mcp_approval",
         "server_name": request.server,
         "tool_name": request.tool,
@@ -110,7 +94,7 @@ def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> Appr
         "reason": request.reason,
         "allowed_decisions": list(DECISIONS),
     }
-    if request.instead_of is not None:
+    if request.instead_of is not None:  # the server that failed: the call goes to its fallback
         value["instead_of"] = request.instead_of
     return value
 
@@ -118,20 +102,6 @@ def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> Appr
 def _facts(value: Mapping[str, Any]) -> str:
     """Return a digest of what an approval is bound to, of the value of its interrupt."""
     return digest([value.get(name) for name in _BINDING_FIELDS])
-
-
-class AuthInterrupt(TypedDict):
-    """The value of a sign-in interrupt: the server that needs a login, and how to sign in."""
-
-    type: Literal["mcp_auth"]
-    server_name: str
-    tool_name: str
-    scopes: list[str]
-    message: str
-    login: str | None
-    """The command that signs in; `None` if there is none for this kind of credentials."""
-    authorization_url: NotRequired[str]
-    """The page where the user signs in."""
 
 
 async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: HttpError) -> NoReturn:
@@ -143,13 +113,13 @@ async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: HttpError
     Raises:
         GraphInterrupt: Always.
     """
-    value: AuthInterrupt = {
+    value: dict[str, Any] = {
         "type": "mcp_auth",
         "server_name": call.server,
         "tool_name": call.tool,
         "scopes": list(error.scopes),
         "message": error.message,
-        "login": error.login,
+        "login": error.login,  # the command that signs in, if there is one for these credentials
     }
     if error.authorization_url is not None:
         value["authorization_url"] = error.authorization_url
@@ -170,25 +140,6 @@ def check_not_declined(in_graph: GraphCall, call: ToolCall) -> None:
             server=call.server,
             tool=call.tool,
         )
-
-
-class ElicitationRequest(TypedDict):
-    """One elicitation: a form to fill in, or a URL to visit."""
-
-    key: str
-    message: str
-    mode: Literal["form", "url"]
-    requested_schema: NotRequired[dict[str, Any]]
-    url: NotRequired[str]
-
-
-class ElicitationInterrupt(TypedDict):
-    """The value of an elicitation interrupt: all elicitations of one round."""
-
-    type: Literal["mcp_elicitation"]
-    server_name: str
-    tool_name: str
-    requests: list[ElicitationRequest]
 
 
 async def ask_for_input(in_graph: GraphCall, call: ToolCall, needed: InputNeededError) -> NoReturn:
@@ -212,17 +163,17 @@ async def ask_for_input(in_graph: GraphCall, call: ToolCall, needed: InputNeeded
             "which an interrupt cannot answer",
             server=call.server,
         )
-    described: list[ElicitationRequest] = []
+    described: list[dict[str, Any]] = []
     for key, request in requests.items():
         params = request.params
-        one: ElicitationRequest = {"key": key, "message": params.message, "mode": "form"}
+        one: dict[str, Any] = {"key": key, "message": params.message, "mode": "form"}
         if isinstance(params, types.ElicitRequestURLParams):
             one["mode"], one["url"] = "url", str(params.url)
         else:
             one["requested_schema"] = dict(params.requested_schema)
         described.append(one)
-    value: ElicitationInterrupt = {
-        "type": "mcp_elicitation",
+    value = {
+        "type": ELICITATION_INTERRUPT_TYPE,
         "server_name": call.server,
         "tool_name": call.tool,
         "requests": described,

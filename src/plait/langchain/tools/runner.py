@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from langchain_core.messages import ToolMessage
+from langgraph.constants import CONFIG_KEY_CHECKPOINTER
 from langgraph.types import Command
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
-from plait._support.loops import running_loop
 from plait._support.threads import in_thread
 from plait.client.calls.outcome import (
-    FULL_RESULT,
     ResourceContents,
     ToolResult,
     has_many_parts,
@@ -40,8 +38,8 @@ from plait.langchain.tools.content import (
     DEFAULT_HANDLING,
     HandlingLayer,
     OutputHandling,
-    TextConverter,
     ToolOutput,
+    convert_plain_text,
     convert_result,
     error_from,
     output_from_error,
@@ -55,7 +53,7 @@ from plait.langchain.tools.graph_run import (
     run_identity,
     task_of,
 )
-from plait.langchain.tools.graph_task import GraphCall, GraphTask
+from plait.langchain.tools.graph_task import GraphTask
 from plait.langchain.tools.interceptors import (
     Hook,
     Hooks,
@@ -247,52 +245,28 @@ class ToolRunner:
             return self._output_of_error(error, tool, began)
 
     def run_blocking(
-        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
-    ) -> Outcome:
-        """Do what `run` does, and block until it is done; a direct call needs no event loop."""
-        plain = self.plain(tool, config)
-        if plain is None:
-            return self.block_on(self.run, tool, invocation, config)
-        return self.run_plain_blocking(plain, tool, invocation, config)
-
-    def run_plain_blocking(
         self,
-        plain: ToolExecutor,
         tool: Tool,
         invocation: Invocation,
         config: Mapping[str, Any],
+        plain: ToolExecutor | None = None,
     ) -> Outcome:
-        """Do what `run_plain` does, and block until it is done."""
-        task = task_of(configurable_of(config))
-        may_wait = task is None or not (task.runs_again or running_loop() is not None)
-        if not may_wait or fault_of_call(invocation.arguments, invocation.runtime) is not None:
+        """Do what `run` does, and block until it is done; a direct call needs no event loop."""
+        plain = plain or self.plain(tool, config)
+        # The records of a graph that can pause, and the fault of a call, are the matter of `run`.
+        if (
+            plain is None
+            or configurable_of(config).get(CONFIG_KEY_CHECKPOINTER)
+            or fault_of_call(invocation.arguments, invocation.runtime) is not None
+        ):
             return self.block_on(self.run, tool, invocation, config)
         call, began = self._plain_call(tool, invocation), time.monotonic()
-        sender = _Sender(self._caller, self.settings, tool, call, task)
-        with nullcontext() if task is None else sender.begin(task):
-            made: ToolResult | ToolOutput | PlaitError
-            try:
-                made = plain.run_blocking(sender.call, self._converter(tool))
-            except PlaitError as error:
-                made = error
-            if isinstance(made, ToolOutput):
-                sender.end_blocking(made)
-                return made
-            return self.block_on(self._finish, sender, made, tool, began)
-
-    async def _finish(
-        self, sender: _Sender, made: ToolResult | PlaitError, tool: Tool, began: float
-    ) -> Outcome:
-        """Return the outcome of a call that was made without an event loop."""
-
-        async def execute(_: ToolCall) -> ToolResult:
-            if isinstance(made, PlaitError):
-                raise made
-            return made
-
         try:
-            result = await sender.make(sender.call, execute)
-            return await self._output_of(sender, sender.note_answer(result))
+            result = plain.run_blocking(call, self._converter(tool))
+            if isinstance(result, ToolOutput):
+                return result
+            sender = _Sender(self._caller, self.settings, tool, call, None)
+            return self.block_on(self._output_of, sender, sender.note_answer(result))
         except PlaitError as error:
             return self._output_of_error(error, tool, began)
 
@@ -324,11 +298,6 @@ class ToolRunner:
             sanitize=settings.sanitize,
         )
         output = await in_thread(convert) if has_many_parts(result) else convert()
-        output.artifact.update(
-            attempts=result.attempts, seconds=result.seconds, notes=list(result.notes)
-        )
-        if result.full_result is not None:
-            output.artifact[FULL_RESULT] = result.full_result
         if output.is_error and not settings.handle_tool_errors:
             raise error_from(output)
         return output
@@ -344,12 +313,8 @@ class ToolRunner:
     def _converter(self, tool: Tool) -> Convert[ToolOutput]:
         """Return what converts the most common results of a tool."""
         settings = self.settings
-        return TextConverter(
-            tool,
-            settings.handling_for(tool.server),
-            settings.sanitize,
-            takes_errors=settings.handle_tool_errors,
-        ).output_of
+        handling, takes_errors = settings.handling_for(tool.server), settings.handle_tool_errors
+        return partial(convert_plain_text, tool, handling, settings.sanitize, takes_errors)
 
     async def _sender(
         self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
@@ -433,8 +398,6 @@ class _Sender:
         self._caller = caller
         self._settings = settings
         self._task = task
-        self._in_graph: GraphCall | None = None
-        """The call of that task, if it was begun."""
         self._run_access = self.access = call.access
         """The credentials of the run, and those for reading resources of what answered."""
         self.answered = ToolResult(
@@ -477,20 +440,24 @@ class _Sender:
         """Make a call, unless an earlier run of its task has made it."""
         if self._task is None:
             return await execute(call)
-        in_graph, self._in_graph = self._in_graph, None
-        if in_graph is None:
-            in_graph = await GraphTask.of(self._task).call(
-                call, self._task, is_repeatable=self._is_repeatable(call)
-            )
-            earlier = await in_graph.earlier_result()
-            if earlier is not None:
-                return earlier
+        is_repeatable = self.listed.read_only and call.tool == self.listed.wire_name
+        in_graph = await GraphTask.of(self._task).call(
+            call, self._task, is_repeatable=is_repeatable
+        )
+        if (earlier := await in_graph.earlier_result()) is not None:
+            return earlier
         settings = self._settings
         with in_graph.underway():
             try:
                 check_not_declined(in_graph, call)
                 answers = await input_answers(in_graph, call)
-                call = replace(self._call_of(in_graph, call), input_answers=answers)
+                call = replace(
+                    call,
+                    pause=in_graph.pause if call.on_elicitation is None else None,
+                    on_approval=Approvals(settings.on_approval, in_graph),
+                    recorder=in_graph,
+                    input_answers=answers,
+                )
                 try:
                     result = await execute(call)
                 except InputNeededError as needed:
@@ -506,32 +473,6 @@ class _Sender:
                 await in_graph.fail(error)
                 raise
             return result
-
-    @contextmanager
-    def begin(self, task: TaskFacts) -> Generator[None]:
-        """Begin a call that its task makes for the first time, where no event loop runs."""
-        in_graph = self._in_graph = GraphTask.of(task).first_call(
-            self.call, task, is_repeatable=self._is_repeatable(self.call)
-        )
-        self.call = self._call_of(in_graph, self.call)
-        with in_graph.underway():
-            yield
-
-    def end_blocking(self, output: ToolOutput) -> None:
-        """Record the output of a call that was begun."""
-        if self._in_graph is not None:
-            self._in_graph.end_blocking(_record_of(output))
-
-    def _is_repeatable(self, call: ToolCall) -> bool:
-        return self.listed.read_only and call.tool == self.listed.wire_name
-
-    def _call_of(self, in_graph: GraphCall, call: ToolCall) -> ToolCall:
-        return replace(
-            call,
-            pause=in_graph.pause if call.on_elicitation is None else None,
-            on_approval=Approvals(self._settings.on_approval, in_graph),
-            recorder=in_graph,
-        )
 
 
 def _record_of(result: ToolResult | ToolOutput) -> dict[str, Any]:

@@ -265,7 +265,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         plain, runner, tool, invocation, own_config = run
         token = var_child_runnable_config.set(own_config) if own_config else None
         try:
-            outcome = runner.run_plain_blocking(plain, tool, invocation, own_config)
+            outcome = runner.run_blocking(tool, invocation, own_config, plain)
         finally:
             if token is not None:
                 var_child_runnable_config.reset(token)

@@ -76,6 +76,9 @@ def _artifact(*content: Json, structured: Any = None, meta: Json | None = None) 
         "_meta": meta,
         "server": "shop",
         "tool": "pay",
+        "attempts": 1,
+        "notes": [],
+        "seconds": 0.0,
     }
 
 

@@ -10,6 +10,7 @@ import mcp_types as types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait import MCPToolArtifact
 from plait.client.calls.outcome import ToolResult
 from plait.client.protocol.repair import repair_result
 from plait.langchain.tools.blocks import Block
@@ -100,7 +101,7 @@ def test_every_answer_has_something_to_read_and_a_whole_artifact(
 
     assert converted.content
     assert all(text.strip() for text in _texts(converted.content))
-    assert converted.artifact.keys() == {"structured_content", "content", "_meta", "server", "tool"}
+    assert converted.artifact.keys() == MCPToolArtifact.__required_keys__
     assert converted.artifact["structured_content"] == answer.get("structuredContent")
     assert json.loads(json.dumps(converted.artifact)) == converted.artifact
     json.dumps(converted.content)
