@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from plait.client.catalog.schemas import inline_refs
-from plait.client.catalog.schemas.values import as_list, as_schema
+from plait.client.catalog.schemas.json_schema import as_list, as_schema
 from plait.html.elements import Child, Html, h
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
