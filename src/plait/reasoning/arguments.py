@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from plait._support.suggestions import nearest_names
 from plait.errors import RefusedError, UnknownIdError
-from plait.reasoning.fields import Id, Params
+from plait.reasoning.fields import Adjustment, Id, Params, clamp_numbers
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import LETTERS
 
@@ -25,15 +25,6 @@ class SessionParams(Params):
     """Arguments of a tool that works on one session."""
 
     session_id: Id
-
-
-class Adjustment(BaseModel):
-    """An argument that was brought into its range."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    given: int | float
-    used: int | float
 
 
 _REASONS: Final = {
@@ -87,29 +78,7 @@ def read_arguments(
         more = "".join(f"; {place} - {reason}" for place, reason in others)
         raise invalid_argument(field, first + more) from None
     adjusted: dict[str, Adjustment] = {}
-    return _clamp(params, "", adjusted), adjusted
-
-
-def _clamp(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
-    """Bring numbers into their range, in objects inside as well, and note what was changed."""
-    changes: dict[str, object] = {}
-    for name, field in type(params).model_fields.items():
-        value = getattr(params, name)
-        place = f"{path}{name}"
-        if isinstance(value, Params):
-            changes[name] = _clamp(value, f"{place}.", adjusted)
-        elif isinstance(value, list):
-            changes[name] = [
-                _clamp(item, f"{place}[{index}].", adjusted) if isinstance(item, Params) else item
-                for index, item in enumerate(cast("list[object]", value))
-            ]
-        elif isinstance(value, (int, float)) and isinstance(field.json_schema_extra, dict):
-            limits = cast("Mapping[str, float]", field.json_schema_extra)
-            used = min(max(value, limits["minimum"]), limits["maximum"])
-            if used != value:
-                adjusted[place] = Adjustment(given=value, used=used)
-                changes[name] = used
-    return params.model_copy(update=changes) if changes else params
+    return clamp_numbers(params, "", adjusted), adjusted
 
 
 _SHORT_ID: Final = re.compile(r"[tbncg][1-9][0-9]{0,8}")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar, cast
-
-from pydantic import BaseModel
 
 from plait._support.redact import Redactor
 from plait.errors import (
@@ -20,10 +18,11 @@ from plait.errors import (
     ThoughtNotFoundError,
 )
 from plait.reasoning.arguments import session_error, unknown_id
-from plait.reasoning.backends.ask_json import ask_json
+from plait.reasoning.backends.ask_json import ReplyT, ask_json
 from plait.reasoning.backends.http import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt, fields
 from plait.reasoning.backends.settings import GotLimits
+from plait.reasoning.fields import Reply
 from plait.reasoning.prompts import (
     BUDGET_TOKENS,
     MAX_PROMPT_THOUGHTS,
@@ -41,7 +40,6 @@ logger = logging.getLogger(__name__)
 MAX_PROMPT_OTHERS = 5
 """How many thoughts of other branches a prompt shows."""
 
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
 ResultT_co = TypeVar("ResultT_co", bound=ResultPart, covariant=True)
 
 
@@ -94,8 +92,8 @@ class CallContext:
     """Whether the compact profile calls: new sessions have short ids, steps say where they are."""
     invocations: list[Invocation] = field(default_factory=list[Invocation])
     """The requests that this call sent to models."""
-    replies: dict[tuple[str, str, str], tuple[BaseModel, Invocation]] = field(
-        default_factory=dict[tuple[str, str, str], tuple[BaseModel, Invocation]]
+    replies: dict[tuple[str, str, str], tuple[Reply, Invocation]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[Reply, Invocation]]
     )
     """The replies to prompts: each is sent once, however often the call is repeated."""
 
@@ -114,7 +112,6 @@ class CallContext:
         user: str,
         reply_type: type[ReplyT],
         *,
-        own: Mapping[str, Any] | None = None,
         session: Session | None = None,
         system: str | None = None,
         parameter: str | None = None,
@@ -122,11 +119,9 @@ class CallContext:
     ) -> ReplyT:
         """Ask the model of a mode for a JSON object, and record the request.
 
-        `own` is the reply of the caller; with it, no model is asked. `system` replaces the prompt
-        of the mode. Without a model, the error asks the caller for `parameter` in this `shape`.
+        `system` replaces the prompt of the mode. Without a model, the error asks the caller for
+        `parameter` in this `shape`.
         """
-        if own is not None:
-            return reply_type.model_validate(own)
         if self.is_host and parameter is not None:
             raise RefusedError(
                 f"Input needed: {parameter} - No model is connected (backend: host), so you write "

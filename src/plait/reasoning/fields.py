@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -34,6 +34,60 @@ class Params(BaseModel):
             name: value
             for name, value in cast("Mapping[str, object]", arguments).items()
             if value is not None or name in required
+        }
+
+
+class Adjustment(BaseModel):
+    """An argument that was brought into its range."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    given: int | float
+    used: int | float
+
+
+ParamsT = TypeVar("ParamsT", bound=Params)
+
+
+def clamp_numbers(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -> ParamsT:
+    """Bring numbers into their range, in objects inside as well, and note what was changed."""
+    changes: dict[str, object] = {}
+    for name, field in type(params).model_fields.items():
+        value = getattr(params, name)
+        place = f"{path}{name}"
+        if isinstance(value, Params):
+            changes[name] = clamp_numbers(value, f"{place}.", adjusted)
+        elif isinstance(value, list):
+            changes[name] = [
+                clamp_numbers(item, f"{place}[{index}].", adjusted)
+                if isinstance(item, Params)
+                else item
+                for index, item in enumerate(cast("list[object]", value))
+            ]
+        elif isinstance(value, (int, float)) and isinstance(field.json_schema_extra, dict):
+            limits = cast("Mapping[str, float]", field.json_schema_extra)
+            used = min(max(value, limits["minimum"]), limits["maximum"])
+            if used != value:
+                adjusted[place] = Adjustment(given=value, used=used)
+                changes[name] = used
+    return params.model_copy(update=changes) if changes else params
+
+
+class Reply(Params):
+    """A reply of a model: the fields that a caller without one would write, read leniently."""
+
+    model_config = ConfigDict(strict=False, extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nuls(cls, reply: object) -> object:
+        """Drop the characters that PostgreSQL cannot store."""
+        if not isinstance(reply, Mapping):
+            return reply
+        fields = cast("Mapping[str, object]", reply).items()
+        return {
+            name: value.replace("\0", "") if isinstance(value, str) else value
+            for name, value in fields
         }
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from plait.reasoning.arguments import Adjustment
+from plait.reasoning.fields import Adjustment
 
 
 class ResultPart(BaseModel):

@@ -54,11 +54,7 @@ async def test_what_belongs_to_a_node_is_kept_with_it(desk: Desk) -> None:
     assert notes[1]["judgement"]["rationale"] == "too vague"
     assert notes[1]["judgement"]["breakdown"]["validity"] == 0.9
     assert notes[3] == {"synthesis_approach": "merge", "conflicts_resolved": ["a beats b"]}
-    assert notes[4] == {
-        "improvements_made": ["shorter"],
-        "aspects_unchanged": [],
-        "quality_delta": 0.2,
-    }
+    assert notes[4] == {"improvements_made": ["shorter"], "quality_delta": 0.2}
 
 
 async def test_questions_and_examined_texts_are_kept(desk: Desk) -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -173,7 +173,7 @@ def serve(
     from plait.reasoning.serving.server import serve_stdio
 
     settings = _settings(BackendPreference(**preference))
-    settings = replace(settings, profile=profile or settings.profile)
+    settings = settings.model_copy(update={"profile": profile or settings.profile})
     serving.log_to_stderr(settings.log_level, settings.log_format)
     options = None
     if http:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from plait._support.redact import Redactor
 from plait.errors import ReplyError
 from plait.reasoning.backends.port import Completer, Completion, Prompt
+from plait.reasoning.fields import Reply, clamp_numbers
 
-ReplyT = TypeVar("ReplyT", bound=BaseModel)
+ReplyT = TypeVar("ReplyT", bound=Reply)
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Small local models write their thinking before the answer."""
@@ -75,7 +76,7 @@ async def ask_json(
 
 
 @cache
-def schema_of(reply_type: type[BaseModel]) -> dict[str, Any]:
+def schema_of(reply_type: type[Reply]) -> dict[str, Any]:
     """Return the schema of a reply, without the metadata that a small model would fill at length.
 
     Strings are bounded, so that a model that repeats itself ends.
@@ -100,13 +101,13 @@ def schema_of(reply_type: type[BaseModel]) -> dict[str, Any]:
 
 
 def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:
-    """Parse the answer of a model.
+    """Parse the answer of a model; numbers are brought into their range.
 
     Raises:
         ValueError: It is no JSON object, or does not match; the text says why.
     """
     try:
-        return reply_type.model_validate_json(_object_in(text))
+        return clamp_numbers(reply_type.model_validate_json(_object_in(text)), "", {})
     except ValidationError as error:
         # The problems do not quote the answer.
         problems = [

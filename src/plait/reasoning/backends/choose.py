@@ -14,6 +14,7 @@ from plait.reasoning.backends.http import (
     LangbaseCompleter,
     LocalCompleter,
     OpenAICompatibleCompleter,
+    RetryPolicy,
     pipes_of,
 )
 from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedCompleter
@@ -194,7 +195,7 @@ def completer_for(
                 settings.keys.langbase or "",
                 base_url=settings.langbase_url,
                 pipes=pipes_of(settings.pipes, prompts or {}),
-                retry=settings.retry_policy(settings.retry.timeout_seconds),
+                retry=settings.retry_policy(RetryPolicy().timeout_seconds),
             )
         case "model":
             try:

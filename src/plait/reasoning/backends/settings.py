@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -33,109 +33,116 @@ MODEL_TIMEOUT_SECONDS: Final = 120.0
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
+_Url = Annotated[str, BeforeValidator(lambda text: text.rstrip("/"))]
+_Unless1 = Annotated[bool, BeforeValidator(lambda value: value in (True, "0"))]
+"""True unless a variable forbids it."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendPreference:
+
+def _from(variable: str, default: Any = None, **options: Any) -> Any:
+    """Describe a field that is read from an environment variable."""
+    return Field(default=default, validation_alias=variable, **options)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+class BackendPreference(_Settings):
     """The backend that the user names; what is `None` is chosen automatically."""
 
-    backend: BackendName | None = None
-    model: str | None = None
+    backend: Annotated[BackendName, BeforeValidator(str.lower)] | None = _from(
+        "PLAIT_REASONING_BACKEND"
+    )
+    model: str | None = _from("PLAIT_REASONING_MODEL")
     """`provider:name` for LangChain; the plain name for an endpoint."""
-    base_url: str | None = None
+    base_url: str | None = _from("PLAIT_REASONING_BASE_URL")
     """An endpoint with OpenAI's protocol."""
-    key: str | None = field(default=None, repr=False)
+    key: str | None = _from("PLAIT_REASONING_API_KEY", repr=False)
     """The key for that endpoint; no other key is ever sent there."""
-    script: str | None = None
+    script: str | None = _from("PLAIT_REASONING_SCRIPT")
     """The file with the replies of the scripted backend."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiKeys:
+class ApiKeys(_Settings):
     """The keys of providers."""
 
-    langbase: str | None = field(default=None, repr=False)
-    anthropic: str | None = field(default=None, repr=False)
-    openai: str | None = field(default=None, repr=False)
+    langbase: str | None = _from("LANGBASE_API_KEY", repr=False)
+    anthropic: str | None = _from("ANTHROPIC_API_KEY", repr=False)
+    openai: str | None = _from("OPENAI_API_KEY", repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GotLimits:
+class GotLimits(_Settings):
     """The limits of a graph of thoughts that sets none of its own."""
 
-    max_nodes: int = 100
-    max_depth: int = 10
-    default_k: int = 3
-    prune_threshold: float = 0.3
+    max_nodes: int = _from("GOT_MAX_NODES", 100, ge=10, le=1000)
+    max_depth: int = _from("GOT_MAX_DEPTH", 10, ge=1, le=20)
+    default_k: int = _from("GOT_DEFAULT_K", 3, ge=1, le=10)
+    prune_threshold: float = _from("GOT_PRUNE_THRESHOLD", 0.3, ge=0, le=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReasoningSettings:
+class RequestTimes(_Settings):
+    """How long requests to a model may take, and how often they are repeated."""
+
+    timeout_ms: Annotated[int, Field(ge=1, le=_DAY_MS)] | None = _from("REQUEST_TIMEOUT_MS")
+    """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
+    max_retries: int = _from("MAX_RETRIES", 3, ge=0, le=20)
+    retry_delay_ms: int = _from("RETRY_DELAY_MS", 1000, ge=0, le=_DAY_MS)
+
+
+class ReasoningSettings(_Settings):
     """The settings of a reasoning server."""
 
-    preference: BackendPreference = field(default_factory=BackendPreference)
-    keys: ApiKeys = field(default_factory=ApiKeys)
-    langbase_url: str = BASE_URL
-    openai_url: str | None = None
-    """`OPENAI_BASE_URL`."""
-    ollama_host: str | None = None
-    """`OLLAMA_HOST`."""
-    detect_ollama: bool = True
-    """Whether an Ollama that is not configured may be used; `PLAIT_NO_OLLAMA` forbids it."""
-    detect_local: bool = True
-    """Whether a local model that is not configured may be used; `PLAIT_NO_LOCAL` forbids it."""
-    timeout_seconds: float | None = None
-    """For one attempt; `None` is 30 s for Langbase and 120 s for other models."""
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """Retries and pauses; `retry_policy` has the timeout too."""
-    pipes: PipeNames = field(default_factory=PipeNames)
-    got: GotLimits = field(default_factory=GotLimits)
-    database: str | None = field(default=None, repr=False)
-    """`DATABASE_PATH`: a file, or a URL that may contain a password; `None` is the default file."""
-    database_connections: int = 5
-    profile: Profile = "full"
-    include_snapshots: bool = True
+    preference: BackendPreference = BackendPreference()
+    keys: ApiKeys = ApiKeys()
+    times: RequestTimes = RequestTimes()
+    got: GotLimits = GotLimits()
+    pipes: PipeNames = PipeNames()
+    langbase_url: _Url = _from("LANGBASE_BASE_URL", BASE_URL)
+    openai_url: _Url | None = _from("OPENAI_BASE_URL")
+    ollama_host: str | None = _from("OLLAMA_HOST")
+    detect_ollama: _Unless1 = _from("PLAIT_NO_OLLAMA", default=True)
+    """Whether an Ollama that is not configured may be used."""
+    detect_local: _Unless1 = _from("PLAIT_NO_LOCAL", default=True)
+    """Whether a local model that is not configured may be used."""
+    database: str | None = _from("DATABASE_PATH", repr=False)
+    """A file, or a URL that may contain a password; `None` is the default file."""
+    database_connections: int = _from("DATABASE_MAX_CONNECTIONS", 5, ge=1, le=1000)
+    profile: Annotated[Profile, BeforeValidator(str.lower)] = _from(
+        "PLAIT_REASONING_PROFILE", "full"
+    )
+    include_snapshots: bool = _from("PLAIT_REASONING_SNAPSHOTS", default=True)
     """Whether results show the states of checkpoints unless a call says otherwise."""
-    log_level: LogLevel = "info"
-    log_format: LogFormat = "pretty"
+    log_level: Annotated[LogLevel, BeforeValidator(str.lower)] = _from("LOG_LEVEL", "info")
+    log_format: Annotated[LogFormat, BeforeValidator(str.lower)] = _from("LOG_FORMAT", "pretty")
     notes: tuple[str, ...] = ()
     """What came from the `.env` file, by name, and what of it was not used."""
 
     def retry_policy(self, default_timeout_seconds: float) -> RetryPolicy:
         """Return the retry policy, with the timeout that is set or else the default."""
-        return replace(self.retry, timeout_seconds=self.timeout_seconds or default_timeout_seconds)
+        times = self.times
+        return RetryPolicy(
+            timeout_seconds=times.timeout_ms / 1000
+            if times.timeout_ms
+            else default_timeout_seconds,
+            max_retries=times.max_retries,
+            first_delay_seconds=times.retry_delay_ms / 1000,
+        )
 
 
-class _Variables(BaseModel):
-    """The environment variables that are read; fields have the names of variables."""
+_NESTED: Final[Mapping[str, type[_Settings]]] = {
+    "preference": BackendPreference,
+    "keys": ApiKeys,
+    "times": RequestTimes,
+    "got": GotLimits,
+}
+"""The fields of `ReasoningSettings` that read variables of their own."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    PLAIT_REASONING_BACKEND: Annotated[BackendName, BeforeValidator(str.lower)] | None = None
-    PLAIT_REASONING_MODEL: str | None = None
-    PLAIT_REASONING_BASE_URL: str | None = None
-    PLAIT_REASONING_API_KEY: str | None = None
-    PLAIT_REASONING_SCRIPT: str | None = None
-    LANGBASE_API_KEY: str | None = None
-    LANGBASE_BASE_URL: str = BASE_URL
-    ANTHROPIC_API_KEY: str | None = None
-    OPENAI_API_KEY: str | None = None
-    OPENAI_BASE_URL: str | None = None
-    OLLAMA_HOST: str | None = None
-    PLAIT_NO_OLLAMA: str = "0"
-    PLAIT_NO_LOCAL: str = "0"
-    REQUEST_TIMEOUT_MS: Annotated[int, Field(ge=1, le=_DAY_MS)] | None = None
-    MAX_RETRIES: int = Field(default=3, ge=0, le=20)
-    RETRY_DELAY_MS: int = Field(default=1000, ge=0, le=_DAY_MS)
-    GOT_MAX_NODES: int = Field(default=100, ge=10, le=1000)
-    GOT_MAX_DEPTH: int = Field(default=10, ge=1, le=20)
-    GOT_DEFAULT_K: int = Field(default=3, ge=1, le=10)
-    GOT_PRUNE_THRESHOLD: float = Field(default=0.3, ge=0, le=1)
-    DATABASE_PATH: str | None = None
-    DATABASE_MAX_CONNECTIONS: int = Field(default=5, ge=1, le=1000)
-    PLAIT_REASONING_PROFILE: Annotated[Profile, BeforeValidator(str.lower)] = "full"
-    PLAIT_REASONING_SNAPSHOTS: Literal["0", "1"] = "1"
-    LOG_LEVEL: Annotated[LogLevel, BeforeValidator(str.lower)] = "info"
-    LOG_FORMAT: Annotated[LogFormat, BeforeValidator(str.lower)] = "pretty"
+_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    variable: schema
+    for kind in (*_NESTED.values(), ReasoningSettings)
+    for variable, schema in kind.model_json_schema()["properties"].items()
+}
+"""What each variable may be."""
 
 
 def read_settings(
@@ -153,58 +160,11 @@ def read_settings(
     """
     from_file, notes = _without_redirects(_dotenv(dotenv), environ, dotenv)
     values = {**from_file, **environ}
-    for name, value in asdict(preference or BackendPreference()).items():
+    for name, value in (preference or BackendPreference()).model_dump().items():
         variable = "PLAIT_REASONING_API_KEY" if name == "key" else f"PLAIT_REASONING_{name.upper()}"
         values[variable] = value or values.get(variable, "")
     # A blank value counts as unset.
     values = {name: text for name, value in values.items() if (text := value.strip())}
-    variables = _validated(values)
-    pipes = PipeNames()
-    for mode in (pipe.name for pipe in fields(PipeNames)):
-        # The four steps of a graph may share a pipe.
-        shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
-        if name := values.get(f"PIPE_{mode.upper()}", shared):
-            pipes = replace(pipes, **{mode: name})
-    return ReasoningSettings(
-        preference=BackendPreference(
-            backend=variables.PLAIT_REASONING_BACKEND,
-            model=variables.PLAIT_REASONING_MODEL,
-            base_url=variables.PLAIT_REASONING_BASE_URL,
-            key=variables.PLAIT_REASONING_API_KEY,
-            script=variables.PLAIT_REASONING_SCRIPT,
-        ),
-        keys=ApiKeys(
-            langbase=variables.LANGBASE_API_KEY,
-            anthropic=variables.ANTHROPIC_API_KEY,
-            openai=variables.OPENAI_API_KEY,
-        ),
-        langbase_url=variables.LANGBASE_BASE_URL.rstrip("/"),
-        openai_url=variables.OPENAI_BASE_URL and variables.OPENAI_BASE_URL.rstrip("/"),
-        ollama_host=variables.OLLAMA_HOST,
-        detect_ollama=variables.PLAIT_NO_OLLAMA == "0",
-        detect_local=variables.PLAIT_NO_LOCAL == "0",
-        timeout_seconds=variables.REQUEST_TIMEOUT_MS and variables.REQUEST_TIMEOUT_MS / 1000,
-        retry=RetryPolicy(
-            max_retries=variables.MAX_RETRIES, first_delay_seconds=variables.RETRY_DELAY_MS / 1000
-        ),
-        pipes=pipes,
-        got=GotLimits(
-            max_nodes=variables.GOT_MAX_NODES,
-            max_depth=variables.GOT_MAX_DEPTH,
-            default_k=variables.GOT_DEFAULT_K,
-            prune_threshold=variables.GOT_PRUNE_THRESHOLD,
-        ),
-        database=variables.DATABASE_PATH,
-        database_connections=variables.DATABASE_MAX_CONNECTIONS,
-        profile=variables.PLAIT_REASONING_PROFILE,
-        include_snapshots=variables.PLAIT_REASONING_SNAPSHOTS == "1",
-        log_level=variables.LOG_LEVEL,
-        log_format=variables.LOG_FORMAT,
-        notes=notes,
-    )
-
-
-def _validated(values: Mapping[str, str]) -> _Variables:
     messages: dict[str, str] = {}
     for name, has_key in (
         ("PLAIT_REASONING_BASE_URL", "PLAIT_REASONING_API_KEY" in values),
@@ -213,19 +173,28 @@ def _validated(values: Mapping[str, str]) -> _Variables:
     ):
         if name in values and (fault := endpoint_fault(values[name], secret=has_key)):
             messages[name] = fault
-    variables = None
+    pipes = PipeNames()
+    for mode in (pipe.name for pipe in fields(PipeNames)):
+        # The four steps of a graph may share a pipe.
+        shared = values.get("PIPE_GOT") if mode.startswith("got_") else None
+        if name := values.get(f"PIPE_{mode.upper()}", shared):
+            pipes = replace(pipes, **{mode: name})
+    settings = None
+    known = {name: text for name, text in values.items() if name in _SCHEMAS and name.isupper()}
+    nested = dict.fromkeys(_NESTED, known)
     try:
-        variables = _Variables.model_validate(values)
+        settings = ReasoningSettings.model_validate(
+            {**known, **nested, "pipes": pipes, "notes": notes}
+        )
     except ValidationError as error:
-        properties = _Variables.model_json_schema()["properties"]
-        for name in dict.fromkeys(str(detail["loc"][0]) for detail in error.errors()):
-            messages[name] = _fault(properties[name], values[name])
-    if variables is None or messages:
+        for name in dict.fromkeys(str(detail["loc"][-1]) for detail in error.errors()):
+            messages[name] = _fault(_SCHEMAS[name], values[name])
+    if settings is None or messages:
         raise ConfigError.from_problems(
             Problem(file=None, path=name, code="bad_value", message=message)
             for name, message in messages.items()
         )
-    return variables
+    return settings
 
 
 def _fault(schema: Mapping[str, Any], text: str) -> str:
@@ -233,6 +202,8 @@ def _fault(schema: Mapping[str, Any], text: str) -> str:
     schema = schema["anyOf"][0] if "anyOf" in schema else schema
     if "enum" in schema:
         return f"must be one of {', '.join(schema['enum'])}, and is another word"
+    if schema["type"] == "boolean":
+        return "must be 0 or 1, and is another word"
     kind = "a whole number" if schema["type"] == "integer" else "a number"
     try:
         number = float(text)
@@ -266,7 +237,7 @@ def _without_redirects(
     known = {
         name: value
         for name, value in found.items()
-        if (name in _Variables.model_fields or name in _KEY_OF_URL or name.startswith("PIPE_"))
+        if (name in _SCHEMAS or name in _KEY_OF_URL or name.startswith("PIPE_"))
         and not environ.get(name, "").strip()
     }
     stolen = [

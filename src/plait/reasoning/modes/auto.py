@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import Field
 
 from plait.reasoning.call_context import CallContext, Outcome, Run
-from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
-from plait.reasoning.model_replies import RouterReply
+from plait.reasoning.fields import AnyText, Id, Number, Params, Reply, Text, clamped, optional
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
@@ -74,6 +73,15 @@ class AutoParams(Params):
     complexity: Number | None = clamped(
         0, 1, "Your own estimate; used where there is no model to ask.", default=None
     )
+
+
+class RouterReply(Reply):
+    """The mode that fits, as a model sees it."""
+
+    recommended_mode: Text
+    confidence: Number = clamped(0, 1, "How sure it is.", default=0.8)
+    rationale: AnyText = ""
+    complexity: Number = clamped(0, 1, "How complex the task is.", default=0.5)
 
 
 class AlternativeMode(ResultPart):

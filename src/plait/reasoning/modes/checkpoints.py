@@ -13,7 +13,7 @@ from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
-from plait.reasoning.model_replies import BacktrackReply
+from plait.reasoning.modes.linear import LinearReply
 from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, truncated
 from plait.reasoning.results import ListResult, Result, ResultPart, move
 from plait.reasoning.values import Branch, Changes, Checkpoint, Session, Thought, now, public_data
@@ -181,7 +181,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
     session = await call.open_session(checkpoint.session_id)
     own = params.thought or (params.new_direction if call.is_host else None)
     if own is not None:
-        reply = BacktrackReply(thought=own, confidence=params.confidence)
+        reply = LinearReply(thought=own, confidence=params.confidence)
     else:
         about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
         direction = params.new_direction or "Explore an alternative to what was done after it."
@@ -189,7 +189,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
             "backtracking",
             f"Checkpoint: {checkpoint.name}{about}\nIts state:\n{_state_text(checkpoint)}\n\n"
             f"New direction: {direction}",
-            BacktrackReply,
+            LinearReply,
             session=session,
             parameter="thought",
             shape='"the first step of the new way"',

@@ -9,8 +9,17 @@ from pydantic import Field
 
 from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.model_replies import DivergentReply, PerspectiveReply
+from plait.reasoning.fields import (
+    AnyText,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Reply,
+    Text,
+    clamped,
+    optional,
+)
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Thought
@@ -30,6 +39,17 @@ class PerspectiveParam(Params):
     novelty: Number = clamped(0, 1, "How far it is from the usual view.")
     viability: Number = clamped(0, 1, "How well it would work.")
     assumptions_challenged: list[AnyText] = Field(default_factory=list[AnyText])
+
+
+class PerspectiveReply(PerspectiveParam, Reply):
+    """A point of view that a model thought of."""
+
+
+class DivergentReply(Reply):
+    """Several points of view, and what they show together."""
+
+    perspectives: list[PerspectiveReply] = Field(min_length=1)
+    synthesis: Text
 
 
 class DivergentParams(Params):
@@ -79,7 +99,7 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
     """  # noqa: D205 - a model reads the sentence as it is
     session = await call.new_or_open_session(params.session_id, "divergent")
     place = await call.place(session, params.branch_id)
-    views: Sequence[PerspectiveParam | PerspectiveReply]
+    views: Sequence[PerspectiveParam]
     if params.perspectives is not None:
         views, together = params.perspectives, params.synthesis or ""
         if not 2 <= len(views) <= 5:

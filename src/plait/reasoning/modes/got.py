@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from pydantic import Field
 
-from plait.reasoning.arguments import Adjustment, invalid_argument, session_error
+from plait.reasoning.arguments import invalid_argument, session_error
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.graphs import prunable
-from plait.reasoning.model_replies import (
-    AggregateReply,
-    ContinuationReply,
-    GenerateReply,
-    RefineReply,
-    ScoreReply,
+from plait.reasoning.fields import (
+    Adjustment,
+    AnyText,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Reply,
+    Text,
+    clamped,
+    optional,
 )
+from plait.reasoning.graphs import prunable
 from plait.reasoning.modes.got_graph import (
     GraphParams,
     GrowthParams,
@@ -150,6 +154,16 @@ class ContinuationParam(Params):
     rationale: AnyText = ""
 
 
+class ContinuationReply(ContinuationParam, Reply):
+    """A continuation that a model thought of."""
+
+
+class GenerateReply(Reply):
+    """Several continuations."""
+
+    continuations: list[ContinuationReply] = Field(min_length=1)
+
+
 class GenerateParams(GrowthParams):
     """Arguments of `reasoning_got_generate`."""
 
@@ -192,6 +206,24 @@ class ScoresParam(Params):
     rationale: AnyText = ""
 
 
+class BreakdownReply(Reply):
+    """A score of a model in its parts."""
+
+    relevance: Number = clamped(0, 1, "Does it serve the problem?", default=0.5)
+    validity: Number = clamped(0, 1, "Does it hold?", default=0.5)
+    depth: Number = clamped(0, 1, "Does it go beyond the surface?", default=0.5)
+    novelty: Number = clamped(0, 1, "Does it add something?", default=0.5)
+
+
+class ScoreReply(Reply):
+    """A judgement of a model."""
+
+    overall_score: Number = clamped(0, 1, "How good the node is.")
+    breakdown: BreakdownReply = BreakdownReply()
+    is_terminal_candidate: bool = False
+    rationale: AnyText = ""
+
+
 class ScoreParams(GrowthParams):
     """Arguments of `reasoning_got_score`."""
 
@@ -227,6 +259,10 @@ class AggregationParam(Params):
     conflicts_resolved: list[AnyText] = Field(default_factory=list[AnyText])
 
 
+class AggregateReply(AggregationParam, Reply):
+    """A thought that a model made of several."""
+
+
 class AggregateParams(GrowthParams):
     """Arguments of `reasoning_got_aggregate`."""
 
@@ -256,6 +292,12 @@ class RefinementParam(Params):
     quality_delta: Number = clamped(-1, 1, "How much better it became.", default=0.0)
 
 
+class RefineReply(RefinementParam, Reply):
+    """A thought that a model made better."""
+
+    aspects_unchanged: list[AnyText] = Field(default_factory=list[AnyText])
+
+
 class RefineParams(GrowthParams):
     """Arguments of `reasoning_got_refine`."""
 
@@ -281,8 +323,8 @@ async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]
     """
     session = await call.new_or_open_session(params.session_id, "got")
     config = params.config.model_dump(exclude_none=True) if params.config else {}
-    limits = replace(call.limits, **config)
-    graph = Graph(session_id=session.id, problem=params.problem or None, config=asdict(limits))
+    limits = call.limits.model_copy(update=config)
+    graph = Graph(session_id=session.id, problem=params.problem or None, config=limits.model_dump())
     root = GraphNode(
         graph_id=graph.id,
         session_id=session.id,
@@ -314,7 +356,7 @@ async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[Gen
     room = opened.room()
     requested = params.k or opened.limits.default_k
     count = min(requested, room)
-    replies: Sequence[ContinuationParam | ContinuationReply]
+    replies: Sequence[ContinuationParam]
     if params.continuations is not None:
         replies = params.continuations
         most = min(MAX_CONTINUATIONS, room)
@@ -361,21 +403,19 @@ async def got_score(params: ScoreParams, call: CallContext) -> Outcome[ScoreResu
     """Judge a node of the graph by relevance, validity, depth and novelty."""
     opened = await graph_for(params, call)
     node = opened.node("node_id", params.node_id)
-    own = params.scores.model_dump() if params.scores else None
     previous = "" if node.score is None else f"\nPrevious score: {node.score:.2f}"
-    reply = await call.ask(
+    reply = params.scores or await call.ask(
         "got_score",
         f'Judge this thought:\n"{truncated(node.content)}"{opened.problem_text(params)}'
         f"\nDepth: {node.depth}{previous}",
         ScoreReply,
-        own=own and {**own, "breakdown": own},
         session=opened.session,
         parameter="scores",
         shape='{"overall_score": 0.0–1.0, "relevance": 0.0–1.0, "validity": 0.0–1.0, '
         '"depth": 0.0–1.0, "novelty": 0.0–1.0, "is_terminal_candidate": false, '
         f'"rationale": "…"}} (of the thought "{truncated(node.content, 100)}")',
     )
-    breakdown = BreakdownInfo.of(reply.breakdown)
+    breakdown = BreakdownInfo.of(reply.breakdown if isinstance(reply, ScoreReply) else reply)
     judgement = {
         "breakdown": breakdown.model_dump(),
         "is_terminal_candidate": reply.is_terminal_candidate,
@@ -403,11 +443,10 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
     thoughts = "\n".join(
         f'{number}. "{truncated(node.content, budget)}"' for number, node in enumerate(sources, 1)
     )
-    reply = await call.ask(
+    reply = params.aggregation or await call.ask(
         "got_aggregate",
         f"Join these thoughts:\n{thoughts}{opened.problem_text(params)}",
         AggregateReply,
-        own=params.aggregation and params.aggregation.model_dump(),
         session=opened.session,
         parameter="aggregation",
         shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
@@ -438,12 +477,11 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
     node = opened.node("node_id", params.node_id)
     opened.room()
     score = "" if node.score is None else f"\nCurrent score: {node.score:.2f}"
-    reply = await call.ask(
+    reply = params.refinement or await call.ask(
         "got_refine",
         f'Make this thought better:\n"{truncated(node.content)}"'
         f"{opened.problem_text(params)}{score}",
         RefineReply,
-        own=params.refinement and params.refinement.model_dump(),
         session=opened.session,
         parameter="refinement",
         shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '

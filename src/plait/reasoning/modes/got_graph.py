@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from plait._support.exception_groups import one_line
@@ -155,7 +155,7 @@ async def graph_for(params: GraphParams, call: CallContext, *, reading: bool = F
     return OpenGraph(
         session=await find_session(graph.session_id),
         graph=graph,
-        limits=replace(call.limits, **graph.config),
+        limits=call.limits.model_copy(update=graph.config),
         nodes=await call.store.get_graph_nodes(graph.id),
         edges=await call.store.get_graph_edges(graph.id),
     )

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
 from plait.errors import BranchNotFoundError
-from plait.reasoning.arguments import Adjustment, position_in, unknown_id
+from plait.reasoning.arguments import position_in, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
-from plait.reasoning.fields import Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.model_replies import LinearReply
+from plait.reasoning.fields import (
+    Adjustment,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Reply,
+    Text,
+    clamped,
+    optional,
+)
 from plait.reasoning.results import Result, move
 from plait.reasoning.values import LOW_CONFIDENCE, Branch, Changes, Session, Thought
 
@@ -44,6 +54,14 @@ class LinearParams(Params):
         "The number or id of a thought from which a new branch begins."
     )
     branch_id: Id | None = optional("The branch to go on with; for a new one, its name.")
+
+
+class LinearReply(Reply):
+    """The next step."""
+
+    thought: Text
+    confidence: Number = clamped(0, 1, "How sure it is.", default=0.8)
+    metadata: dict[str, Any] | None = None
 
 
 class LinearResult(Result):

@@ -11,8 +11,17 @@ from pydantic import Field
 from plait.errors import ThoughtNotFoundError
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
-from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.model_replies import ReflectionReply
+from plait.reasoning.fields import (
+    AnyText,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Reply,
+    Text,
+    clamped,
+    optional,
+)
 from plait.reasoning.prompts import PROMPTS, truncated
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
@@ -30,6 +39,28 @@ class ReflectionParam(Params):
     recommendations: list[AnyText] = Field(default_factory=list[AnyText])
     quality_score: Number = clamped(0, 1, "How good the reasoning is.")
     improved_thought: AnyText | None = None
+
+
+class ReflectionReply(Reply):
+    """What a model found out."""
+
+    analysis: Text
+    strengths: list[AnyText] = Field(default_factory=list[AnyText])
+    weaknesses: list[AnyText] = Field(default_factory=list[AnyText])
+    recommendations: list[AnyText] = Field(default_factory=list[AnyText])
+    improved_thought: AnyText | None = None
+    confidence: Number = clamped(0, 1, "How sure it is.", default=0.8)
+    quality_score: Number | None = clamped(0, 1, "How good the reasoning is.", default=None)
+
+    @property
+    def quality(self) -> float:
+        """How good the reasoning was."""
+        return self.confidence if self.quality_score is None else self.quality_score
+
+    @property
+    def improvement(self) -> str | None:
+        """The better text, if there is one."""
+        return (self.improved_thought or "").strip() or None
 
 
 class ReflectionParams(Params):

@@ -12,9 +12,18 @@ from pydantic import BeforeValidator, Field
 from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
+from plait.reasoning.fields import (
+    AnyText,
+    Id,
+    Integer,
+    Number,
+    Params,
+    Reply,
+    Text,
+    clamped,
+    optional,
+)
 from plait.reasoning.graphs import leads_to
-from plait.reasoning.model_replies import BranchReply, TreeReply
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
@@ -35,6 +44,17 @@ class BranchParam(Params):
     thought: Text
     confidence: Number = clamped(0, 1, "How promising it is.", default=0.8)
     rationale: AnyText = ""
+
+
+class BranchReply(BranchParam, Reply):
+    """A way to go on that a model thought of."""
+
+
+class TreeReply(Reply):
+    """Several ways to go on."""
+
+    branches: list[BranchReply] = Field(min_length=1)
+    recommended_branch: Integer = 0
 
 
 class TreeParams(Params):
@@ -134,7 +154,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         name = f"Branch from {branch.id[:8]}"
         branch = Branch(session_id=session.id, name=name, parent_branch_id=branch.id)
     refs = await _cross_refs(call, session, branch, params.cross_refs)
-    ways: Sequence[BranchParam | BranchReply]
+    ways: Sequence[BranchParam]
     if params.branches is not None:
         ways, best = params.branches, params.recommended_branch
         if not 2 <= len(ways) <= 4:

@@ -8,11 +8,11 @@ from typing import Protocol, TypeAlias
 
 import anyio
 import pytest
-from pydantic import BaseModel
 
 from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.port import Completer, Completion, Prompt
+from plait.reasoning.fields import Reply
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import eventually
 
@@ -37,7 +37,7 @@ class Stage(Protocol):
         ...
 
 
-class _Thought(BaseModel):
+class _Thought(Reply):
     thought: str
     confidence: float
 

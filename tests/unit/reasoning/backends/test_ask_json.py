@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.ask_json import ask_json, reply_from_text
 from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
+from plait.reasoning.fields import Reply
 
 
-class Thought(BaseModel):
+class Thought(Reply):
     model_config = ConfigDict(strict=True)
 
     thought: str
     confidence: float = Field(ge=0, le=1)
     mode: Literal["linear", "tree"] = "linear"
-    steps: tuple[str, ...] = ()
+    steps: list[str] = Field(default_factory=list[str])
 
 
 PROMPT = Prompt(
@@ -31,11 +32,11 @@ PROMPT = Prompt(
 GOOD = {"thought": "yes", "confidence": 1, "mode": "tree", "steps": ["a"]}
 
 objects = st.dictionaries(
-    st.text(max_size=5), st.one_of(st.text(), st.integers(), st.none()), max_size=4
+    st.text(max_size=5), st.one_of(st.text("abc{}`\n"), st.integers()), max_size=4
 )
 
 
-class Anything(BaseModel):
+class Anything(Reply):
     model_config = ConfigDict(extra="allow")
 
 
@@ -57,7 +58,7 @@ def test_an_object_is_found_in_what_models_put_around_it(around: str) -> None:
 
     reply = reply_from_text(text, Thought)
 
-    assert reply == Thought(thought="yes", confidence=1.0, mode="tree", steps=("a",))
+    assert reply == Thought(thought="yes", confidence=1.0, mode="tree", steps=["a"])
 
 
 def test_fences_inside_of_a_text_do_not_end_the_object() -> None:

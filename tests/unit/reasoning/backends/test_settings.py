@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,7 +230,7 @@ def test_a_file_fills_in_what_the_environment_leaves_open(tmp_path: Path) -> Non
     settings = read_settings({"MAX_RETRIES": "1"}, dotenv=path)
 
     assert settings.keys.langbase == "from file"
-    assert settings.retry.max_retries == 1
+    assert settings.times.max_retries == 1
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ def test_a_file_never_redirects_a_key_from_elsewhere(
     settings = read_settings({key: "mine"}, dotenv=path)
     without = read_settings({key: "mine", "LOG_LEVEL": "debug"})
 
-    assert replace(settings, notes=()) == without
+    assert settings.model_copy(update={"notes": ()}) == without
     sets, ignored = settings.notes
     assert sets == f"{path} sets LOG_LEVEL"
     assert ignored.startswith(f"{address} in {path} is ignored, because {key} is not from there")
