@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped
-from plait.reasoning.diagram import Arrow, Diagram, DiagramNode, label_of
+from plait.reasoning.diagram import Arrow, Diagram, label_of
 
 Point: TypeAlias = tuple[float, float]
 
@@ -38,11 +38,9 @@ class Layout:
 def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
     """Lay out nodes that are numbered from 0; parts without a connection stand side by side."""
     own = sorted(set(arrows))
-    try:
-        # Its wheel may not be there for a platform; then a plain layout does.
-        from fast_sugiyama import from_edges  # noqa: PLC0415
-    except ImportError:
-        return _side_by_side([_plain_layout(part, own) for part in _connected_parts(count, own)])
+    # Pages of the viewer import this module, and may never draw.
+    from fast_sugiyama import from_edges  # noqa: PLC0415
+
     parts: list[Layout] = []
     found = from_edges(own, vertex_spacing=1.0, dummy_vertices=True) if own else ()
     for positions, _width, height, edges in found:
@@ -73,42 +71,6 @@ def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
     return _side_by_side([*parts, *(Layout(nodes={one: (0, 0)}, bends={}) for one in alone)])
 
 
-def _connected_parts(count: int, arrows: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Return the connected parts, each in order."""
-    group = list(range(count))
-    for source, target in arrows:
-        old, new = group[target], group[source]
-        if old != new:
-            group = [new if one == old else one for one in group]
-    return [[n for n in range(count) if group[n] == one] for one in dict.fromkeys(group)]
-
-
-def _plain_layout(part: Sequence[int], arrows: Sequence[tuple[int, int]]) -> Layout:
-    """Put each node below everything that leads to it, with a free column for long arrows."""
-    own = [arrow for arrow in arrows if arrow[0] in part]
-    rows = dict.fromkeys(part, 0)
-    for _ in part:
-        for source, target in own:
-            rows[target] = max(rows[target], rows[source] + 1)
-    used: dict[int, float] = {}
-    nodes: dict[int, Point] = {}
-    bends: dict[tuple[int, int], list[Point]] = {}
-
-    def take(row: int, wanted: float) -> Point:
-        column = max(used.get(row, 0.0), wanted)
-        used[row] = column + 1
-        return column, row
-
-    for number in sorted(part, key=lambda one: rows[one]):
-        above = [nodes[source][0] for source, target in own if target == number]
-        nodes[number] = take(rows[number], min(above, default=0.0))
-        for source, target in own:
-            if source == number:
-                between = range(rows[source] + 1, rows[target])
-                bends[source, target] = [take(row, nodes[number][0]) for row in between]
-    return Layout(nodes=nodes, bends=bends)
-
-
 def _side_by_side(parts: Sequence[Layout]) -> Layout:
     """Place parts in rows that are not wider than a screen, if they need not be."""
     nodes: dict[int, Point] = {}
@@ -128,28 +90,13 @@ def _side_by_side(parts: Sequence[Layout]) -> Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """A node and the corner of its box, at the top on the left."""
-
-    node: DiagramNode
-    x: float
-    y: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """An arrow and its way, as the path of an SVG."""
-
-    arrow: Arrow
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """A diagram in coordinates; no line passes through a box."""
 
-    boxes: Sequence[Box]
-    lines: Sequence[Line]
+    corners: Mapping[str, Point]
+    """The corner of each box, at the top on the left, by the key of its node."""
+    paths: Sequence[tuple[Arrow, str]]
+    """Each arrow, and its way as the path of an SVG."""
     width: float
     height: float
 
@@ -194,8 +141,8 @@ def drawing_of(diagram: Diagram) -> Drawing:
         return path
 
     return Drawing(
-        boxes=[Box(node=n, x=places[n.key][0], y=places[n.key][1]) for n in diagram.nodes],
-        lines=[Line(arrow=arrow, path=path_of(arrow)) for arrow in diagram.arrows],
+        corners=places,
+        paths=[(arrow, path_of(arrow)) for arrow in diagram.arrows],
         width=right + _MARGIN,
         height=height,
     )
@@ -214,14 +161,14 @@ def svg_of(diagram: Diagram) -> str:
         'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
     )
     lines = [head]
-    for line in drawing.lines:
-        dashed = ' stroke-dasharray="4 3"' if line.arrow.is_reference else ""
+    for arrow, path in drawing.paths:
+        dashed = ' stroke-dasharray="4 3"' if arrow.is_reference else ""
         lines.append(
-            f'<path d="{line.path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
-            f"<title>{escape(line.arrow.label)}</title></path>"
+            f'<path d="{path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
+            f"<title>{escape(arrow.label)}</title></path>"
         )
-    for box in drawing.boxes:
-        node, x, y = box.node, box.x, box.y
+    for node in diagram.nodes:
+        x, y = drawing.corners[node.key]
         heading = f"{node.kind} · {node.branch}" if node.branch else node.kind
         faded = ' opacity="0.4"' if node.faded else ""
         fill = "#dfd" if node.kind in {"conclusion", "terminal"} else "#eef"

@@ -13,7 +13,7 @@ from plait.html.page import Site, asset, page
 from plait.html.pieces import count_label
 from plait.html.text import text_block, value_block
 from plait.reasoning.diagram import DiagramNode, SessionDocument, diagram_of, notes_of
-from plait.reasoning.drawing import BOX_HEIGHT, BOX_WIDTH, Box, drawing_of
+from plait.reasoning.drawing import BOX_HEIGHT, BOX_WIDTH, Point, drawing_of
 from plait.reasoning.values import Checkpoint, GraphNode, Thought, Value
 
 STYLE, SCRIPT = "thinking.css", "thinking.js"
@@ -268,28 +268,28 @@ def _tree(document: SessionDocument, timeline: Timeline) -> Html:
 
 def _graph(document: SessionDocument, timeline: Timeline) -> Html:
     """Draw the thoughts and graphs of a session, as boxes that link to their details."""
-    drawing = drawing_of(diagram_of(document))
+    diagram = diagram_of(document)
+    drawing = drawing_of(diagram)
     width, height = f"{drawing.width:.0f}", f"{drawing.height:.0f}"
     size = {"markerWidth": 8, "markerHeight": 8, "orient": "auto"}
     tip = h("path", d="M0 0 8 4 0 8z")
     lines: list[Html] = []
-    for line in drawing.lines:
-        label = line.arrow.label
-        kind = "reference" if line.arrow.is_reference else "edge"
-        path = h(
+    for arrow, path in drawing.paths:
+        kind = "reference" if arrow.is_reference else "edge"
+        line = h(
             "path",
-            h("title", label) if label else None,
-            d=line.path,
-            class_=f"{kind} {label.partition(':')[0]}".strip(),
+            h("title", arrow.label) if arrow.label else None,
+            d=path,
+            class_=f"{kind} {arrow.label.partition(':')[0]}".strip(),
             marker_end="url(#tip)",
-            data_step=max(timeline.steps[line.arrow.source], timeline.steps[line.arrow.target]),
+            data_step=max(timeline.steps[arrow.source], timeline.steps[arrow.target]),
         )
-        lines.append(path)
+        lines.append(line)
     return h(
         "svg",
         h("defs", h("marker", tip, id="tip", viewBox="0 0 8 8", refX=8, refY=4, **size)),
         lines,
-        [_box(box, timeline) for box in drawing.boxes],
+        [_box(node, drawing.corners[node.key], timeline) for node in diagram.nodes],
         width=width,
         height=height,
         viewBox=f"0 0 {width} {height}",
@@ -298,19 +298,19 @@ def _graph(document: SessionDocument, timeline: Timeline) -> Html:
     )
 
 
-def _box(box: Box, timeline: Timeline) -> Html:
-    node, key = box.node, box.node.key
+def _box(node: DiagramNode, corner: Point, timeline: Timeline) -> Html:
+    key, (x, y) = node.key, corner
     names = (timeline.labels.get(key), node.kind, node.branch)
     kind = h("span", " · ".join(filter(None, names)))
     score = h("b", f"{node.score:.2f}") if node.score is not None else None
     said = h("span", one_line(node.text, 120), class_="said")
     space = "http://www.w3.org/1999/xhtml"
     card = h("div", h("span", kind, score, class_="kind"), said, class_="card", xmlns=space)
-    place = {"x": f"{box.x:.0f}", "y": f"{box.y:.0f}", "width": BOX_WIDTH, "height": BOX_HEIGHT}
+    place = {"x": f"{x:.0f}", "y": f"{y:.0f}", "width": BOX_WIDTH, "height": BOX_HEIGHT}
     flag = None
     if flags := timeline.flags.get(key):
         text = f"⚑ {one_line(', '.join(one.name for one in flags), 16)}"
-        flag = h("text", text, class_="flag", x=f"{box.x + 4:.0f}", y=f"{box.y - 4:.0f}")
+        flag = h("text", text, class_="flag", x=f"{x + 4:.0f}", y=f"{y - 4:.0f}")
     return h(
         "a",
         h("title", one_line(node.text, 300), f"\n{node.note}" if node.note else ""),

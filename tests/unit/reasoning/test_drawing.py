@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 import time
 from bisect import bisect
 from itertools import pairwise
@@ -25,14 +24,6 @@ from tests.unit.reasoning.conftest import Desk
 ARROWS = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (4, 5), (0, 5), (3, 6), (5, 6), (8, 9)]
 
 
-@pytest.fixture(params=["fast_sugiyama", "plain"])
-def layout_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "plain":
-        monkeypatch.setitem(sys.modules, "fast_sugiyama", None)
-    return request.param
-
-
-@pytest.mark.usefixtures("layout_engine")
 def test_nodes_stand_below_what_leads_to_them_and_arrows_have_their_own_way() -> None:
     layout = layered(10, ARROWS)
 
@@ -50,7 +41,6 @@ def test_nodes_stand_below_what_leads_to_them_and_arrows_have_their_own_way() ->
 
 
 @pytest.mark.anyio
-@pytest.mark.usefixtures("layout_engine")
 async def test_every_format_shows_references_rationales_and_the_conclusion(desk: Desk) -> None:
     ways = [{"thought": f"way {n}", "rationale": f"cheap {n}"} for n in range(4)]
     await desk("linear", content="<the> question", session_id="s")
@@ -139,7 +129,6 @@ def _large_diagram(seed: int, count: int = 500) -> Diagram:
     return Diagram(nodes=nodes, arrows=arrows)
 
 
-@pytest.mark.usefixtures("layout_engine")
 def test_500_thoughts_are_laid_out_at_once_and_no_line_passes_through_a_box() -> None:
     began = time.process_time()
     drawing = drawing_of(_large_diagram(seed=1))
@@ -147,22 +136,21 @@ def test_500_thoughts_are_laid_out_at_once_and_no_line_passes_through_a_box() ->
 
     assert seconds < 2
     rows: dict[float, list[float]] = {}
-    for box in sorted(drawing.boxes, key=lambda box: (box.y, box.x)):
-        rows.setdefault(box.y, []).append(box.x)
+    for y, x in sorted((y, x) for x, y in drawing.corners.values()):
+        rows.setdefault(y, []).append(x)
     tops = list(rows)
     for xs in rows.values():
         assert all(two - one >= BOX_WIDTH for one, two in pairwise(xs))
-    for line in drawing.lines:
-        for x, y in _way(line.path):
+    for _arrow, path in drawing.paths:
+        for x, y in _way(path):
             assert 0 <= x <= drawing.width
             assert 0 <= y <= drawing.height
             top = tops[max(0, bisect(tops, y) - 1)]
             left = rows[top][max(0, bisect(rows[top], x) - 1)]
             is_inside = 1 < y - top < BOX_HEIGHT - 1 and 1 < x - left < BOX_WIDTH - 1
-            assert not is_inside, line
+            assert not is_inside, path
 
 
-@pytest.mark.usefixtures("layout_engine")
 def test_ways_are_drawn_from_left_to_right_as_they_were_opened() -> None:
     layout = layered(6, [(0, 1), (0, 2), (0, 3), (2, 4), (4, 5)])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
@@ -15,7 +14,6 @@ from plait.reasoning.backends.http import (
     LocalCompleter,
     OpenAICompatibleCompleter,
     RetryPolicy,
-    pipes_of,
 )
 from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedCompleter
 from plait.reasoning.backends.settings import (
@@ -181,20 +179,15 @@ def _require(value: T | None, message: str) -> T:
     return value
 
 
-def completer_for(
-    choice: BackendChoice, settings: ReasoningSettings, *, prompts: Mapping[str, str] | None = None
-) -> Completer:
-    """Return the completer of a choice; it is not open yet.
-
-    `prompts` are the system prompts by mode, for Langbase's pipes.
-    """
+def completer_for(choice: BackendChoice, settings: ReasoningSettings) -> Completer:
+    """Return the completer of a choice; it is not open yet."""
     retry = settings.retry_policy(MODEL_TIMEOUT_SECONDS)
     match choice.backend:
         case "langbase":
             return LangbaseCompleter(
                 settings.keys.langbase or "",
                 base_url=settings.langbase_url,
-                pipes=pipes_of(settings.pipes, prompts or {}),
+                pipes=settings.pipes,
                 retry=settings.retry_policy(RetryPolicy().timeout_seconds),
             )
         case "model":

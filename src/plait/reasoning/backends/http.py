@@ -8,9 +8,8 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as dataclass_fields
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -19,7 +18,7 @@ import httpx2
 
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_or_cancel
-from plait._support.http import HttpReply, send_request, with_retries
+from plait._support.http import send_request, with_retries
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError
@@ -33,6 +32,7 @@ from plait.models.endpoints import (
 )
 from plait.models.weights import LocalModel
 from plait.reasoning.backends.port import Completer, Completion, Prompt, fields
+from plait.reasoning.prompts import PROMPTS
 
 logger = logging.getLogger(__name__)
 
@@ -59,14 +59,6 @@ class RetryPolicy:
             yield self.first_delay_seconds * 2 ** min(retry, 32) * (1 - self.jitter * draw())
 
 
-@dataclass(frozen=True, slots=True)
-class JsonReply:
-    """The status of a reply, and the JSON object in it."""
-
-    status: int
-    body: Mapping[str, Any]
-
-
 class HttpCompleter(Completer):
     """Sends JSON to one provider; 429, 5xx, timeouts and network failures are retried."""
 
@@ -91,25 +83,62 @@ class HttpCompleter(Completer):
 
     async def _send(
         self, path: str, body: Mapping[str, Any] | None = None, *, allowed: Collection[int] = ()
-    ) -> JsonReply:
-        """Post an object, or get one; a status in `allowed` is returned like a success."""
-        count = itertools.count(1)
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Post an object, or get one; return the status and the object of the reply.
 
-        async def attempt() -> JsonReply:
+        A status in `allowed` is returned like a success.
+        """
+        count = itertools.count(1)
+        method, seconds = "GET" if body is None else "POST", self._retry.timeout_seconds
+
+        async def attempt() -> tuple[int, Mapping[str, Any]]:
+            try:
+                reply = await send_request(
+                    self._http, method, self._base_url + path, json=body, timeout_seconds=seconds
+                )
+            except TimeoutError as error:
+                raise self._error(f"gave no answer in {seconds:g} s", retryable=True) from error
+            except httpx2.DecodingError as error:
+                raise self._error(f"sent what cannot be decoded: {error}") from error
+            except httpx2.RequestError as error:
+                text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                raise self._error(
+                    f"could not be reached at {self._where}: {self._redact.excerpt(text)}",
+                    retryable=True,
+                ) from error
+            status, answer = reply.status, reply.json_object()
+            if status in allowed:
+                return status, answer or {}
+            if not reply.is_success:
+                text = self._redact.excerpt(_message_in(answer) or reply.text)
+                raise self._error(
+                    f"answered HTTP {status}{f': {text}' if text else ''}",
+                    status=status,
+                    retryable=is_transient(status),
+                    retry_after=reply.retry_after,
+                )
+            if answer is None:
+                text = self._redact.excerpt(reply.text) or "nothing"
+                raise self._error(
+                    f"answered HTTP {status}, but not with a JSON object: {text}", status=status
+                )
+            return status, answer
+
+        async def logged_attempt() -> tuple[int, Mapping[str, Any]]:
             facts: dict[str, object] = {"backend": self.name, "path": path, "attempt": next(count)}
             logger.debug(
                 "request of attempt %(attempt)d to %(backend)s", facts, extra=fields(facts)
             )
             began = time.monotonic()
             try:
-                reply = self._read(await self._attempt(path, body), allowed)
+                status, answer = await attempt()
             except BackendError as error:
                 facts |= {"status": error.status, "error": str(error)}
                 logger.warning("attempt %(attempt)d failed: %(error)s", facts, extra=fields(facts))
                 raise
-            facts |= {"status": reply.status, "ms": round((time.monotonic() - began) * 1000)}
+            facts |= {"status": status, "ms": round((time.monotonic() - began) * 1000)}
             logger.debug("response %(status)d in %(ms)d ms", facts, extra=fields(facts))
-            return reply
+            return status, answer
 
         def give_up(error: PlaitError, attempts: int) -> BackendError:
             return BackendError(
@@ -121,7 +150,7 @@ class HttpCompleter(Completer):
             )
 
         return await with_retries(
-            attempt,
+            logged_attempt,
             delays=self._retry.delays(),
             clock=self._clock,
             give_up=give_up,
@@ -132,48 +161,10 @@ class HttpCompleter(Completer):
         """Close every connection."""
         await self._http.aclose()
 
-    def _unusable(self, reply: JsonReply) -> BackendError:
+    def _unusable(self, status: int, body: Mapping[str, Any]) -> BackendError:
         """Return the error for a reply that has no completion."""
-        text = _message_in(reply.body) or json.dumps(reply.body, ensure_ascii=False)
-        return self._error(
-            f"answered HTTP {reply.status}: {self._redact.excerpt(text)}", status=reply.status
-        )
-
-    async def _attempt(self, path: str, body: Mapping[str, Any] | None) -> HttpReply:
-        method, seconds = "GET" if body is None else "POST", self._retry.timeout_seconds
-        try:
-            return await send_request(
-                self._http, method, self._base_url + path, json=body, timeout_seconds=seconds
-            )
-        except TimeoutError as error:
-            raise self._error(f"gave no answer in {seconds:g} s", retryable=True) from error
-        except httpx2.DecodingError as error:
-            raise self._error(f"sent what cannot be decoded: {error}") from error
-        except httpx2.RequestError as error:
-            text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise self._error(
-                f"could not be reached at {self._where}: {self._redact.excerpt(text)}",
-                retryable=True,
-            ) from error
-
-    def _read(self, reply: HttpReply, allowed: Collection[int]) -> JsonReply:
-        status, body = reply.status, reply.json_object()
-        if status in allowed:
-            return JsonReply(status, body or {})
-        if not reply.is_success:
-            text = self._redact.excerpt(_message_in(body) or reply.text)
-            raise self._error(
-                f"answered HTTP {status}{f': {text}' if text else ''}",
-                status=status,
-                retryable=is_transient(status),
-                retry_after=reply.retry_after,
-            )
-        if body is None:
-            text = self._redact.excerpt(reply.text) or "nothing"
-            raise self._error(
-                f"answered HTTP {status}, but not with a JSON object: {text}", status=status
-            )
-        return JsonReply(status, body)
+        text = _message_in(body) or json.dumps(body, ensure_ascii=False)
+        return self._error(f"answered HTTP {status}: {self._redact.excerpt(text)}", status=status)
 
     def _error(self, text: str, **details: Any) -> BackendError:
         return BackendError(f"{self.name} {text}", backend=self.name, **details)
@@ -263,8 +254,8 @@ class OpenAICompatibleCompleter(HttpCompleter):
         """Choose the first model of the endpoint, if none is named."""
         if self._model is not None:
             return
-        reply = await self._send("/models")
-        models = writing_models(texts_at(reply.body.get("data"), "id"))
+        _, reply = await self._send("/models")
+        models = writing_models(texts_at(reply.get("data"), "id"))
         if not models:
             raise BackendError(
                 f"{self.name} has no model at {self._where}", backend=self.name, status=200
@@ -277,16 +268,15 @@ class OpenAICompatibleCompleter(HttpCompleter):
         settings: RequestSettings | None = self._settings
         while True:
             body = chat_body(prompt, self._model or "", settings)
-            reply = await self._send("/chat/completions", body, allowed=_REJECTED)
-            if reply.status not in _REJECTED:
+            status, reply = await self._send("/chat/completions", body, allowed=_REJECTED)
+            if status not in _REJECTED:
                 self._settings = settings
-                if (completion := completion_from_chat(reply.body)) is None:
-                    raise self._unusable(reply)
+                if (completion := completion_from_chat(reply)) is None:
+                    raise self._unusable(status, reply)
                 return completion
-            error = entries_of(reply.body.get("error"))
-            settings = settings.without(error.get("param"))
+            settings = settings.without(entries_of(reply.get("error")).get("param"))
             if settings is None or chat_body(prompt, self._model or "", settings) == body:
-                raise self._unusable(reply)
+                raise self._unusable(status, reply)
 
 
 def chat_body(prompt: Prompt, model: str, settings: RequestSettings) -> dict[str, Any]:
@@ -408,29 +398,6 @@ PIPE_SETTINGS: Final[Mapping[str, PipeSettings]] = {
 """By the fields of `PipeNames`; other backends use the same values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipe(PipeSettings):
-    """A pipe to create at Langbase."""
-
-    name: str
-    system: str | None = None
-    """Its default system prompt; every request has one too."""
-
-
-def pipes_of(names: PipeNames, prompts: Mapping[str, str]) -> tuple[Pipe, ...]:
-    """Return the pipes to create; `prompts` are the system prompts by mode.
-
-    A pipe that modes share has no default prompt, and the settings of the first mode.
-    """
-    modes = {field.name: str(getattr(names, field.name)) for field in dataclass_fields(names)}
-    pipes: dict[str, Pipe] = {}
-    for mode, name in modes.items():
-        shared = list(modes.values()).count(name) > 1
-        system = None if shared else prompts.get(mode)
-        pipes.setdefault(name, Pipe(name=name, system=system, **asdict(PIPE_SETTINGS[mode])))
-    return tuple(pipes.values())
-
-
 BASE_URL: Final = "https://api.langbase.com"
 
 PIPE_MODEL: Final = "openai:gpt-4o-mini"
@@ -449,38 +416,51 @@ class LangbaseCompleter(HttpCompleter):
     name = "langbase"
 
     def __init__(
-        self, key: str, *, base_url: str = BASE_URL, pipes: Iterable[Pipe] = (), **options: Any
+        self,
+        key: str,
+        *,
+        base_url: str = BASE_URL,
+        pipes: PipeNames | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(base_url, key=key, **options)
-        self._pipes = tuple(pipes)
+        self._pipes = pipes
 
     def describe(self) -> str:
         """Return where the pipes run."""
         return f"Langbase pipes at {self._where}"
 
     async def open(self) -> None:
-        """Create or update the pipes."""
-        limit = asyncio.Semaphore(MAX_PIPE_REQUESTS)
+        """Create or update the pipes of all modes, with their prompts.
 
-        async def ensure(pipe: Pipe) -> None:
+        A pipe that modes share has no prompt of its own, and the settings of the first mode; every
+        request has a prompt anyway.
+        """
+        limit = asyncio.Semaphore(MAX_PIPE_REQUESTS)
+        names = asdict(self._pipes) if self._pipes else {}
+        modes: dict[str, list[str]] = {}
+        for mode, name in names.items():
+            modes.setdefault(name, []).append(mode)
+
+        async def ensure(name: str) -> None:
+            mode, *others = modes[name]
             body: dict[str, Any] = {
-                "name": pipe.name,
+                "name": name,
                 "status": "private",
                 "model": PIPE_MODEL,
                 "upsert": True,
                 "stream": False,
                 "json": True,
                 "store": False,
-                "temperature": pipe.temperature,
-                "max_tokens": pipe.max_tokens,
+                **asdict(PIPE_SETTINGS[mode]),
             }
-            if pipe.system is not None:
-                body["messages"] = [{"role": "system", "content": pipe.system}]
+            if not others:
+                body["messages"] = [{"role": "system", "content": PROMPTS[mode]}]
             async with limit:
                 # A pipe that exists and may not be changed can be used.
                 await self._send("/v1/pipes", body, allowed=(HTTPStatus.CONFLICT,))
 
-        await gather_or_cancel(map(ensure, self._pipes))
+        await gather_or_cancel(map(ensure, modes))
 
     async def complete(self, prompt: Prompt) -> Completion:
         """Run the pipe of the prompt."""
@@ -497,11 +477,11 @@ class LangbaseCompleter(HttpCompleter):
             body["variables"] = [
                 {"name": name, "value": value} for name, value in prompt.variables.items()
             ]
-        reply = await self._send("/v1/pipes/run", body)
-        text: object = reply.body.get("completion")
-        if reply.body.get("success") is False or not isinstance(text, str):
-            raise self._unusable(reply)
+        status, reply = await self._send("/v1/pipes/run", body)
+        text: object = reply.get("completion")
+        if reply.get("success") is False or not isinstance(text, str):
+            raise self._unusable(status, reply)
         # Model and usage are beside the completion, or in `raw`.
-        raw = reply.body.get("raw")
-        details = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else reply.body
+        raw = reply.get("raw")
+        details = cast("Mapping[str, Any]", raw) if isinstance(raw, Mapping) else reply
         return completion_with(text, details)

@@ -137,12 +137,13 @@ _NESTED: Final[Mapping[str, type[_Settings]]] = {
 }
 """The fields of `ReasoningSettings` that read variables of their own."""
 
-_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+VARIABLES: Final[Mapping[str, Mapping[str, Any]]] = {
     variable: schema
     for kind in (*_NESTED.values(), ReasoningSettings)
     for variable, schema in kind.model_json_schema()["properties"].items()
+    if variable.isupper()
 }
-"""What each variable may be."""
+"""The schema of each variable that is read."""
 
 
 def read_settings(
@@ -180,7 +181,7 @@ def read_settings(
         if name := values.get(f"PIPE_{mode.upper()}", shared):
             pipes = replace(pipes, **{mode: name})
     settings = None
-    known = {name: text for name, text in values.items() if name in _SCHEMAS and name.isupper()}
+    known = {name: text for name, text in values.items() if name in VARIABLES}
     nested = dict.fromkeys(_NESTED, known)
     try:
         settings = ReasoningSettings.model_validate(
@@ -188,7 +189,7 @@ def read_settings(
         )
     except ValidationError as error:
         for name in dict.fromkeys(str(detail["loc"][-1]) for detail in error.errors()):
-            messages[name] = _fault(_SCHEMAS[name], values[name])
+            messages[name] = _fault(VARIABLES[name], values[name])
     if settings is None or messages:
         raise ConfigError.from_problems(
             Problem(file=None, path=name, code="bad_value", message=message)
@@ -237,7 +238,7 @@ def _without_redirects(
     known = {
         name: value
         for name, value in found.items()
-        if (name in _SCHEMAS or name in _KEY_OF_URL or name.startswith("PIPE_"))
+        if (name in VARIABLES or name in _KEY_OF_URL or name.startswith("PIPE_"))
         and not environ.get(name, "").strip()
     }
     stolen = [

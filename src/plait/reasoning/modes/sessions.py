@@ -13,7 +13,7 @@ from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS, Exported, Format
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.modes.got_graph import GraphParams, graph_for, next_in, node_infos
+from plait.reasoning.modes.got import GraphParams, graph_for, next_in, node_infos
 from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move, result_data
 from plait.reasoning.storage.port import SessionLine
 from plait.reasoning.values import Branch, Changes, Session, ValueT, new_id, now, public_data

@@ -26,7 +26,6 @@ from plait.reasoning.backends.settings import (
     LogLevel,
     ReasoningSettings,
 )
-from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
 from plait.reasoning.storage.engine import Database, database_from_text
@@ -87,9 +86,7 @@ async def open_service(
             choice = choose(settings, available)
             # Sampling has no client yet; each request has its own.
             has_model = choice.backend != "sampling"
-            completer = (
-                completer_for(choice, settings, prompts=PROMPTS) if has_model else HostCompleter()
-            )
+            completer = completer_for(choice, settings) if has_model else HostCompleter()
         await completer.open()
         try:
             yield await _service_with(store, settings, completer, choice, available)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -11,10 +12,14 @@ import pytest
 
 from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.ask_json import ask_json
+from plait.reasoning.backends.http import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, Prompt
 from plait.reasoning.fields import Reply
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import eventually
+
+ONE_PIPE = PipeNames(**dict.fromkeys(asdict(PipeNames()), "linear-reasoning-v1"))
+"""One pipe for all modes."""
 
 _SECONDS = 30.0
 """Timeout of a test, on a busy machine."""

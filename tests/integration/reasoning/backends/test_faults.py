@@ -16,18 +16,15 @@ from plait.errors import BackendError
 from plait.reasoning.backends.http import (
     LangbaseCompleter,
     OpenAICompatibleCompleter,
-    Pipe,
     RetryPolicy,
 )
 from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.llm.server import ProviderServer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
-from tests.integration.reasoning.backends.completer_suite import prompt
+from tests.integration.reasoning.backends.completer_suite import ONE_PIPE, prompt
 
 KEY = "key-canary-5f1e77"
-
-PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
 
 
 class NotingClock:
@@ -94,7 +91,7 @@ def setup(request: pytest.FixtureRequest, langbase: LangbaseServer, openai: Open
         server.play(turns)
         clock = NotingClock()
         completer: Completer = (
-            LangbaseCompleter(KEY, base_url=server.url, pipes=[PIPE], retry=retry, clock=clock)
+            LangbaseCompleter(KEY, base_url=server.url, pipes=ONE_PIPE, retry=retry, clock=clock)
             if server is langbase
             else OpenAICompatibleCompleter(openai.base_url, key=KEY, retry=retry, clock=clock)
         )

@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatResult
 from typing_extensions import override
 
 from plait.errors import BackendError
-from plait.reasoning.backends.http import LangbaseCompleter, OpenAICompatibleCompleter, Pipe
+from plait.reasoning.backends.http import LangbaseCompleter, OpenAICompatibleCompleter
 from plait.reasoning.backends.langchain_model import LangChainCompleter
 from plait.reasoning.backends.port import (
     Completer,
@@ -26,14 +26,13 @@ from plait.reasoning.backends.port import (
 from plait.testing import LangbaseServer, OpenAIServer, ScriptedChatModel
 from plait.testing.llm.turns import Hang, Refuse
 from tests.integration.reasoning.backends.completer_suite import (
+    ONE_PIPE,
     CompleterSuite,
     Play,
     Stage,
     StageTurn,
     WaitingCompleterSuite,
 )
-
-PIPE = Pipe(name="linear-reasoning-v1", temperature=0.7, max_tokens=2000)
 
 
 class _Recorder:
@@ -81,7 +80,7 @@ class LangbaseStage(_Recorder):
     @asynccontextmanager
     async def completer(self, play: Play) -> AsyncGenerator[Completer]:
         self._server.play(self.from_body(play))
-        completer = LangbaseCompleter("key-of-langbase", base_url=self._server.url, pipes=[PIPE])
+        completer = LangbaseCompleter("key-of-langbase", base_url=self._server.url, pipes=ONE_PIPE)
         await completer.open()
         yield completer
         await completer.aclose()
