@@ -78,23 +78,85 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from plait.errors.base import ErrorKind as ErrorKind
-from plait.errors.base import PlaitError as PlaitError
-from plait.errors.base import RetryAdvice as RetryAdvice
-from plait.errors.reasoning import BackendError as BackendError
-from plait.errors.reasoning import BranchNotFoundError as BranchNotFoundError
-from plait.errors.reasoning import CheckpointNotFoundError as CheckpointNotFoundError
-from plait.errors.reasoning import GraphNotFoundError as GraphNotFoundError
-from plait.errors.reasoning import HostHasNoModelError as HostHasNoModelError
-from plait.errors.reasoning import NodeNotFoundError as NodeNotFoundError
-from plait.errors.reasoning import ReasoningError as ReasoningError
-from plait.errors.reasoning import RefusedError as RefusedError
-from plait.errors.reasoning import ReplyError as ReplyError
-from plait.errors.reasoning import SessionNotFoundError as SessionNotFoundError
-from plait.errors.reasoning import ThoughtNotFoundError as ThoughtNotFoundError
-from plait.errors.reasoning import UnknownIdError as UnknownIdError
+ErrorKind = Literal["protocol", "transport", "domain", "auth", "config", "unknown"]
+"""The coarse class of an error, as `classify_error` reports it."""
+
+RetryAdvice = Literal["never", "if_idempotent", "always"]
+"""What a caller may do with the same request, on the same server, after this error."""
+
+
+class PlaitError(Exception):
+    """Base of every error raised by this package.
+
+    The message is one line, names the server, and never holds a secret.
+    """
+
+    kind: ClassVar[ErrorKind] = "unknown"
+    described: ClassVar[tuple[str, ...]] = ()
+    """The attributes of a subclass that `to_dict` describes too, unless they are empty."""
+    retryable: bool = False
+    """Whether another server may be tried."""
+    retry: RetryAdvice = "never"
+    attempts: int = 0
+    """How often a call was tried before this error."""
+    trace: Any = None
+    """The `Trace` so far, if this error ended a run of an agent."""
+    messages: Any = None
+    """The messages of model and tools in that trace."""
+    usage: Any = None
+    """The `UsageMetadata` of that trace."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str | None = None,
+        tool: str | None = None,
+        code: int | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        challenge: str | None = None,
+        retry: RetryAdvice | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.code = code
+        """The JSON-RPC error code, where the server sent one."""
+        self.status = status
+        """The HTTP status, where there was one."""
+        self.retry_after = retry_after
+        """Seconds from the server's `Retry-After`."""
+        self.challenge = challenge
+        """The `WWW-Authenticate` header, where the server sent one."""
+        if retry is not None:
+            self.retry = retry
+        if retryable is not None:
+            self.retryable = retryable
+
+    def to_dict(self) -> dict[str, object]:
+        """Describe the error as plain data; absent values are left out."""
+        values: dict[str, object | None] = {
+            "type": f"{self.kind}_error",
+            "error": type(self).__name__,
+            "message": self.message,
+            "client": self.server,
+            "tool_name": self.tool,
+            "code": self.code,
+            "status": self.status,
+            "retry_after": self.retry_after,
+            "challenge": self.challenge,
+        }
+        known = {name: value for name, value in values.items() if value is not None}
+        known |= {"retryable": self.retryable, "retry": self.retry}
+        for name in self.described:
+            if value := getattr(self, name):
+                known[name] = [*value] if isinstance(value, tuple) else value
+        return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,21 +360,13 @@ class PermissionDeniedError(DomainError):
 class HttpError(MCPClientError):
     """The server answered with an HTTP status that is not success."""
 
+    described = ("scopes", "login", "authorization_url")
     scopes: tuple[str, ...] = ()
     """The scopes the server requires."""
     login: str | None = None
     """The command that signs in, where there is one."""
     authorization_url: str | None = None
     """The authorization URL the user was sent to, if any."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Describe the error as plain data; absent values are left out."""
-        values: dict[str, object] = {
-            "scopes": list(self.scopes),
-            "login": self.login,
-            "authorization_url": self.authorization_url,
-        }
-        return {**super().to_dict(), **{name: value for name, value in values.items() if value}}
 
 
 class AuthRequiredError(HttpError):
@@ -350,6 +404,75 @@ class OutcomeUnknownError(PlaitError):
 
 class ContentError(PlaitError):
     """Content cannot be represented in the target format."""
+
+
+class ReasoningError(PlaitError):
+    """The reasoning server could not carry out a request."""
+
+    kind = "domain"
+
+
+class BackendError(ReasoningError):
+    """The backend that writes the thoughts could not be reached, or refused.
+
+    `retryable` is set per error, and `retry` with it: repeating a model request is safe.
+    """
+
+    kind = "transport"
+    described = ("backend",)
+
+    def __init__(
+        self, message: str, *, backend: str | None = None, retryable: bool = False, **details: Any
+    ) -> None:
+        details.setdefault("retry", "always" if retryable else "never")
+        super().__init__(message, retryable=retryable, **details)
+        self.backend = backend
+        """The name of the backend: `langbase`, `model`, `openai`, `sampling`, ..."""
+
+
+class ReplyError(ReasoningError):
+    """A model replied twice without the requested JSON."""
+
+
+class HostHasNoModelError(ReasoningError):
+    """The server has no model; the calling model must write the thoughts."""
+
+
+class RefusedError(ReasoningError):
+    """The call does not fit the session or the tool; nothing was changed, and the text says why."""
+
+
+class UnknownIdError(RefusedError):
+    """No value of the session has this id."""
+
+    def __init__(self, message: str, *, key: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
+        self.key = key
+        """The id that was not found."""
+
+
+class SessionNotFoundError(UnknownIdError):
+    """There is no session with this id."""
+
+
+class ThoughtNotFoundError(UnknownIdError):
+    """There is no thought with this id, or not in this session."""
+
+
+class BranchNotFoundError(UnknownIdError):
+    """There is no branch with this id, or not in this session."""
+
+
+class CheckpointNotFoundError(UnknownIdError):
+    """There is no checkpoint with this id."""
+
+
+class GraphNotFoundError(UnknownIdError):
+    """There is no graph with this id, or not in this session."""
+
+
+class NodeNotFoundError(UnknownIdError):
+    """There is no node with this id in the graph."""
 
 
 class AgentError(PlaitError):
@@ -480,14 +603,12 @@ class TraceFormatError(AgentError, ValueError):
 class GatewayError(PlaitError):
     """Something between an agent and its tool gateway went wrong; `url` says where."""
 
+    described = ("url",)
+
     def __init__(self, message: str, *, url: str | None = None, **details: Any) -> None:
         super().__init__(message, **details)
         self.url = url
         """The requested URL, without secrets."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Describe the error as plain data; absent values are left out."""
-        return {**super().to_dict(), **({} if self.url is None else {"url": self.url})}
 
 
 class ManifestError(GatewayError, ValueError):

@@ -140,24 +140,15 @@ def head_of(text: str, allowed_bytes: int) -> str:
     """Return as many leading characters as fit."""
     data = text[:allowed_bytes].encode("utf-8", "surrogatepass")
     end = min(allowed_bytes, len(data))
-    while 0 < end < len(data) and _is_continuation(data[end]):
+    # Not between the bytes of one character.
+    while 0 < end < len(data) and data[end] & 0xC0 == 0x80:
         end -= 1
     return data[:end].decode("utf-8", "surrogatepass")
 
 
 def tail_of(text: str, allowed_bytes: int) -> str:
     """Return as many trailing characters as fit."""
-    if allowed_bytes <= 0:
-        return ""
-    data = text[-allowed_bytes:].encode("utf-8", "surrogatepass")
-    begin = max(0, len(data) - allowed_bytes)
-    while begin < len(data) and _is_continuation(data[begin]):
-        begin += 1
-    return data[begin:].decode("utf-8", "surrogatepass")
-
-
-def _is_continuation(byte: int) -> bool:
-    return byte & 0xC0 == 0x80
+    return head_of(text[-allowed_bytes:][::-1], allowed_bytes)[::-1] if allowed_bytes > 0 else ""
 
 
 def path_to(path: str | None, step: str | int) -> str | None:

@@ -8,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from cachetools import TTLCache
 
@@ -28,6 +28,7 @@ from plait.client.calls.result_budget.read import ReadRequest, read_part
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.deferral import TokenCounter
 from plait.client.catalog.tool import Tool
+from plait.client.config.argument_readings import is_large
 from plait.client.config.budgets import Limit, ResultBudget, limit_for
 from plait.client.config.servers import ServerConfig
 from plait.errors import ResultExpiredError
@@ -35,8 +36,6 @@ from plait.errors import ResultExpiredError
 OWN_SERVER = "plait/results"
 """The server of the `read_more` tool; no configured server can have that name."""
 READ_MORE = "read_more"
-_LARGE_BYTES = 256_000
-"""Larger results are processed in a thread, so that they do not block the event loop."""
 _MIN_BYTES = 600
 """Notes and the labels of blocks need so much."""
 _MAX_TRIES = 12
@@ -90,9 +89,14 @@ class ResultLimiter:
         self._servers = servers
         self._counter = counter
         kept = budget or ResultBudget()
-        self._store = FullResultStore(
-            keep_seconds=kept.keep_seconds, keep_bytes=kept.keep_bytes, clock=clock
+        # Kept until they expire unread, or until newer ones need their space.
+        self._kept: TTLCache[str, _FullResult] = TTLCache(
+            kept.keep_bytes,
+            kept.keep_seconds,
+            timer=(clock or SystemClock()).monotonic,
+            getsizeof=lambda full_result: full_result.size_bytes,
         )
+        self._lock = threading.Lock()
 
     @property
     def has_limits(self) -> bool:
@@ -136,12 +140,13 @@ class ResultLimiter:
         def shortened() -> ToolResult:
             if is_within(result, limit, self._counter):
                 return result
-            handle = FullResultStore.new_handle()
+            # 80 random bits: whoever has the handle may ask for the result.
+            handle = f"r_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
             note = CutNote(handle, reader)
             shorter = self._fit(lambda allowed: cut_result(result, limit, allowed, note), limit)
             size = sum(len(raw_text_of(result, part)) for part in range(count_of_parts(result)))
-            full_result = FullResult(result, call.server, owner_of(call), limit, size)
-            self._store.put(handle, full_result)
+            with self._lock, contextlib.suppress(ValueError):  # larger than all there is room for
+                self._kept[handle] = _FullResult(result, call.server, _owner_of(call), limit, size)
             return replace(shorter, full_result=handle)
 
         return await _process(result, shortened)
@@ -158,26 +163,30 @@ class ResultLimiter:
             result = make(allowed)
         return result
 
+    def _full_result(self, handle: str, reader: _Owner | None = None) -> _FullResult:
+        """Return what is kept for a reader, and keep it for the full time again."""
+        with self._lock:
+            full_result = self._kept.get(handle)
+            if full_result is None or not (reader is None or full_result.may_be_read_by(reader)):
+                raise _expired_error(handle)
+            self._kept[handle] = full_result
+        return full_result
+
     def full_result(self, handle: str) -> ToolResult:
         """Return a full result without checking its owner, or raise `ResultExpiredError`."""
-        if (full_result := self._store.get(handle)) is None:
-            raise _expired_error(handle)
-        return full_result.result
+        return self._full_result(handle).result
 
     def server_of(self, handle: object) -> str | None:
         """Return the server that was called for a result, if the result is kept."""
-        full_result = self._store.peek(handle) if isinstance(handle, str) else None
+        with self._lock:
+            full_result = self._kept.get(handle) if isinstance(handle, str) else None
         return None if full_result is None else full_result.server
 
     async def answer_read_more(self, call: ToolCall, *, reader: str = READ_MORE) -> ToolResult:
         """Answer a call of the `read_more` tool; the answer is within the limit, too."""
-        checked = await checked_arguments(_SCHEMA, call.arguments, tool=call.tool)
-        arguments = dict(checked)
+        arguments = dict(await checked_arguments(_SCHEMA, call.arguments, tool=call.tool))
         handle = str(arguments.pop("handle"))
-        full_result = self._store.peek(handle)
-        if full_result is None or not full_result.owner.may_be_read_by(owner_of(call)):
-            raise _expired_error(handle)
-        self._store.get(handle)
+        full_result = self._full_result(handle, _owner_of(call))
         result, limit = full_result.result, full_result.limit
         request, note = ReadRequest(**arguments), CutNote(handle, reader)
 
@@ -188,28 +197,16 @@ class ResultLimiter:
         return await _process(result, lambda: self._fit(read, limit))
 
 
-def owner_of(call: ToolCall) -> Owner:
-    """Return the owner of the results of a call."""
+def _owner_of(call: ToolCall) -> _Owner:
     access = "" if call.access is None else call.access.key
-    return Owner(access, None if call.run is None else call.run.thread)
+    return _Owner(access, None if call.run is None else call.run.thread)
 
 
 async def _process(result: ToolResult, work: Callable[[], ToolResult]) -> ToolResult:
     """Process a result, in a thread if it is large."""
-    texts = [text for block in result.content if (text := text_of(block)) is not None]
-    room = _LARGE_BYTES - sum(map(len, texts))
-    values: list[Any] = [result.structured_content]
-    while values and room > 0:  # measures the value for as long as it may be small
-        inner = values.pop()
-        if isinstance(inner, str):
-            room -= len(inner)
-        elif isinstance(inner, Mapping):
-            room -= 16 * len(cast("Mapping[str, Any]", inner))
-            values += cast("Mapping[str, Any]", inner).values() if room > 0 else ()
-        elif isinstance(inner, list):
-            room -= 8 * len(cast("list[Any]", inner))
-            values += cast("list[Any]", inner) if room > 0 else ()
-    return work() if room > 0 else await in_thread(work)
+    texts = [text_of(block) for block in result.content]
+    parts = {"texts": texts, "structured": result.structured_content}
+    return await in_thread(work) if is_large(parts) else work()
 
 
 def _expired_error(handle: str) -> ResultExpiredError:
@@ -219,7 +216,7 @@ def _expired_error(handle: str) -> ResultExpiredError:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class _Owner:
     """Whose call a result came from."""
 
     access: str
@@ -227,54 +224,18 @@ class Owner:
     thread: str | None
     """The conversation, if it is known."""
 
-    def may_be_read_by(self, other: Owner) -> bool:
-        """Say whether another owner may read the results of this one."""
-        return self.access == other.access and self.thread in (None, other.thread)
-
 
 @dataclass(frozen=True, slots=True)
-class FullResult:
+class _FullResult:
     """A full result, and who may read it."""
 
     result: ToolResult = field(repr=False)
     server: str
     """The server that was called; its fallback may have answered."""
-    owner: Owner = field(repr=False)
+    owner: _Owner = field(repr=False)
     limit: Limit
     size_bytes: int
 
-
-class FullResultStore:
-    """Keeps results until they expire unread, or until newer ones need their space."""
-
-    def __init__(self, *, keep_seconds: float, keep_bytes: int, clock: Clock | None = None) -> None:
-        self._results: TTLCache[str, FullResult] = TTLCache(
-            keep_bytes,
-            keep_seconds,
-            timer=(clock or SystemClock()).monotonic,
-            getsizeof=lambda full_result: full_result.size_bytes,
-        )
-        self._lock = threading.Lock()
-
-    @staticmethod
-    def new_handle() -> str:
-        """Create a short handle with 80 random bits."""
-        return f"r_{base64.b32encode(secrets.token_bytes(10)).decode().lower()}"
-
-    def put(self, handle: str, full_result: FullResult) -> None:
-        """Keep a result, unless it is larger than the whole store."""
-        with self._lock, contextlib.suppress(ValueError):
-            self._results[handle] = full_result
-
-    def peek(self, handle: str) -> FullResult | None:
-        """Return a result without extending its time."""
-        with self._lock:
-            return self._results.get(handle)
-
-    def get(self, handle: str) -> FullResult | None:
-        """Return a result, and keep it for the full time again."""
-        with self._lock:
-            full_result = self._results.get(handle)
-            if full_result is not None:
-                self._results[handle] = full_result
-            return full_result
+    def may_be_read_by(self, other: _Owner) -> bool:
+        """Say whether a caller has the same credentials, and is in the same conversation."""
+        return self.owner.access == other.access and self.owner.thread in (None, other.thread)
