@@ -17,7 +17,7 @@ from langgraph.types import Command, interrupt
 from mcp_types import ElicitResult
 
 from plait import MultiServerMCPClient
-from plait.client.calls import paused_calls
+from plait.client.calls import call_routing
 from plait.testing import ScriptedChatModel, ServerProcess, eventually, tool_call
 from tests.integration.elicitation.test_interrupts import SAID, THREAD, tool_texts
 from tests.nursery import entry, python
@@ -157,12 +157,12 @@ async def test_a_waiting_call_does_not_count_its_time_and_leaves_the_server_to_o
 async def test_an_answer_that_comes_too_late_repeats_only_what_can_do_no_harm(
     tmp_path: Path, tool: str, repeated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paused_calls, "ANSWER_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(call_routing, "ANSWER_TIMEOUT_SECONDS", 0.2)
     async with opened(tmp_path) as client:
         agent = await agent_of(client, [[tool_call(tool, name="ada")], "ok"])
         first = await agent.ainvoke(SAID, THREAD)
         await eventually(lambda: "booked ada" in done_by(tmp_path))  # both questions were cancelled
-        monkeypatch.setattr(paused_calls, "ANSWER_TIMEOUT_SECONDS", 60)
+        monkeypatch.setattr(call_routing, "ANSWER_TIMEOUT_SECONDS", 60)
         state = await agent.ainvoke(answers(first, {"seat for ada?": "4a"}), THREAD)
         if repeated:
             state = await agent.ainvoke(answers(state, {"meal for ada?": "soup"}), THREAD)

@@ -23,7 +23,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from plait._support import mcp_types as types
 from plait._support.loops import calls_into
 from plait.client.calls.call_budget import run_budgets
-from plait.client.calls.paused_calls import HeldCall
+from plait.client.calls.call_routing import HeldCall
 from plait.client.calls.tool_call import (
     PausableRequest,
     SendRecorder,
@@ -51,8 +51,8 @@ from plait.client.transports.wire import Wire
 from plait.telemetry.spans import is_traced
 
 if TYPE_CHECKING:
+    from plait.client.calls.call_routing import Turn
     from plait.client.calls.executor import ToolExecutor
-    from plait.client.calls.paused_calls import Turn
     from plait.client.catalog.listing import Listing
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import Policy

@@ -18,7 +18,14 @@ from plait._support.loops import running_loop
 from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters
-from plait.client.calls.call_routing import ActiveCall, CallRouter, Sample
+from plait.client.calls.call_routing import (
+    ActiveCall,
+    CallRouter,
+    ElicitationTurns,
+    PausedCall,
+    PausedCalls,
+    Sample,
+)
 from plait.client.calls.direct import Convert, DirectAttempt, DirectTool, answer_of_direct
 from plait.client.calls.failures import (
     BeforeFallback,
@@ -28,8 +35,7 @@ from plait.client.calls.failures import (
     retry_reason,
 )
 from plait.client.calls.outcome import ToolResult, output_schema_notes
-from plait.client.calls.paused_calls import ElicitationTurns, PausedCall, PausedCalls
-from plait.client.calls.result_cache import ResultCache, ResultCaching, caller_of
+from plait.client.calls.result_cache import ResultCache, ResultCaching, ResultSlot
 from plait.client.calls.tool_call import (
     OnAnyProgress,
     PausableRequest,
@@ -67,10 +73,9 @@ from plait.telemetry.spans import (
 if TYPE_CHECKING:
     from plait.client.catalog.tool import Tool
     from plait.client.config.budgets import CallBudget
-    from plait.client.connections.connection import Answer, ServerConnection
+    from plait.client.connections.connection import Answer, ConnectionPool, ServerConnection
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
-    from plait.client.connections.pool import ConnectionPool
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.calls")
@@ -129,9 +134,8 @@ class _ServerCall:
     attempts: int = 0
     failure: PlaitError | None = None
     """Why its fallback is called instead."""
-    cached_for: tuple[str, int] | None = None
-    """The caller, as the cache tells callers apart, and how often the server was forgotten before;
-    `None` if the result is not cached."""
+    slot: ResultSlot | None = None
+    """The place of the result in the cache; `None` if it is not cached."""
 
     @property
     def is_idempotent(self) -> bool:
@@ -159,8 +163,6 @@ class ToolExecutor:
         self.settings = settings or CallSettings()
         caching = self.settings.result_caching
         self.results = None if caching is None else ResultCache(caching)
-        self._uncached: set[str] = set()
-        """Servers whose results are not cached, which was logged."""
         self.log_levels: dict[str, types.LoggingLevel] = {}
         """The lowest level of log messages that a server sends during calls, where it was set."""
         self.router = router or CallRouter()
@@ -252,8 +254,14 @@ class ToolExecutor:
                     # A retry is of the same permitted call, and counts once.
                     if not current.attempts:
                         await self._permit(current, primary)
-                        if (cached := await self._cached_result(current)) is not None:
-                            return cached
+                        if self.results is not None and current.first is None:
+                            server = self.pool[current.call.server].server
+                            current.slot = await self.results.slot_of(
+                                current.call, current.tool, server
+                            )
+                            cached = current.slot and self.results.get(current.slot)
+                            if cached is not None:
+                                return cached
                         budget.enter_context(self._runs.counted(current.call))
                         if current.call.recorder is not None:
                             await current.call.recorder.send()
@@ -291,9 +299,8 @@ class ToolExecutor:
         result = await self._result(current, answer, current.began + self._seconds_of(current.call))
         # The answers of this user are no part of the cache's key, and those of another are others.
         asked = current.call.input_answers is not None or current.active.has_elicited
-        if self.results is not None and current.cached_for is not None and not asked:
-            caller, changes = current.cached_for
-            self.results.put(current.call, current.tool, result, since=changes, caller=caller)
+        if self.results is not None and current.slot is not None and not asked:
+            self.results.put(current.slot, result)
         return result
 
     async def _permit(self, current: _ServerCall, primary: _ServerCall | None) -> None:
@@ -325,24 +332,6 @@ class ToolExecutor:
             current.call, self._bridge, self._sample, settings.on_progress
         )
         current.began = time.monotonic() if first is None else first.began
-
-    async def _cached_result(self, current: _ServerCall) -> ToolResult | None:
-        """Return the cached result of an equal call, or note that this one's may be cached."""
-        results, call = self.results, current.call
-        if results is None or current.first is not None or not results.caches(current.tool):
-            return None
-        caller = await caller_of(call, self.pool[call.server].server)
-        if caller is None:
-            if call.server not in self._uncached:
-                self._uncached.add(call.server)
-                logger.warning(
-                    "%s: results are not cached, as its auth object may act for several users; "
-                    "make `auth` a function of the run",
-                    call.server,
-                )
-            return None
-        current.cached_for = caller, results.changes(call.server)
-        return results.get(call, current.tool, caller=caller)
 
     async def _attempt(self, current: _ServerCall) -> Answer[types.CallToolResult]:
         """Make one attempt under the observers."""

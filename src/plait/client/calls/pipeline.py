@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.catalog.overrides import complete_arguments
+from plait.client.connections.connection import unknown_server
 from plait.client.connections.credentials import (
     CallerCredentials,
     Run,
@@ -17,7 +18,6 @@ from plait.client.connections.credentials import (
     join,
     thread_of,
 )
-from plait.client.connections.pool import unknown_server
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:

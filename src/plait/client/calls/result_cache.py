@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 from collections import Counter
@@ -23,6 +24,8 @@ from plait.client.config.budgets import value_by_tool
 from plait.client.config.servers import RemoteOptions, ServerConfig
 from plait.client.connections.credentials import digest_of_headers
 from plait.errors import ConfigError
+
+logger = logging.getLogger("plait.client.calls")
 
 _Key = tuple[str, str, str, str, str]
 _Entry = tuple[float, ToolResult]
@@ -68,6 +71,17 @@ class ResultCaching:
         return self.ttl_seconds if seconds is None else seconds
 
 
+@dataclass(frozen=True, slots=True)
+class ResultSlot:
+    """The place of one call's result in the cache."""
+
+    key: _Key
+    seconds: float
+    """How long the result is kept."""
+    changes: int
+    """How often the results of the server had been forgotten when the call began."""
+
+
 class ResultCache:
     """Successful results of read-only tools, by server, credentials and arguments."""
 
@@ -80,45 +94,46 @@ class ResultCache:
         )
         self._changes: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._uncached: set[str] = set()
+        """Servers whose results are not cached, which was logged."""
 
-    def caches(self, tool: Tool | None) -> bool:
-        """Return whether results of a tool are cached at all."""
-        return tool is not None and tool.read_only and self._caching.seconds_for(tool) > 0
-
-    def get(self, call: ToolCall, tool: Tool | None, *, caller: str = "") -> ToolResult | None:
-        """Return the cached result of the same call, if there is one.
-
-        `caller` distinguishes callers with the same credentials of the call.
-        """
-        key = self._key(call, tool, caller)
-        if key is None:
+    async def slot_of(
+        self, call: ToolCall, tool: Tool | None, server: ServerConfig
+    ) -> ResultSlot | None:
+        """Return the place for the result of a call; `None` if it is not cached."""
+        if tool is None or not tool.read_only or (seconds := self._caching.seconds_for(tool)) <= 0:
             return None
+        caller = await _caller_of(call, server)
+        if caller is None:
+            if call.server not in self._uncached:
+                self._uncached.add(call.server)
+                logger.warning(
+                    "%s: results are not cached, as its auth object may act for several users; "
+                    "make `auth` a function of the run",
+                    call.server,
+                )
+            return None
+        try:
+            arguments = json.dumps(call.arguments, sort_keys=True)
+        except (TypeError, ValueError):
+            return None
+        access = call.access.key if call.access else ""
         with self._lock:
-            _, result = self._results.get(key, (0.0, None))
+            changes = self._changes[call.server]
+        return ResultSlot((call.server, access, caller, call.tool, arguments), seconds, changes)
+
+    def get(self, slot: ResultSlot) -> ToolResult | None:
+        """Return the cached result of an equal call, if there is one."""
+        with self._lock:
+            _, result = self._results.get(slot.key, (0.0, None))
         return result
 
-    def changes(self, server: str) -> int:
-        """Return how often `forget` was called for a server."""
-        with self._lock:
-            return self._changes[server]
-
-    def put(
-        self,
-        call: ToolCall,
-        tool: Tool | None,
-        result: ToolResult,
-        *,
-        since: int | None = None,
-        caller: str = "",
-    ) -> None:
+    def put(self, slot: ResultSlot, result: ToolResult) -> None:
         """Cache a successful result, unless the server's state changed while it was computed."""
-        key = self._key(call, tool, caller)
-        if key is None or tool is None or result.is_error:
-            return
         with self._lock:
-            unchanged = since is None or self._changes[call.server] == since
-            if unchanged and self._caching.max_entries > 0:
-                self._results[key] = (self._caching.seconds_for(tool), result)
+            unchanged = self._changes[slot.key[0]] == slot.changes
+            if unchanged and not result.is_error and self._caching.max_entries > 0:
+                self._results[slot.key] = (slot.seconds, result)
 
     def forget(self, server: str) -> None:
         """Drop the results of a server whose state may have changed."""
@@ -127,22 +142,12 @@ class ResultCache:
             for key in [key for key in self._results if key[0] == server]:
                 self._results.pop(key, None)
 
-    def _key(self, call: ToolCall, tool: Tool | None, caller: str) -> _Key | None:
-        if not self.caches(tool):
-            return None
-        try:
-            arguments = json.dumps(call.arguments, sort_keys=True)
-        except (TypeError, ValueError):
-            return None
-        access = call.access.key if call.access else ""
-        return call.server, access, caller, call.tool, arguments
-
 
 _LIBRARIES = frozenset({"httpx", "httpx2", "mcp", "plait"})
 """Auth objects of these packages act for one user; those of the program may act for many."""
 
 
-async def caller_of(call: ToolCall, server: ServerConfig) -> str | None:
+async def _caller_of(call: ToolCall, server: ServerConfig) -> str | None:
     """Return what distinguishes the caller of a shared session; `None` if that cannot be known.
 
     A function for headers that takes no run may look at the context of the caller, and so may an

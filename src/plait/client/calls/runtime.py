@@ -21,11 +21,11 @@ from plait.client.calls.sampling import Sampling, SamplingRequests, sample_from_
 from plait.client.calls.tool_call import CallbackContext, ServerCallbacks, decline
 from plait.client.catalog.catalog import CatalogOptions, ToolCatalog
 from plait.client.connections.change_listener import ChangeListener, ListKind, Subscriptions
+from plait.client.connections.connection import ConnectionPool
 from plait.client.connections.credentials import CallerCredentials, without_run
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import Session, SessionOptions
 from plait.client.connections.status import Event, ServerInfo, Status
 from plait.errors import ClientClosedError, PlaitError, ProtocolError

@@ -27,10 +27,9 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import Deferral
 from plait.client.config.servers import InProcessServer, ServerConfig
 from plait.client.connections.change_listener import ChangeListener
-from plait.client.connections.connection import ServerConnection
+from plait.client.connections.connection import ConnectionPool, ServerConnection
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import BRIEF, HASTY, PATIENT, Patience
-from plait.client.connections.pool import ConnectionPool
 from plait.errors import ListTimeoutError, PermissionDeniedError, PlaitError, ProtocolError
 
 logger = logging.getLogger("plait.client.catalog")

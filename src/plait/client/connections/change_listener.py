@@ -27,8 +27,7 @@ from plait.client.protocol.subscriptions import SubscriptionLostError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from plait.client.connections.connection import ServerConnection
-    from plait.client.connections.pool import ConnectionPool
+    from plait.client.connections.connection import ConnectionPool, ServerConnection
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")

@@ -6,20 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, assert_never
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from plait._support import mcp_types as types
 from plait._support.front_door import needing_extras
 from plait._support.threads import import_in_thread
-from plait.client.config.servers import (
-    HttpServer,
-    InProcessServer,
-    ServerConfig,
-    SseServer,
-    StdioServer,
-    WebSocketServer,
-)
+from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
 from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.session import PLAIT, ServerMemory, SessionOptions
@@ -159,39 +152,18 @@ class _Opening(Generic[SessionT]):
 def link_to(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
     """Return what sends and receives the messages of a session, or plays them from a tape."""
     wire.tapped = True
-    link = partial(_link_of, server, wire)
+
+    def link() -> AbstractAsyncContextManager[None]:
+        # Each transport has a module, which imports the libraries that it needs: they are slow.
+        name = server.transport.replace("-", "_")
+        module = import_module(f"plait.client.transports.{name}")
+        return getattr(module, f"link_{name}")(server, wire)
+
     if wire.tape is None:
         return link()
     from plait.client.transports.replay import link_tape  # noqa: PLC0415  # rarely used
 
     return link_tape(wire.tape, server, wire, link)
-
-
-def _link_of(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[None]:
-    """Import only the libraries of this transport, which are slow to import."""
-    match server:
-        case WebSocketServer():
-            from plait.client.transports.websocket import link_websocket  # noqa: PLC0415
-
-            return link_websocket(server, wire)
-        case SseServer():
-            from plait.client.transports.sse import link_sse  # noqa: PLC0415
-
-            return link_sse(server, wire)
-        case StdioServer():
-            from plait.client.transports.stdio import link_stdio  # noqa: PLC0415
-
-            return link_stdio(server, wire)
-        case HttpServer():
-            from plait.client.transports.http import link_http  # noqa: PLC0415
-
-            return link_http(server, wire)
-        case InProcessServer():
-            from plait.client.transports.in_process import link_in_process  # noqa: PLC0415
-
-            return link_in_process(server, wire)
-        case _:
-            assert_never(server)
 
 
 async def stock_transport(server: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:

@@ -41,7 +41,7 @@ from plait.errors import (
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock
-    from plait.client.connections.pool import TaskSet
+    from plait.client.connections.connection import TaskSet
     from plait.client.protocol.session import McpSession
 
 logger = logging.getLogger("plait.client.connections")

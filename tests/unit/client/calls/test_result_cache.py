@@ -12,8 +12,11 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
+from plait.client.config.servers import StdioServer
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ConfigError
+
+pytestmark = pytest.mark.anyio
 
 
 class HandClock:
@@ -45,73 +48,82 @@ def result(text: str, *, is_error: bool = False) -> ToolResult:
     return ToolResult(server="s", tool="read", is_error=is_error, content=content)
 
 
-def test_the_same_call_is_answered_from_memory() -> None:
+async def get(cache: ResultCache, call: ToolCall, tool: Tool | None = READ) -> str | None:
+    slot = await cache.slot_of(call, tool, StdioServer(command="x"))
+    cached = slot and cache.get(slot)
+    return cached and cached.text
+
+
+async def put(
+    cache: ResultCache, call: ToolCall, text: str, tool: Tool | None = READ, *, fails: bool = False
+) -> None:
+    slot = await cache.slot_of(call, tool, StdioServer(command="x"))
+    if slot is not None:
+        cache.put(slot, result(text, is_error=fails))
+
+
+async def test_the_same_call_is_answered_from_memory() -> None:
     cache = ResultCache(ResultCaching())
-    cache.put(call(a=1, b=2), READ, result("kept"))
+    await put(cache, call(a=1, b=2), "kept")
 
-    assert cache.get(call(b=2, a=1), READ) == result("kept")
-    assert cache.get(call(a=1, b=3), READ) is None
+    assert await get(cache, call(b=2, a=1)) == "kept"
+    assert await get(cache, call(a=1, b=3)) is None
 
 
-def test_an_answer_is_forgotten_in_time() -> None:
+async def test_an_answer_is_forgotten_in_time() -> None:
     clock = HandClock()
     cache = ResultCache(ResultCaching(ttl_seconds=10), clock=clock)
-    cache.put(call(), READ, result("kept"))
+    await put(cache, call(), "kept")
 
     clock.time += 9.9
-    assert cache.get(call(), READ) is not None
+    assert await get(cache, call()) == "kept"
     clock.time += 0.1
-    assert cache.get(call(), READ) is None
+    assert await get(cache, call()) is None
 
 
-def test_failures_and_tools_that_change_something_are_not_remembered() -> None:
+async def test_failures_and_tools_that_change_something_are_not_remembered() -> None:
     cache = ResultCache(ResultCaching())
-    cache.put(call(), READ, result("failed", is_error=True))
-    cache.put(call("write"), WRITE, result("done"))
-    cache.put(call("unlisted"), None, result("who knows"))
+    await put(cache, call(), "failed", fails=True)
+    await put(cache, call("write"), "done", WRITE)
+    await put(cache, call("unlisted"), "who knows", None)
+    await put(cache, call(a=object()), "no JSON")
 
-    assert cache.get(call(), READ) is None
-    assert cache.get(call("write"), WRITE) is None
-    assert cache.get(call("unlisted"), None) is None
+    assert await get(cache, call()) is None
+    assert await get(cache, call("write"), WRITE) is None
+    assert await get(cache, call("unlisted"), None) is None
+    assert await get(cache, call(a=object())) is None
 
 
-def test_credentials_do_not_see_what_others_were_told() -> None:
+async def test_credentials_do_not_see_what_others_were_told() -> None:
     cache = ResultCache(ResultCaching())
     ann, bob = CallerCredentials.of({"X-User": "ann"}), CallerCredentials.of({"X-User": "bob"})
-    cache.put(call(access=ann), READ, result("for ann"))
+    await put(cache, call(access=ann), "for ann")
 
-    assert cache.get(call(access=bob), READ) is None
-    assert cache.get(call(), READ) is None
-    assert cache.get(call(access=ann), READ) == result("for ann")
+    assert await get(cache, call(access=bob)) is None
+    assert await get(cache, call()) is None
+    assert await get(cache, call(access=ann)) == "for ann"
 
 
-def test_a_server_can_be_forgotten() -> None:
+async def test_a_server_can_be_forgotten() -> None:
     cache = ResultCache(ResultCaching())
-    cache.put(call(), READ, result("kept"))
+    await put(cache, call(), "kept")
+    begun = await cache.slot_of(call(), READ, StdioServer(command="x"))
 
     cache.forget("another")
-    assert cache.get(call(), READ) is not None
+    assert await get(cache, call()) == "kept"
     cache.forget("s")
-    assert cache.get(call(), READ) is None
+    assert begun is not None
+    cache.put(begun, result("computed before the change"))
+    assert await get(cache, call()) is None
 
 
-def test_the_oldest_answer_makes_room() -> None:
-    cache = ResultCache(ResultCaching(max_entries=2))
+@pytest.mark.parametrize(("room", "kept"), [(2, [None, "1", "2"]), (0, [None, None, None])])
+async def test_the_oldest_answer_makes_room(room: int, kept: list[str | None]) -> None:
+    cache = ResultCache(ResultCaching(max_entries=room))
     for number in range(3):
-        cache.put(call(n=number), READ, result(str(number)))
+        await put(cache, call(n=number), str(number))
 
-    assert [cache.get(call(n=number), READ) is not None for number in range(3)] == [
-        False,
-        True,
-        True,
-    ]
-
-
-def test_arguments_that_are_not_json_are_not_remembered() -> None:
-    cache = ResultCache(ResultCaching())
-    cache.put(call(a=object()), READ, result("kept"))
-
-    assert cache.get(call(a=object()), READ) is None
+    assert [await get(cache, call(n=number)) for number in range(3)] == kept
 
 
 @pytest.mark.parametrize(

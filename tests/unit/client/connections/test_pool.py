@@ -12,8 +12,8 @@ from plait import UnknownServerError
 from plait._support.clock import SystemClock
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
+from plait.client.connections.connection import ConnectionPool
 from plait.client.connections.credentials import CallerCredentials
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import SessionOptions
 from plait.testing import eventually
 

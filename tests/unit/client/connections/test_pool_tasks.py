@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from plait.client.connections.pool import TaskSet
+from plait.client.connections.connection import TaskSet
 from plait.errors import ClientClosedError
 
 pytestmark = pytest.mark.anyio

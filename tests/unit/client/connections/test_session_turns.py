@@ -14,10 +14,10 @@ from mcp.server import MCPServer
 from plait import ConnectTimeoutError
 from plait._support.clock import SystemClock
 from plait.client.config.servers import HttpServer, InProcessServer, Timeouts
+from plait.client.connections.connection import ConnectionPool
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import call_tool
-from plait.client.connections.pool import ConnectionPool
 from plait.client.connections.session import SessionOptions
 from plait.testing import eventually
 

@@ -428,17 +428,13 @@ def repeating_text(result: ToolResult) -> tuple[int, Callable[[Any], Any]] | Non
         return None
     ((index, text),) = texts.items()
     structured: Any = result.structured_content
-    if _is_json_of(text, structured):
+    if is_same(text, structured):
         return index, lambda value: value
     wrapped = cast("Mapping[str, Any]", structured if isinstance(structured, Mapping) else {})
     inner = wrapped.get("result")
-    if len(wrapped) == 1 and (inner == text or _is_json_of(text, inner)):
+    if len(wrapped) == 1 and is_same(text, inner):
         return index, lambda value: {"result": value}
     return None
-
-
-def _is_json_of(text: str, value: Any) -> bool:
-    return isinstance(value, Mapping | list) and is_same(text, value)
 
 
 def cut_result(result: ToolResult, limit: Limit, allowed_bytes: int, note: CutNote) -> ToolResult:
