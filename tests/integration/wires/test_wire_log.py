@@ -17,7 +17,7 @@ from plait._support.logs import UNCUT, WIRE
 from plait._support.redact import Redactor
 from plait.client import Tape
 from plait.client.transports.tape import TapeMode
-from plait.client.transports.wire_log import WireLog, make_wire
+from plait.client.transports.wire_log import make_wire
 from plait.langchain.tools.tool import MCPTool
 from tests.integration.connections.targets import TARGETS
 from tests.nursery import entry
@@ -185,4 +185,4 @@ def test_messages_are_logged_only_if_their_own_logger_is_set(own: int, is_logged
         root.setLevel(before[0])
         logger.setLevel(before[1])
 
-    assert [type(tap) for tap in wire.taps] == [WireLog] * is_logged
+    assert len(wire.taps) == is_logged

@@ -24,7 +24,7 @@ from plait.client.transports.tape import NOT_RECORDED
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
-    from plait.client.protocol.exchange import Exchange, Exchanges, HttpReply
+    from plait.client.protocol.exchange import Exchanges, HttpReply, PendingRequest
     from plait.client.transports.wire import Wire
 
 ErrorT = TypeVar("ErrorT", bound=PlaitError)
@@ -151,7 +151,12 @@ def request_failure(
 
 
 def _answered_with_error(
-    error: RequestError, exchange: Exchange | None, wire: Wire, *, method: str, tool: str | None
+    error: RequestError,
+    exchange: PendingRequest | None,
+    wire: Wire,
+    *,
+    method: str,
+    tool: str | None,
 ) -> Failure:
     reply = exchange.reply if exchange is not None else None
     if exchange is not None and (fault := exchange.failure) is not None:
@@ -220,7 +225,12 @@ def lacks_back_channel(text: str) -> bool:
 
 
 def _lost_answer(
-    exchange: Exchange | None, wire: Wire, reason: str, *, tool: str | None, only_here: bool = False
+    exchange: PendingRequest | None,
+    wire: Wire,
+    reason: str,
+    *,
+    tool: str | None,
+    only_here: bool = False,
 ) -> Failure:
     """Decide by the exchange: the request was not sent, or its outcome is unknown.
 

@@ -51,9 +51,9 @@ class HttpReply:
     """How to fix it, where signing in was tried."""
 
 
-@dataclass(slots=True)
-class Exchange:
-    """One message that was sent, and its outcome."""
+@dataclass(slots=True, eq=False)
+class PendingRequest:
+    """A message that was sent, and its outcome, which its sender awaits in any thread."""
 
     method: str
     request_id: RequestId | None
@@ -76,12 +76,6 @@ class Exchange:
     """The offset of its last byte on the pipe."""
     held: Hold = nullcontext
     """Stops the deadline of its operation."""
-
-
-@dataclass(slots=True, eq=False)
-class PendingRequest(Exchange):
-    """A request whose sender waits for its response, in any thread."""
-
     wake: Callable[[], None] = lambda: None
     """Called once, in the loop of the connections, when there is an outcome."""
     message: dict[str, Any] | None = field(default=None, repr=False)
@@ -184,7 +178,7 @@ class Sender(Protocol):
 class Exchanges:
     """The requests that one operation caused, in order; collects those of a `with` block."""
 
-    all: list[Exchange] = field(default_factory=list[Exchange])
+    all: list[PendingRequest] = field(default_factory=list[PendingRequest])
     held: Hold = nullcontext
     """Stops the deadline of the operation while the user has to act."""
     _token: Token[Exchanges | None] | None = field(default=None, repr=False, compare=False)
@@ -198,7 +192,7 @@ class Exchanges:
             _watching.reset(self._token)
 
     @property
-    def last(self) -> Exchange | None:
+    def last(self) -> PendingRequest | None:
         """The newest of them."""
         return self.all[-1] if self.all else None
 
@@ -214,7 +208,7 @@ class Exchanges:
 
 
 _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=None)
-_current: ContextVar[Exchange | None] = ContextVar("plait_exchange", default=None)
+_current: ContextVar[PendingRequest | None] = ContextVar("plait_exchange", default=None)
 
 
 def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
@@ -231,7 +225,7 @@ def wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-def collect(exchange: Exchange) -> None:
+def collect(exchange: PendingRequest) -> None:
     """Add a request to those that the operation in this context has caused."""
     watching = _watching.get()
     if watching is not None:
@@ -242,22 +236,21 @@ def collect(exchange: Exchange) -> None:
 def received_bytes() -> int:
     """Return how large the responses to requests of our own are that the operation has caused."""
     watching = _watching.get()
-    requests = () if watching is None else watching.all
-    return sum(one.body_bytes for one in requests if isinstance(one, PendingRequest))
+    return 0 if watching is None else sum(one.body_bytes for one in watching.all)
 
 
-def current_exchange() -> Exchange | None:
+def current_exchange() -> PendingRequest | None:
     """Return the exchange whose message is being sent in this context."""
     return _current.get()
 
 
-def set_current(exchange: Exchange) -> None:
+def set_current(exchange: PendingRequest) -> None:
     """Make an exchange that of the message being sent in this context."""
     _current.set(exchange)
 
 
 @contextmanager
-def as_current(exchange: Exchange) -> Generator[None]:
+def as_current(exchange: PendingRequest) -> Generator[None]:
     """Make an exchange that of the message being sent in the block."""
     token = _current.set(exchange)
     try:

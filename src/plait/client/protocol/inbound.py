@@ -18,7 +18,7 @@ from plait.client.protocol.results import HANDSHAKE_VERSION
 
 if TYPE_CHECKING:
     from plait.client.protocol.session import McpSession
-    from plait.client.protocol.subscriptions import ListenRoute
+    from plait.client.protocol.subscriptions import Subscription
 
 logger = logging.getLogger("plait.client.protocol")
 
@@ -126,7 +126,7 @@ class Inbound:
     def __init__(self, session: McpSession, callbacks: Callbacks) -> None:
         self._session = session
         self._callbacks = callbacks
-        self.routes: dict[RequestId, ListenRoute] = {}
+        self.routes: dict[RequestId, Subscription] = {}
         """The open subscriptions, by the ids of their requests."""
 
     def notified(self, method: str, params: dict[str, Any] | None) -> None:
@@ -136,7 +136,7 @@ class Inbound:
             cancelled = coerced_id(fields.get("requestId"))
             route = None if cancelled is None else self.routes.get(cancelled)
             if route is not None:
-                route.lose()  # a server ends a stream of changes that way
+                route.settle("lost")  # a server ends a stream of changes that way
             elif callbacks.on_raw is not None:
                 callbacks.on_raw(method, params)
             return

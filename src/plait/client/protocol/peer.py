@@ -29,7 +29,6 @@ from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
 from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits
 from plait.client.protocol.exchange import (
-    Exchange,
     PendingRequest,
     RequestExpiredError,
     RequestTemplate,
@@ -423,7 +422,7 @@ class Peer:
 
         self.start(report())
 
-    def note_repairs(self, exchange: Exchange) -> None:
+    def note_repairs(self, exchange: PendingRequest) -> None:
         """Remember what was repaired in a result."""
         self.notes.extend(exchange.notes)
         for note in exchange.notes:

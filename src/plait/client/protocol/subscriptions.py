@@ -32,13 +32,15 @@ class SubscriptionLostError(Exception):
     """The stream ended, and the server did not end it in good order."""
 
 
-class ListenRoute:
-    """What arrived for one subscription."""
+class Subscription:
+    """A stream of changes: an iterator over URIs, and methods of changed lists."""
 
     def __init__(self) -> None:
-        self.honored: types.SubscriptionFilter | None = None
+        self.honored = types.SubscriptionFilter()
+        """What the server has agreed to announce."""
+        self._has_begun = False
         self.end: Literal["graceful", "lost"] | None = None
-        self.error: RequestError | None = None
+        self._error: RequestError | None = None
         self._pending: dict[str, None] = {}
         self._changed = asyncio.Event()
 
@@ -48,21 +50,20 @@ class ListenRoute:
             agreed = types.SubscriptionFilter.model_validate(honored)
         except ValidationError:
             return False
-        if self.honored is None:
-            self.honored = agreed
+        if not self._has_begun:
+            self.honored, self._has_begun = agreed, True
             self._changed.set()
         return True
 
     def deliver(self, method: str, params: dict[str, Any]) -> None:
         """Add a change that the server has announced, once while it waits to be read."""
-        honored = self.honored
-        if self.end is not None or honored is None:
+        if self.end is not None or not self._has_begun:
             return
         event = method
         if (kind := _LISTS.get(method)) is not None:
-            if getattr(honored, kind) is not True:
+            if getattr(self.honored, kind) is not True:
                 return
-        elif method == "notifications/resources/updated" and honored.resource_subscriptions:
+        elif method == "notifications/resources/updated" and self.honored.resource_subscriptions:
             uri = params.get("uri")
             if not isinstance(uri, str):
                 return
@@ -71,65 +72,40 @@ class ListenRoute:
             return
         if len(self._pending) >= MAX_PENDING_EVENTS:
             text = f"more than {MAX_PENDING_EVENTS} changes wait to be read"
-            self.lose(RequestError(types.INTERNAL_ERROR, text))
+            self.settle("lost", RequestError(types.INTERNAL_ERROR, text))
             return
         self._pending[event] = None
         self._changed.set()
 
-    def lose(self, error: RequestError | None = None) -> None:
-        """Note that the stream has broken."""
-        self._settle("lost", error)
-
-    def close(self) -> None:
-        """Note that the server has ended the stream in good order."""
-        if self.honored is None:
-            self.honored = types.SubscriptionFilter()
-        self._settle("graceful", None)
-
-    def _settle(self, end: Literal["graceful", "lost"], error: RequestError | None) -> None:
+    def settle(self, end: Literal["graceful", "lost"], error: RequestError | None = None) -> None:
+        """Note that the server has ended the stream in good order, or that it has broken."""
         if self.end is None:
-            self.end, self.error = end, error
+            self.end, self._error = end, error
+            self._has_begun = self._has_begun or end == "graceful"
             self._changed.set()
 
-    async def agreed(self) -> types.SubscriptionFilter:
+    async def agreed(self) -> None:
         """Wait until the server has subscribed, or raise why it does not."""
-        while self.honored is None:
+        while not self._has_begun:
             if self.end is not None:
-                raise self.error or SubscriptionLostError("it ended before it was acknowledged")
+                raise self._error or SubscriptionLostError("it ended before it was acknowledged")
             self._changed.clear()
             await self._changed.wait()
-        return self.honored
-
-    async def next_event(self) -> str | None:
-        """Return the next change: the URI of a resource, or the method; `None` at the end."""
-        while not self._pending:
-            if self.end is not None:
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        event = next(iter(self._pending))
-        del self._pending[event]
-        return event
-
-
-class Subscription:
-    """An open stream of changes: an iterator over URIs, and methods of changed lists."""
-
-    def __init__(self, route: ListenRoute, honored: types.SubscriptionFilter) -> None:
-        self._route = route
-        self.honored = honored
-        """What the server has agreed to announce."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str:
-        event = await self._route.next_event()
-        if event is not None:
-            return event
-        if self._route.end == "lost":
-            raise SubscriptionLostError("the stream of changes was lost") from self._route.error
-        raise StopAsyncIteration
+        while not self._pending:
+            if self.end == "lost":
+                raise SubscriptionLostError("the stream of changes was lost") from self._error
+            if self.end is not None:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        event = next(iter(self._pending))
+        del self._pending[event]
+        return event
 
 
 @asynccontextmanager
@@ -138,7 +114,7 @@ async def opened_subscription(
 ) -> AsyncGenerator[Subscription]:
     """Subscribe for the block, which begins when the server has agreed."""
     request_id = f"listen-{next(_numbers)}"
-    route = session.inbound.routes[request_id] = ListenRoute()
+    stream = session.inbound.routes[request_id] = Subscription()
     fields = wanted.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def stay() -> None:
@@ -147,14 +123,15 @@ async def opened_subscription(
                 "subscriptions/listen", {"notifications": fields}, request_id=request_id
             )
         except RequestError as error:
-            route.lose(error)
+            stream.settle("lost", error)
         else:
-            route.close()  # the response comes when the server ends the stream
+            stream.settle("graceful")  # the response comes when the server ends the stream
 
     session.peer.streams += 1
     staying = session.peer.start(stay())
     try:
-        yield Subscription(route, await route.agreed())
+        await stream.agreed()
+        yield stream
     finally:
         staying.cancel()
         session.peer.streams -= 1

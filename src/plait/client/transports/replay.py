@@ -19,7 +19,6 @@ from plait._support import mcp_types as types
 from plait._support.redact import Redactor
 from plait.client.config.servers import ServerConfig
 from plait.client.protocol.exchange import (
-    Exchange,
     PendingRequest,
     Sender,
     as_current,
@@ -110,7 +109,7 @@ class TapePlayer:
         task.add_done_callback(lambda _: self._playing.pop(request_id, None))
         return True
 
-    def is_playing(self, exchange: Exchange | None) -> bool:
+    def is_playing(self, exchange: PendingRequest | None) -> bool:
         """Return whether the answer to a request is being played."""
         return exchange is not None and exchange.request_id in self._playing
 
@@ -190,7 +189,7 @@ async def link_tape(
     """Play the tape, or connect to the server by `link` and record."""
     traffic = _TapedTraffic(tape, server, wire)
     if not tape.records:
-        wire.use(_TapedSender(None, traffic))
+        wire.use(traffic)
         try:
             yield
         finally:
@@ -209,13 +208,19 @@ async def link_tape(
 
 
 class _TapedTraffic:
-    """The messages of one session, played or recorded.
+    """Leaves requests to the player, and sends the others to the server, if there is one.
 
     A request is recorded with what is exchanged before its answer.
     """
 
+    any_thread = False
+    """Answers are played by tasks in the loop of the connections."""
+    is_direct = False
+    """A direct call may run beside one whose questions and notifications would be taken for its."""
+
     def __init__(self, tape: Tape, server: ServerConfig, wire: Wire) -> None:
-        self.limits = server.incoming
+        self._inner: Sender | None = None
+        self._limits = server.incoming
         self._tape = tape
         self._wire = wire
         self.player = TapePlayer(tape, wire, self._receive, cut=self._cut, has_server=tape.records)
@@ -226,22 +231,59 @@ class _TapedTraffic:
 
     async def _receive(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
-        await self._wire.receive(body, self.limits, context=contextvars.copy_context())
+        await self._wire.receive(body, self._limits, context=contextvars.copy_context())
 
     def _cut(self) -> None:
         self._wire.end("the server closed the connection")
         self._wire.close()
 
     def over(self, sender: Sender) -> Sender:
-        return _TapedSender(sender, self)
+        self._inner = sender
+        return self
 
-    def begin(self, request: PendingRequest, params: Params) -> None:
-        """Note a request of the client."""
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Play the answer to a request, or send it and record its answer."""
+        params = cast("dict[str, Any]", parse_json(body)).get("params")
+        with as_current(request):
+            if self.player.plays(request.request_id, request.method, params):
+                request.written = True
+                return
+        if self._inner is None:
+            raise anyio.ClosedResourceError
         compared = comparable(params, self._wire.redact)
         recorded = Recorded(self._wire.server, request.method, compared, answered=False)
         self._open[request.request_id] = recorded, time.monotonic()
+        request.wake = partial(self._record_outcome, request, request.wake)
+        try:
+            self._inner.send(body, request)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._record(request)
+            raise
 
-    def end(self, request: PendingRequest) -> None:
+    async def deliver(self, body: bytes) -> None:
+        message = cast("dict[str, Any]", parse_json(body))
+        if "method" not in message:
+            answer = outcome_of(message)
+            if self.player.answer(message["id"], answer):
+                return
+            if (step := self._questions.pop(message["id"], None)) is not None:
+                step["answer"] = redacted(answer, self._wire.redact)
+        if self._inner is not None:
+            await self._inner.deliver(body)
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Stop what is played, or tell the server that the caller no longer waits."""
+        self._record(request)
+        if not self.player.cancel(request.request_id) and self._inner is not None:
+            self._inner.cancel(request, notification)
+
+    def _record_outcome(self, request: PendingRequest, wake: Callable[[], None]) -> None:
+        try:
+            self._record(request)
+        finally:
+            wake()
+
+    def _record(self, request: PendingRequest) -> None:
         """Record a request with its answer; without one, it is not recorded."""
         recorded, began = self._open.pop(request.request_id, (None, 0.0))
         outcome = request.message
@@ -250,8 +292,8 @@ class _TapedTraffic:
         if request.body and "error" not in outcome:
             # The message of a list has rows in place of tools.
             try:
-                whole = read(request.body, self.limits)
-                outcome = {"result": whole.decoded_result(self.limits)}
+                whole = read(request.body, self._limits)
+                outcome = {"result": whole.decoded_result(self._limits)}
             except (ValueError, LimitError):
                 return
         recorded.answered = True
@@ -259,11 +301,6 @@ class _TapedTraffic:
         recorded.result, recorded.error = fields.get("result"), fields.get("error")
         recorded.seconds = round(time.monotonic() - began, 4)
         self._tape.write(recorded.to_line())
-
-    def answer(self, question_id: RequestId | None, answer: Mapping[str, Any]) -> None:
-        """Note the client's answer to a request of the server."""
-        if (step := self._questions.pop(question_id, None)) is not None:
-            step["answer"] = redacted(outcome_of(answer), self._wire.redact)
 
     def received(self, message: Message, context: contextvars.Context | None) -> None:
         """Record a request or a notification of the server, unless it is played.
@@ -298,7 +335,7 @@ class _TapedTraffic:
             # It stays open, so that its line would never be written.
             self._tape.write(recorded.to_line())
 
-    def _request_of(self, params: Params, exchange: Exchange | None) -> Recorded | None:
+    def _request_of(self, params: Params, exchange: PendingRequest | None) -> Recorded | None:
         """Return the request that a message of the server belongs to, as far as it is known."""
         meta: Mapping[str, Any] = (params or {}).get("_meta") or {}
         named = (params or {}).get("progressToken", meta.get(SUBSCRIPTION_ID))
@@ -308,58 +345,6 @@ class _TapedTraffic:
             return self._open[exchange.request_id][0]
         answering = [one for one, _ in self._open.values() if one.method != _LISTEN]
         return answering[-1] if answering else None
-
-
-class _TapedSender:
-    """Leaves requests to the player, and sends the others to the server, if there is one."""
-
-    any_thread = False
-    """Answers are played by tasks in the loop of the connections."""
-    is_direct = False
-    """A direct call may run beside one whose questions and notifications would be taken for its."""
-
-    def __init__(self, inner: Sender | None, traffic: _TapedTraffic) -> None:
-        self._inner = inner
-        self._traffic, self._player = traffic, traffic.player
-
-    def send(self, body: bytes, request: PendingRequest) -> None:
-        """Play the answer to a request, or send it and record its answer."""
-        params = cast("dict[str, Any]", parse_json(body)).get("params")
-        with as_current(request):
-            if self._player.plays(request.request_id, request.method, params):
-                request.written = True
-                return
-        if self._inner is None:
-            raise anyio.ClosedResourceError
-        self._traffic.begin(request, params)
-        request.wake = partial(self._record_outcome, request, request.wake)
-        try:
-            self._inner.send(body, request)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self._traffic.end(request)
-            raise
-
-    async def deliver(self, body: bytes) -> None:
-        message = cast("dict[str, Any]", parse_json(body))
-        if "method" not in message:
-            answer = outcome_of(message)
-            if self._player.answer(message["id"], answer):
-                return
-            self._traffic.answer(message["id"], answer)
-        if self._inner is not None:
-            await self._inner.deliver(body)
-
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        """Stop what is played, or tell the server that the caller no longer waits."""
-        self._traffic.end(request)
-        if not self._player.cancel(request.request_id) and self._inner is not None:
-            self._inner.cancel(request, notification)
-
-    def _record_outcome(self, request: PendingRequest, wake: Callable[[], None]) -> None:
-        try:
-            self._traffic.end(request)
-        finally:
-            wake()
 
 
 async def serve_stdio(tape: Tape, server: str) -> None:

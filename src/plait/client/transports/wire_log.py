@@ -41,21 +41,31 @@ def make_wire(server: str, redact: Redactor, on_end: Callable[[], None]) -> Wire
     """
     wire = Wire(server, redact, on_end)
     if logging.NOTSET < logger.level <= logging.DEBUG:
-        wire.taps.append(WireLog(wire))
+        wire.taps.append(_WireLog(wire))
     return wire
 
 
-class WireLog:
-    """Logs the messages of a wire."""
+class _WireLog:
+    """Logs the messages of a wire: what a sender writes, and what arrives."""
+
+    any_thread: bool
+    _inner: Sender
 
     def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+        self._wire = wire
+        self._began: dict[RequestId | None, float] = {}
+        """When requests of our own were sent that have no answer."""
         self._asked_at: dict[RequestId | None, tuple[str, float]] = {}
         """Requests of the server without an answer, and when they came."""
 
     def over(self, sender: Sender) -> Sender:
         """Return a sender that logs what it sends."""
-        return _LoggedSender(sender, self)
+        self._inner, self.any_thread = sender, sender.any_thread
+        return self
+
+    @property
+    def is_direct(self) -> bool:
+        return self._inner.is_direct
 
     def received(self, message: Message, context: contextvars.Context | None) -> None:
         """Log a request or a notification of the server."""
@@ -67,20 +77,11 @@ class WireLog:
             cancelled = coerced_id((message.params or {}).get("requestId"))
             if (asked := self._asked_at.pop(cancelled, None)) is not None:
                 seconds = time.monotonic() - asked[1]
-                self.log(_IN, asked[0], request_id=cancelled, seconds=seconds, end="cancelled")
+                self._log(_IN, asked[0], request_id=cancelled, seconds=seconds, end="cancelled")
         body = message.body or _json_of({"method": method, "params": message.params})
-        self.log(_IN, method, body, request_id=message.id)
+        self._log(_IN, method, body, request_id=message.id)
 
-    def log_delivered(self, body: bytes) -> None:
-        """Log a notification, or an answer to a request of the server."""
-        message = cast("dict[str, Any]", parse_json(body))
-        request_id, method, seconds = message.get("id"), message.get("method"), None
-        if method is None:
-            method, began = self._asked_at.pop(request_id, ("response", None))
-            seconds = None if began is None else time.monotonic() - began
-        self.log(_OUT, method, body, request_id=request_id, seconds=seconds)
-
-    def log(
+    def _log(
         self,
         direction: str,
         method: str,
@@ -97,72 +98,63 @@ class WireLog:
         whole = logger.isEnabledFor(UNCUT)
         # Redacted before it is cut: half of a secret would not be found.
         text = (message if whole else message[:MAX_SEARCHED_CHARS]).decode("utf-8", "replace")
-        text = self.wire.redact(text)
+        text = self._wire.redact(text)
         if not whole and len(text) > MAX_SHOWN_CHARS:
             text = f"{text[:MAX_SHOWN_CHARS]}…"
         facts = end or size_label(len(message))
         if seconds is not None:
             facts = f"{seconds * 1000:.{1 if seconds < 0.1 else 0}f} ms {facts}"
         number = "" if request_id is None else f" #{request_id}"
-        name = self.wire.redact.excerpt(method, MAX_METHOD_CHARS)
-        logger.debug("%s %s%s %s %s %s", direction, self.wire.server, number, name, facts, text)
-
-
-def _json_of(message: object) -> bytes:
-    return to_json(message, inf_nan_mode="null", serialize_unknown=True)
-
-
-class _LoggedSender:
-    """Logs the requests that another sender writes, and their responses."""
-
-    def __init__(self, inner: Sender, log: WireLog) -> None:
-        self.inner = inner
-        self.any_thread = inner.any_thread
-        self._log = log
-        self._began: dict[RequestId | None, float] = {}
-
-    @property
-    def is_direct(self) -> bool:
-        return self.inner.is_direct
+        name = self._wire.redact.excerpt(method, MAX_METHOD_CHARS)
+        logger.debug("%s %s%s %s %s %s", direction, self._wire.server, number, name, facts, text)
 
     def send(self, body: bytes, request: PendingRequest) -> None:
         self._began[request.request_id] = time.monotonic()
-        self._log.log(_OUT, request.method, body, request_id=request.request_id)
+        self._log(_OUT, request.method, body, request_id=request.request_id)
         wake, request.wake = request.wake, partial(self._log_outcome, request, request.wake)
         try:
-            self.inner.send(body, request)
+            self._inner.send(body, request)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             request.wake = wake
             self._log_end(_OUT, request, "was not sent: the connection is closed")
             raise
 
     async def deliver(self, body: bytes) -> None:
-        self._log.log_delivered(body)
-        await self.inner.deliver(body)
+        message = cast("dict[str, Any]", parse_json(body))
+        request_id, method, seconds = message.get("id"), message.get("method"), None
+        if method is None:
+            method, began = self._asked_at.pop(request_id, ("response", None))
+            seconds = None if began is None else time.monotonic() - began
+        self._log(_OUT, method, body, request_id=request_id, seconds=seconds)
+        await self._inner.deliver(body)
 
     def cancel(self, request: PendingRequest, notification: bytes) -> None:
         if request.method == _SUBSCRIPTION:
             self._began.pop(request.request_id, None)
-            self._log.log(_OUT, "notifications/cancelled", notification)
+            self._log(_OUT, "notifications/cancelled", notification)
         else:
             self._log_end(_OUT, request, "cancelled")
-        self.inner.cancel(request, notification)
+        self._inner.cancel(request, notification)
 
     def _log_end(self, direction: str, request: PendingRequest, end: str) -> None:
         seconds = time.monotonic() - self._began.pop(request.request_id, time.monotonic())
         number = request.request_id
-        self._log.log(direction, request.method, request_id=number, seconds=seconds, end=end)
+        self._log(direction, request.method, request_id=number, seconds=seconds, end=end)
 
     def _log_outcome(self, request: PendingRequest, wake: Callable[[], None]) -> None:
         # One that was cancelled, or whose session was closed, is logged already or needs no line.
         is_closed_stream = request.message is None and request.method == _SUBSCRIPTION
         if request.request_id in self._began and not is_closed_stream:
             if request.message is None:
-                why = self._log.wire.redact.excerpt(f"no answer: {request.fault!r}")
+                why = self._wire.redact.excerpt(f"no answer: {request.fault!r}")
                 self._log_end(_IN, request, why)
             else:
                 number = request.request_id
                 seconds = time.monotonic() - self._began.pop(number)
                 body = request.body or _json_of(request.message)
-                self._log.log(_IN, request.method, body, request_id=number, seconds=seconds)
+                self._log(_IN, request.method, body, request_id=number, seconds=seconds)
         wake()
+
+
+def _json_of(message: object) -> bytes:
+    return to_json(message, inf_nan_mode="null", serialize_unknown=True)
