@@ -152,11 +152,9 @@ def span(
     kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
     start = None if seconds_ago is None else time.time_ns() - int(seconds_ago * 1e9)
     current, token = None, None
-    try:
+    with _Guarded():
         current = _tracer().start_span(name, kind=kind, attributes=attributes, start_time=start)
         token = attach(set_span_in_context(current))
-    except Exception as error:  # noqa: BLE001  # boundary: samplers and processors may raise
-        _log_failure(error)
     try:
         yield details
     except BaseException as error:
@@ -166,55 +164,56 @@ def span(
         raise
     finally:
         if current is not None and token is not None:
-            try:
+            with _Guarded():
                 detach(token)
                 if "error.type" in details:
                     current.set_status(Status(StatusCode.ERROR))
                 current.set_attributes(dict(details))
                 current.end()
-            except Exception as error:  # noqa: BLE001  # boundary: exporters may raise
-                _log_failure(error)
 
 
 _failures: set[type[BaseException]] = set()
 
 
-def _log_failure(error: Exception) -> None:
-    """Log a failure of the provider, once for each class."""
-    if type(error) not in _failures:
-        _failures.add(type(error))
-        logger.warning("OpenTelemetry failed, so spans or metrics are missing", exc_info=error)
+class _Guarded:
+    """Logs what the provider raises, once for each class: it never ends what is traced."""
+
+    def __enter__(self) -> None:
+        """Begin what samplers, processors, readers, views or propagators may end."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, Exception) and type(error) not in _failures:
+            _failures.add(type(error))
+            logger.warning("OpenTelemetry failed, so spans or metrics are missing", exc_info=error)
+        return isinstance(error, Exception)
 
 
 @contextmanager
 def measured(name: str, details: Mapping[str, Any]) -> Generator[None]:
     """Record the seconds of a block."""
     began = time.monotonic()
+    failure: dict[str, str] = {}
     try:
         yield
     except BaseException as error:
-        kept = {**_low_cardinality(details), "error.type": error_type(error)}
-        record(name, time.monotonic() - began, kept)
+        failure = {"error.type": error_type(error)}
         raise
-    record(name, time.monotonic() - began, _low_cardinality(details))
+    finally:
+        kept = {key: value for key, value in details.items() if key in _METRIC_ATTRIBUTES}
+        record(name, time.monotonic() - began, {**kept, **failure})
 
 
 def record(metric: str, value: float, attributes: Mapping[str, Any]) -> None:
     """Record a value of a metric."""
-    try:
+    with _Guarded():
         _histogram(metric).record(value, dict(attributes))
-    except Exception as error:  # noqa: BLE001  # boundary: readers and views may raise
-        _log_failure(error)
 
 
 _METRIC_ATTRIBUTES = frozenset(
     {"mcp.method.name", "gen_ai.operation.name", "gen_ai.tool.name", "error.type", "plait.server"}
     | {"gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name"}
 )
-
-
-def _low_cardinality(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in details.items() if name in _METRIC_ATTRIBUTES}
+"""The attributes with few values, which metrics have, too."""
 
 
 TOOL_ERROR = "tool_error"
@@ -232,20 +231,15 @@ def error_type(error: BaseException) -> str:
 
 def describe_request(attributes: Attributes) -> None:
     """Add attributes to the current span."""
-    try:
+    with _Guarded():
         current_span().set_attributes(dict(attributes))
-    except Exception as error:  # noqa: BLE001  # boundary: a span of any provider
-        _log_failure(error)
 
 
 def add_event(name: str, attributes: Attributes) -> None:
     """Add an event to the current span, if anything is traced."""
-    if not is_traced():
-        return
-    try:
-        current_span().add_event(name, attributes)
-    except Exception as error:  # noqa: BLE001  # boundary: a span of any provider
-        _log_failure(error)
+    if is_traced():
+        with _Guarded():
+            current_span().add_event(name, attributes)
 
 
 def record_session(seconds: float, attributes: Attributes) -> None:
@@ -258,10 +252,8 @@ def trace_context() -> dict[str, str]:
     from opentelemetry.propagate import inject  # noqa: PLC0415
 
     fields: dict[str, str] = {}
-    try:
+    with _Guarded():
         inject(fields)
-    except Exception as error:  # noqa: BLE001  # boundary: a propagator of the program
-        _log_failure(error)
     return fields
 
 

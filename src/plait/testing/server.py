@@ -136,10 +136,7 @@ def _call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     properties = _ARGUMENTS[name]["properties"]
     wrong = [key for key in _ARGUMENTS[name].get("required", ()) if key not in arguments]
     for key, value in arguments.items():
-        kind = (
-            {"string": str, "integer": int}[properties[key]["type"]] if key in properties else None
-        )
-        if kind is None or type(value) is not kind:
+        if key not in properties or type(value) is not _TYPES[properties[key]["type"]]:
             wrong.append(key)
     if wrong:
         text = f"Error executing tool {name}: wrong or missing: {', '.join(wrong)}"

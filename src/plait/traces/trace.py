@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Literal
+from typing import Literal, TypeVar
 
 from plait.traces.events import (
     Delta,
@@ -26,6 +26,8 @@ from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, Role, UsageMetadata, answered
 from plait.traces.raw import messages_to_raw_trace, with_note
 
+Kind = TypeVar("Kind", bound=TraceEvent)
+
 NO_RESPONSE = "[No final response extracted]"
 """The final response of a run that ended without one."""
 
@@ -43,6 +45,9 @@ class Trace:
     )
     """Definitions of tools in the same file, by digest: each is stored once."""
 
+    def _last(self, kind: type[Kind]) -> Kind | None:
+        return next((event for event in reversed(self.events) if isinstance(event, kind)), None)
+
     @property
     def started(self) -> RunStarted | None:
         """The start of the run."""
@@ -51,14 +56,12 @@ class Trace:
     @property
     def ended(self) -> RunEnded | None:
         """The end of the run; `None` if it still runs, or was killed."""
-        return next((event for event in reversed(self.events) if isinstance(event, RunEnded)), None)
+        return self._last(RunEnded)
 
     @property
     def failure(self) -> RunFailed | None:
         """The error that ended the run, if one did."""
-        return next(
-            (event for event in reversed(self.events) if isinstance(event, RunFailed)), None
-        )
+        return self._last(RunFailed)
 
     @property
     def status(self) -> Status | Literal["unfinished"]:
@@ -85,8 +88,7 @@ class Trace:
     @property
     def stop_reason(self) -> str | None:
         """Why the model stopped in its last answer, as the provider names it."""
-        turns = (event for event in reversed(self.events) if isinstance(event, Turn))
-        last = next(turns, None)
+        last = self._last(Turn)
         return last.stop_reason if last else (self.ended.stop_reason if self.ended else None)
 
     @property

@@ -71,10 +71,9 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     check = _find(name)
     if check is None:
         return f"there is no check {name!r}: {suggest_names(name, [*_CHECKS, 'python'])}"
-    expected = _VALUES.get(name)
-    is_wrong = expected is not None and not isinstance(value, expected)
-    if is_wrong or (expected is _NUMBER and not is_finite_number(value)):
-        return f"{name} takes {_TYPE_NAMES[expected]}, not {value!r}"
+    for names, fits, wanted in _VALUES:
+        if name in names and not fits(value):
+            return f"{name} takes {wanted}, not {value!r}"
     if name == "matches":
         try:
             re.compile(str(value))
@@ -269,17 +268,12 @@ _CHECKS: dict[str, Check] = {
     "world": _world,
 }
 
-_NUMBER = (int, float)
-_VALUES: dict[str, type | tuple[type, ...]] = {
-    "json": dict,
-    "world": dict,
-    "tools_in_order": list,
-    "max_turns": _NUMBER,
-    "max_tokens": _NUMBER,
-    "max_seconds": _NUMBER,
-    "max_cost_usd": _NUMBER,
-}
-_TYPE_NAMES: dict[Any, str] = {dict: "an object", list: "a list", _NUMBER: "a number"}
+_VALUES: tuple[tuple[set[str], Callable[[Any], bool], str], ...] = (
+    ({"json", "world"}, lambda value: isinstance(value, dict), "an object"),
+    ({"tools_in_order"}, lambda value: isinstance(value, list), "a list"),
+    ({"max_turns", "max_tokens", "max_seconds", "max_cost_usd"}, is_finite_number, "a number"),
+)
+"""Checks that take values of one type only."""
 
 
 def _compare(data: Any, spec: Mapping[str, Any]) -> str | None:

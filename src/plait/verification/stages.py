@@ -32,6 +32,12 @@ _TYPES: dict[str, tuple[tuple[type, ...], Any]] = {
 """The types of fields of a template: those of values, and the one that a judge replies with."""
 
 
+_QUOTES = (
+    'Add the key "quotes": an object that maps each {} to a list of the passages that {} it, '
+    "copied word by word. "
+)
+
+
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
     """The JSON object that a judge replied with, and what it used."""
@@ -272,12 +278,7 @@ async def _parse_template(run: CaseRun) -> str | None:
     """Let the judge read the fields of the template from the answer, with quotes if wanted."""
     text = _template_text(run)
     deep = run.case.deep_judgment_enabled
-    quoted = (
-        'Add the key "quotes": an object that maps each field that is not null to a list of the '
-        "passages that say it, copied word by word. "
-        if deep
-        else ""
-    )
+    quoted = _QUOTES.format("field that is not null", "say") if deep else ""
     reply = await run.ask_judge(
         "Read these fields from the answer below. Report what the answer says, not what is "
         "right; use null for what it does not say. Reply with one JSON object that has "
@@ -369,12 +370,7 @@ async def _judged_traits(run: CaseRun, traits: list[Trait]) -> dict[str, bool]:
     text = run.text_for(full_trace=run.case.use_full_trace_for_rubric)
     questions = "\n".join(f"- {trait.name}: {trait.description or trait.name}" for trait in traits)
     deep = run.case.deep_judgment_rubric_enabled
-    quoted = (
-        'Add the key "quotes": an object that maps each name that is true to a list of the '
-        "passages that show it, copied word by word. "
-        if deep
-        else ""
-    )
+    quoted = _QUOTES.format("name that is true", "show") if deep else ""
     reply = await run.ask_judge(
         "Decide for each of these whether it holds for the text below. Reply with one "
         f"JSON object that maps each name to true or false. {quoted}\n\n{questions}\n\n"

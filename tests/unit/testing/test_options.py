@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,21 @@ def test_options_survive_the_way_through_the_command_line(tmp_path: Path) -> Non
     assert settings.noise == {"crlf", "half"}
     assert settings.stderr_line == ("one two", "--three")
     assert (settings.exit_after, settings.exit_code) == (3, 7)
-    assert (settings.status_code, settings.status_times) == (503, 2)
+    assert settings.http_status == (503, 2)
     assert settings.http_status_on == "call"
     assert settings.retry_after == "1"
     assert settings.www_authenticate == 'Bearer realm="x y"'
-    assert settings.cut_sse_times is None
+    assert settings.cut_sse == inf
     assert settings.delay == 0.5
     assert settings.sessions_file == tmp_path / "sessions"
 
 
 @pytest.mark.parametrize(
     ("flags", "times"),
-    [([], 0), (["--cut-sse"], None), (["--cut-sse=2"], 2)],
+    [([], 0), (["--cut-sse"], inf), (["--cut-sse=2"], 2)],
 )
-def test_answers_are_cut_never_always_or_so_many_times(flags: list[str], times: int | None) -> None:
-    assert parse(flags).cut_sse_times == times
+def test_answers_are_cut_never_always_or_so_many_times(flags: list[str], times: float) -> None:
+    assert parse(flags).cut_sse == times
 
 
 @pytest.mark.parametrize(

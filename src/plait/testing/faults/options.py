@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ Moment = Literal["initialize", "list", "call", "all"]
 DieBy = Literal["kill", "drop"]
 """Whether a dying tool kills the process, or only cuts the connection."""
 
-_ALWAYS: Final = -1
+_ALWAYS: Final = math.inf
 
 
 class FaultOptions(TypedDict, total=False):
@@ -63,11 +64,11 @@ def _split_noise(text: object) -> object:
     return kinds
 
 
-def _check_status(text: object) -> object:
+def _split_status(text: object) -> object:
     code, _, times = str(text).partition(":")
     if not code.isdigit() or (times and not times.isdigit()):
         raise ValueError(f"--http-status takes CODE or CODE:TIMES, not {text!r}")
-    return text
+    return int(code), int(times) if times else _ALWAYS
 
 
 _NOISE_HELP = f"noise on stdout (stdio only), comma-separated: {', '.join(get_args(NoiseKind))}"
@@ -98,7 +99,7 @@ class Settings(BaseModel, frozen=True):
     die_by: DieBy = Field("kill", description="what tools that die do")
     hang_handshake: bool = Field(False, description="accept everything, answer nothing")
     slow_start: float = Field(0, description="seconds before the server listens or reads")
-    http_status: Annotated[str, BeforeValidator(_check_status)] | None = Field(
+    http_status: Annotated[tuple[int, float], BeforeValidator(_split_status)] | None = Field(
         None, description="answer with this HTTP status: CODE, or CODE:TIMES"
     )
     http_status_on: Moment = "all"
@@ -107,27 +108,11 @@ class Settings(BaseModel, frozen=True):
     www_authenticate: str | None = Field(
         None, description="WWW-Authenticate header sent with the status"
     )
-    cut_sse: int = Field(
+    cut_sse: float = Field(
         0, description="cut the connection inside the answer of a tool call; a number: N times"
     )
     delay: float = Field(0, description="seconds before every request is served")
     until_stdin_closes: bool = Field(False, description="end when standard input ends")
-
-    @property
-    def status_code(self) -> int | None:
-        """The HTTP status to answer with."""
-        return None if self.http_status is None else int(self.http_status.partition(":")[0])
-
-    @property
-    def status_times(self) -> int | None:
-        """How many requests get the status; `None` for all of them."""
-        times = (self.http_status or "").partition(":")[2]
-        return int(times) if times else None
-
-    @property
-    def cut_sse_times(self) -> int | None:
-        """How many calls are cut; `None` for all of them."""
-        return None if self.cut_sse == _ALWAYS else self.cut_sse
 
     @property
     def sessions_file(self) -> Path | None:

@@ -72,14 +72,10 @@ class HttpFaults:
             request = {}
         opens_sse = self._settings.transport == "sse" and scope["method"] == "GET"
         moment = _MOMENTS.get("initialize" if opens_sse else str(request.get("method")))
-        cuts = self._settings.cut_sse_times
         version = Headers(scope=scope).get("mcp-protocol-version", HANDSHAKE_PROTOCOL_VERSIONS[0])
-        if status_due(self._run, moment):
-            refusal = PlainTextResponse(
-                self._settings.http_body,
-                status_code=self._settings.status_code or 500,
-                headers=refusal_headers(self._run),
-            )
+        if (status := status_due(self._run, moment)) is not None:
+            headers = refusal_headers(self._run)
+            refusal = PlainTextResponse(self._settings.http_body, status, headers)
             await refusal(scope, receive, send)
         elif self._settings.legacy_only and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             error = {
@@ -90,7 +86,7 @@ class HttpFaults:
                 error = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
             answer = {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
             await JSONResponse(answer, status_code=400)(scope, receive, send)
-        elif moment == "call" and (cuts is None or self._run.cuts < cuts):
+        elif moment == "call" and self._run.cuts < self._settings.cut_sse:
             self._run.cuts += 1
             await self._answer_in_half(scope, receive, send)
         else:
@@ -130,15 +126,16 @@ class HttpFaults:
         return watched
 
 
-def status_due(run: Run, moment: Moment | None) -> bool:
-    """Return whether to answer with the configured HTTP status, and count it."""
+def status_due(run: Run, moment: Moment | None) -> int | None:
+    """Return the HTTP status that a request gets, if any, and count it."""
     settings = run.settings
-    if settings.status_code is None or settings.http_status_on not in {moment, "all"}:
-        return False
-    if settings.status_times is not None and run.statuses >= settings.status_times:
-        return False
+    if settings.http_status is None or settings.http_status_on not in {moment, "all"}:
+        return None
+    status, times = settings.http_status
+    if run.statuses >= times:
+        return None
     run.statuses += 1
-    return True
+    return status
 
 
 def refusal_headers(run: Run) -> dict[str, str]:
@@ -322,9 +319,9 @@ async def _serve_http(
 
 async def _serve_websocket(serve_one: ServeStreams, run: Run, listener: socket.socket) -> None:
     def check_request(connection: ServerConnection, _: Request) -> Response | None:
-        if not status_due(run, "initialize"):
+        status = status_due(run, "initialize")
+        if status is None:
             return None
-        status = run.settings.status_code or HTTPStatus.INTERNAL_SERVER_ERROR
         response = connection.respond(HTTPStatus(status), run.settings.http_body)
         for name, value in refusal_headers(run).items():
             response.headers[name] = value
