@@ -23,8 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from plait import MultiServerMCPClient, Toolbox  # noqa: E402
-from plait.client.catalog.deferral import tokens_of  # noqa: E402
-from plait.client.catalog.search import ToolIndex  # noqa: E402
+from plait.client.catalog.deferral import ToolIndex, tokens_of  # noqa: E402
 from plait.langchain.tools.tool import MCPTool  # noqa: E402
 from tests.integration.agents.many_tools import servers_with  # noqa: E402
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plait.cli.conversations import state_folder
-from plait.client.catalog.disk_cache import cache_folder
+from plait.client.catalog.listing import cache_folder
 from plait.client.transports.auth.stores import token_folder
 
 LEAKS = """

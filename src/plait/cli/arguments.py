@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from plait.cli.exits import ArgumentError
-from plait.client.catalog.schemas.describe import (
-    Notes,
-)
+from plait.client.catalog.schemas.describe import Notes
+from plait.client.catalog.schemas.for_provider import cleaned_schema
 from plait.client.catalog.schemas.json_schema import (
     UNIONS,
     Schema,
@@ -40,7 +39,6 @@ from plait.client.catalog.schemas.json_schema import (
     types_of,
     values_of,
 )
-from plait.client.catalog.schemas.refs import cleaned_schema
 
 MAX_ENUM_VALUES = 4
 """More values make a signature unreadable."""

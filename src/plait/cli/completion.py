@@ -41,7 +41,7 @@ def complete_tools(
     """Complete the name of a tool of the server before it."""
     from plait._support.files import write_atomically
     from plait.cli.session import narrowed
-    from plait.client.catalog.disk_cache import ListCache, cache_folder
+    from plait.client.catalog.listing import ListCache, cache_folder
     from plait.client.toolbox import Toolbox
 
     config, server = _configuration(ctx), str(ctx.params.get("server"))

@@ -12,8 +12,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
-from plait.client.catalog.deferral import tokens_of
-from plait.client.catalog.search import ToolIndex
+from plait.client.catalog.deferral import ToolIndex, tokens_of
 from plait.langchain.tools.tool import MCPTool
 from tests.integration.agents.helpers import agent_of, answers_of, one_by_one, question, tool_call
 from tests.servers import everything_stdio_config, node_stdio_config

@@ -14,8 +14,7 @@ from plait.cli import session
 from plait.cli.base import ExampleCommand, json_option, repeatable, server_arguments, settings_of
 from plait.cli.exits import Exit
 from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
-from plait.client.catalog.lock.changes import Change, word_diff
-from plait.client.catalog.lock.drift import Drift, file_drift, relocked, updated
+from plait.client.catalog.lock.drift import Change, Drift, file_drift, relocked, updated, word_diff
 from plait.client.catalog.lock.entries import LockedServer, Lockfile
 from plait.client.catalog.lock.identity import identity_of
 

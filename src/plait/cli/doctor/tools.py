@@ -19,10 +19,7 @@ from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import collisions, with_public_names
 from plait.client.catalog.overrides import apply_override, override_for, override_problems
 from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
-from plait.client.catalog.schemas.describe import (
-    Note,
-    NoteKind,
-)
+from plait.client.catalog.schemas.describe import Note, NoteKind
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema
 from plait.client.config.policy import Policy

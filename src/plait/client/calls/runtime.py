@@ -31,7 +31,7 @@ from plait.client.connections.status import Event, ServerInfo, Status
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from plait.client.catalog.lock.guard import LockReport
+    from plait.client.catalog.lock.drift import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.protocol.inbound import IncomingMessage, OnElicitation
     from plait.client.protocol.session import McpSession

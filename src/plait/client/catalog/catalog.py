@@ -16,11 +16,9 @@ from plait._support.clock import Clock, SystemClock
 from plait._support.gather import gather_outcomes
 from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
-from plait.client.catalog.disk_cache import ListCache
 from plait.client.catalog.filters import ToolFilter, patterns_in
-from plait.client.catalog.listing import Listing, ToolLister
-from plait.client.catalog.lock.drift import Drift
-from plait.client.catalog.lock.guard import LockReport, ToolLock
+from plait.client.catalog.listing import ListCache, Listing, ToolLister
+from plait.client.catalog.lock.drift import Drift, LockReport, ToolLock
 from plait.client.catalog.names import NamePolicy, collisions, with_public_names
 from plait.client.catalog.overrides import ToolOverride, override_for, override_problems
 from plait.client.catalog.tool import Tool

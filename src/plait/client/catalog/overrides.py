@@ -14,12 +14,7 @@ from typing import Any
 
 from plait._support.gather import resolve
 from plait._support.suggestions import did_you_mean, nearest
-from plait.client.catalog.schemas.json_schema import (
-    as_list,
-    entries_of,
-    is_list,
-    is_mapping,
-)
+from plait.client.catalog.schemas.json_schema import as_list, entries_of, is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import TRAITS, trait_named
 from plait.client.config.raw_value import (

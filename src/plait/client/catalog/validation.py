@@ -28,7 +28,7 @@ from plait.client.catalog.bounded_work import (
     found,
     take_step,
 )
-from plait.client.catalog.schemas.plain_schema import DIALECT, plain_size
+from plait.client.catalog.schemas.json_schema import DIALECT, plain_size
 
 T = TypeVar("T")
 

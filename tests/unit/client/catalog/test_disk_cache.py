@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.disk_cache import ListCache, StoredList, cache_folder
+from plait.client.catalog.listing import ListCache, StoredList, cache_folder
 from plait.client.config.read import read_config
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.operations import ToolList

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.search import ToolIndex
+from plait.client.catalog.deferral import ToolIndex
 from plait.client.catalog.tool import Tool
 
 DATA = Path(__file__).parents[3] / "data"

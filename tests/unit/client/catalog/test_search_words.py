@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.search import query_words_of, stem, synonyms_of, words_of
+from plait.client.catalog.deferral import query_words_of, stem, synonyms_of, words_of
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """JSON Schemas of tools, converted for the models of each provider."""
 
-from plait.client.catalog.schemas.describe import (
-    ProviderSchema,
+from plait.client.catalog.schemas.describe import ProviderSchema
+from plait.client.catalog.schemas.for_provider import (
+    PROFILES,
+    Profile,
+    inline_refs,
+    schema_for_provider,
 )
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
+from plait.client.catalog.schemas.json_schema import shared_if_plain
 from plait.client.catalog.schemas.parameters import (
     Parameter,
     convert_input_schema,
@@ -11,8 +15,6 @@ from plait.client.catalog.schemas.parameters import (
     schema_from_parameters,
     to_json_schema,
 )
-from plait.client.catalog.schemas.plain_schema import shared_if_plain
-from plait.client.catalog.schemas.refs import inline_refs
 from plait.client.config.raw_value import UNSET
 
 __all__ = [

@@ -6,14 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plait.client.catalog.schemas.describe import (
-    Notes,
-    limits,
-    with_sentences,
-)
-from plait.client.catalog.schemas.for_provider import (
-    plain_root,
-)
+from plait.client.catalog.schemas.describe import Notes, limits, with_sentences
+from plait.client.catalog.schemas.for_provider import cleaned_schema, plain_root
 from plait.client.catalog.schemas.json_schema import (
     CONSTRAINTS,
     UNIONS,
@@ -27,7 +21,6 @@ from plait.client.catalog.schemas.json_schema import (
     types_of,
     values_of,
 )
-from plait.client.catalog.schemas.refs import cleaned_schema
 from plait.client.config.raw_value import UNSET
 
 _DESCRIBED_LIMITS: Final = frozenset(

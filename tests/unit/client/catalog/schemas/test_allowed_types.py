@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas.json_schema import (
-    narrow_to_type,
-    possible_types,
-)
+from plait.client.catalog.schemas.json_schema import narrow_to_type, possible_types
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import (
-    Notes,
-)
-from plait.client.catalog.schemas.for_provider import (
-    merge,
-    merge_members,
-)
-from plait.client.catalog.schemas.json_schema import (
-    is_never,
-)
-from plait.client.catalog.schemas.refs import cleaned_schema
+from plait.client.catalog.schemas.describe import Notes
+from plait.client.catalog.schemas.for_provider import cleaned_schema, merge, merge_members
+from plait.client.catalog.schemas.json_schema import is_never
 from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
 
 

@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.catalog.schemas import schema_for_provider, shared_if_plain
-from plait.client.catalog.schemas.describe import (
-    Notes,
-)
-from plait.client.catalog.schemas.for_provider import (
-    object_root,
-)
-from plait.client.catalog.schemas.refs import cleaned_schema
+from plait.client.catalog.schemas.describe import Notes
+from plait.client.catalog.schemas.for_provider import cleaned_schema, object_root
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
 
 _data = st.sampled_from(

@@ -2,9 +2,7 @@
 
 import pytest
 
-from plait.client.catalog.schemas.json_schema import (
-    distinct,
-)
+from plait.client.catalog.schemas.json_schema import distinct
 
 
 @pytest.mark.parametrize("count", [3, 16, 17, 100])
