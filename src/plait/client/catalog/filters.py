@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
-from plait._support.suggestions import did_you_mean, nearest
+from plait._support.suggestions import nearest
 from plait.client.catalog.tool import Tool
-from plait.client.config.policy import TRAITS, Trait, trait_named
+from plait.client.config.policy import Trait, annotation_hint, signed_trait, trait_named
 from plait.client.config.raw_value import as_list, describe
 from plait.errors import ConfigError
 
@@ -138,41 +138,33 @@ def _any_of(patterns: Iterable[ToolPattern], setting: str) -> Matches:
 
 
 def _compiled(pattern: object, setting: str) -> Matches:
-    match pattern:
-        case str() if pattern.startswith((_REGEX, _TRAIT)):
-            matches = (_regex if pattern.startswith(_REGEX) else _trait)(pattern, setting)
-            # A tool of exactly this name always matches.
-            return lambda tool: pattern == tool.wire_name or matches(tool)
-        case str():
-            return lambda tool: tool.is_called(pattern)
-        case re.Pattern(pattern=str()):
-            return _search(cast("re.Pattern[str]", pattern))
-        case Mapping():
-            return _traits(cast("Mapping[object, object]", pattern), setting)
-        case _:
-            return _function(pattern, setting)
-
-
-def _regex(text: str, setting: str) -> Matches:
-    try:
-        return _search(re.compile(text.removeprefix(_REGEX)))
-    except re.error as error:
-        reason = f'is not a regular expression: {error} (without "re:" it is a name or a glob)'
-        raise ConfigError(f"{setting}: {_quoted(text)} {reason}") from error
-
-
-def _search(regex: re.Pattern[str]) -> Matches:
-    specific = "/" in regex.pattern
-    return lambda tool: bool(
-        regex.search(tool.wire_name) or (specific and regex.search(tool.full_name))
-    )
-
-
-def _trait(text: str, setting: str) -> Matches:
-    name = text.removeprefix(_TRAIT)
-    positive = re.sub(r"^(!\s*|not\s+)", "", name)
-    trait = _known_trait(positive, text, setting)
-    return lambda tool: tool.has_trait(trait) is (positive == name)
+    matches: Matches
+    if isinstance(pattern, str) and pattern.startswith(_REGEX):
+        try:
+            matches = _compiled(re.compile(pattern.removeprefix(_REGEX)), setting)
+        except re.error as error:
+            reason = f'is not a regular expression: {error} (without "re:" it is a name or a glob)'
+            raise ConfigError(f"{setting}: {_quoted(pattern)} {reason}") from error
+    elif isinstance(pattern, str) and pattern.startswith(_TRAIT):
+        if (signed := signed_trait(pattern)) is None:
+            hint = f"for a tool of that name, write {_quoted(f'[@]{pattern[1:]}')}"
+            raise _no_annotation(pattern, setting, f"; {hint}")
+        trait, holds = signed
+        matches = lambda tool: tool.has_trait(trait) is holds  # noqa: E731
+    elif isinstance(pattern, str):
+        return lambda tool: tool.is_called(pattern)
+    elif isinstance(pattern, re.Pattern) and isinstance(cast("Any", pattern).pattern, str):
+        regex = cast("re.Pattern[str]", pattern)
+        specific = "/" in regex.pattern
+        return lambda tool: bool(
+            regex.search(tool.wire_name) or (specific and regex.search(tool.full_name))
+        )
+    elif isinstance(pattern, Mapping):
+        return _traits(cast("Mapping[object, object]", pattern), setting)
+    else:
+        return _function(cast("object", pattern), setting)
+    # A tool of exactly this name always matches.
+    return lambda tool: pattern == tool.wire_name or matches(tool)
 
 
 def _traits(required_traits: Mapping[object, object], setting: str) -> Matches:
@@ -180,7 +172,8 @@ def _traits(required_traits: Mapping[object, object], setting: str) -> Matches:
         raise ConfigError(f'{setting}: {{}} means nothing (for every tool, write "*")')
     traits: dict[Trait, bool] = {}
     for key, value in required_traits.items():
-        trait = _known_trait(str(key), str(key), setting)
+        if (trait := trait_named(str(key))) is None:
+            raise _no_annotation(str(key), setting)
         if not isinstance(value, bool):
             raise ConfigError(f"{setting}: {trait} is true or false, found {describe(value)}")
         if traits.setdefault(trait, value) is not value:
@@ -188,13 +181,9 @@ def _traits(required_traits: Mapping[object, object], setting: str) -> Matches:
     return lambda tool: all(tool.has_trait(trait) is value for trait, value in traits.items())
 
 
-def _known_trait(name: str, written: str, setting: str) -> Trait:
-    if (trait := trait_named(name)) is not None:
-        return trait
-    hint = did_you_mean(name, TRAITS) or f"known are {', '.join(TRAITS)}"
-    if written.startswith(_TRAIT):
-        hint += f"; for a tool of that name, write {_quoted(f'[@]{written[1:]}')}"
-    raise ConfigError(f"{setting}: {_quoted(written)} is not an annotation ({hint})")
+def _no_annotation(written: str, setting: str, more: str = "") -> ConfigError:
+    text = f"{_quoted(written)} is not an annotation ({annotation_hint(written)}{more})"
+    return ConfigError(f"{setting}: {text}")
 
 
 def _function(function: object, setting: str) -> Matches:

@@ -13,10 +13,10 @@ from operator import attrgetter
 from typing import Any
 
 from plait._support.gather import resolve
-from plait._support.suggestions import did_you_mean, nearest
+from plait._support.suggestions import nearest
 from plait.client.catalog.schemas.json_schema import as_list, entries_of, is_list, is_mapping
 from plait.client.catalog.tool import Tool
-from plait.client.config.policy import TRAITS, trait_named
+from plait.client.config.policy import annotation_hint, trait_named
 from plait.client.config.raw_value import (
     UNSET,
     Key,
@@ -391,8 +391,7 @@ def _read_annotations(raw: RawValue) -> dict[str, Any]:
             if name == "title":
                 hints[name] = _read_text(entry)
             elif trait_named(name) is None:
-                known = did_you_mean(name, TRAITS) or f"known are title, {', '.join(TRAITS)}"
-                entry.reject("unknown_key", "is not an annotation", known)
+                entry.reject("unknown_key", "is not an annotation", annotation_hint(name))
             else:
                 hints[_hint_name(name)] = None if entry.value is None else read_bool(entry)
     return hints

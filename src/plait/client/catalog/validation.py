@@ -28,7 +28,7 @@ from plait.client.catalog.bounded_work import (
     found,
     take_step,
 )
-from plait.client.catalog.schemas.json_schema import DIALECT, plain_size
+from plait.client.catalog.schemas.json_schema import CONSTRAINTS, DIALECT, HOLD_VALUE, plain_size
 
 T = TypeVar("T")
 
@@ -54,17 +54,6 @@ ITEMS_PER_STEP: Final = 64
 """Steps cost more than the tests of a few items."""
 _PLAIN_DIALECTS: Final = frozenset({DIALECT, "http://json-schema.org/draft-07/schema#"})
 """Dialects in which a plain schema means the same."""
-_KEYWORDS: Final = frozenset(
-    {"$dynamicRef", "$ref", "additionalProperties", "allOf", "anyOf", "const", "contains"}
-    | {"dependentRequired", "dependentSchemas", "enum", "exclusiveMaximum", "exclusiveMinimum"}
-    | {"format", "if", "items", "maxItems", "maxLength", "maxProperties", "maximum", "minItems"}
-    | {"minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern"}
-    | {"patternProperties", "prefixItems", "properties", "propertyNames", "required", "type"}
-    | {"unevaluatedItems", "unevaluatedProperties", "uniqueItems"}
-)
-"""The rules of the newest dialect; a test compares them with those of the library."""
-_DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples"})
-"""Keywords whose values are data, not schemas."""
 
 
 class BrokenSchemaError(ValueError):
@@ -249,7 +238,7 @@ def _compile(schema: Any, text: str) -> SchemaValidator:
         if isinstance(part, dict):
             entries = cast("dict[str, Any]", part)
             size += len(entries)
-            waiting += [inner for key, inner in entries.items() if key not in _DATA_KEYWORDS]
+            waiting += [inner for key, inner in entries.items() if key not in HOLD_VALUE]
             if isinstance(pattern := entries.get("pattern"), str):
                 patterns.add(pattern)
             if isinstance(named := entries.get("patternProperties"), dict):
@@ -295,7 +284,7 @@ def quick_test(schema: Mapping[str, Any]) -> Test | None:
     root = {key: value for key, value in schema.items() if key != "$schema"}
     if not 0 < plain_size(root) <= MAX_QUICK_ENTRIES:
         return None
-    test = _test_of(root, _KEYWORDS)
+    test = _test_of(root, CONSTRAINTS)
     if test is None:
         return None
     return SchemaValidator(_quick=test, _has_items='"items"' in _key(root)).surely_accepts
@@ -307,7 +296,7 @@ def _without_dialect(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     return {
-        key: inner if key in _DATA_KEYWORDS else _without_dialect(inner)
+        key: inner if key in HOLD_VALUE else _without_dialect(inner)
         for key, inner in cast("dict[str, Any]", part).items()
         if key != "$schema" or not isinstance(inner, str)
     }

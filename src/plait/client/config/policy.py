@@ -279,7 +279,8 @@ def signed_trait(written: str) -> tuple[Trait, bool] | None:
 def annotation_hint(written: str) -> str:
     """Suggest the annotation that was probably meant."""
     known = [trait.replace("_", "-") for trait in TRAITS]
-    return did_you_mean(_NOT.sub("", written), known) or f"known are {', '.join(known)}"
+    name = _NOT.sub("", written.removeprefix("@"))
+    return did_you_mean(name, known) or f"known are {', '.join(known)}"
 
 
 def _matches_name(tool: PolicyTool, pattern: str) -> bool:

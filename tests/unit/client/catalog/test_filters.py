@@ -212,8 +212,8 @@ async def _agrees(tool: Tool) -> bool:
     [
         ({"include": ["re:("]}, ["include", '"re:("', "regular expression"]),
         ({"exclude": ["re:*"]}, ["exclude", '"re:*"']),
-        ({"include": "@readonl"}, ['"@readonl"', "read_only"]),
-        ({"include": "@"}, ['"@"', "open_world"]),
+        ({"include": "@readonl"}, ['"@readonl"', "read-only"]),
+        ({"include": "@"}, ['"@"', "open-world"]),
         ({"include": "@scope/tool"}, ['"[@]scope/tool"']),
         ({"exclude": [{"destructif": True}]}, ['"destructif"', 'did you mean "destructive"']),
         ({"exclude": [{"destructive": "yes"}]}, ["destructive", "a string"]),

@@ -481,7 +481,7 @@ def test_everything_that_is_wrong_with_overrides_is_said_at_once() -> None:
         ("tool_overrides.c.arguments.r.valu", "unknown_key", 'did you mean "value"?'),
         ("tool_overrides.c.arguments.s", "conflict", "keep one of them"),
         ("tool_overrides.c.arguments.t.hide", "wrong_type", None),
-        ("tool_overrides.c.annotations.read_onyl", "unknown_key", 'did you mean "read_only"?'),
+        ("tool_overrides.c.annotations.read_onyl", "unknown_key", 'did you mean "read-only"?'),
         ("tool_overrides.c.annotations.destructive", "wrong_type", None),
         ("tool_overrides.c.input_schema", "wrong_type", None),
         ("tool_overrides.c.inputSchema", "duplicate_key", "keep one of them"),

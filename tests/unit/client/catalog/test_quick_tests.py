@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from plait.client.catalog import validation
+from plait.client.catalog.schemas.json_schema import CONSTRAINTS
 from plait.client.catalog.validation import quick_test, validator_for_schema
 
 PLAIN: dict[str, Any] = {
@@ -24,7 +24,8 @@ PLAIN: dict[str, Any] = {
 
 
 def test_the_rules_are_those_of_the_library() -> None:
-    assert set(Draft202012Validator.VALIDATORS) == validation._KEYWORDS
+    # A schema with a reference has no fast test.
+    assert set(Draft202012Validator.VALIDATORS) - {"$ref", "$dynamicRef"} <= CONSTRAINTS
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ servers that publish such schemas take the arguments anyway.
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +25,6 @@ from plait.client.catalog.schemas.describe import (
     about_union,
     add_sentences,
     join_descriptions,
-    listed,
     notes_for,
     only_needs,
     outline,
@@ -263,19 +261,10 @@ def _without_union(node: Schema, key: str, notes: Notes) -> Schema:
         return add_sentences(rest, [about_union(key, branches)])
     text = f"{key} became one object; its description says what goes together"
     notes.add("", text, "alternatives")
-    texts: list[str] = []
+    texts: dict[str, None] = {}
     for form in forms:
-        parts: list[str] = []
-        for name in as_list(form.get("required")):
-            values = values_of(as_schema(as_schema(form.get("properties")).get(name))) or []
-            # What has one value tells the forms apart.
-            parts.append(f"{name} = {listed(values)}" if len(values) == 1 else name)
-        shape = ("properties", "required", "type", "additionalProperties", *ANNOTATIONS)
-        comments = sentences_for({one: form[one] for one in form if one not in shape})
-        if comment := form.get("description") or form.get("title"):
-            comments.append(comment)
-        text = ", ".join(parts) or "nothing needed"
-        texts.append(f"{text} ({'; '.join(comments)})" if comments else text)
+        comment = form.get("description") or form.get("title")
+        texts[f"{outline(form)} ({comment})" if comment else outline(form)] = None
     shapes = [as_schema(form.get("properties")) for form in forms]
     own = as_schema(rest.get("properties"))
     united = {
@@ -290,7 +279,7 @@ def _without_union(node: Schema, key: str, notes: Notes) -> Schema:
         rest["required"] = needed
     if all(form.get("additionalProperties") is False for form in forms):
         rest["additionalProperties"] = False
-    return add_sentences(rest, [f"Use one of these forms: {'; '.join(dict.fromkeys(texts))}"])
+    return add_sentences(rest, [f"Use one of these forms: {'; '.join(texts)}"])
 
 
 def _either(variants: Iterable[Any]) -> Schema:
@@ -586,7 +575,7 @@ def for_gemini(schema: Schema, notes: Notes) -> Schema:
     Beside alternatives nothing else may stand, an object has properties, only strings can be
     enumerated, and null is expressed by `nullable`.
     """
-    root = narrow_to_type(plain_root(_read_nullable(schema), notes, bare=True), "object")
+    root = narrow_to_type(plain_root(schema, notes, bare=True), "object")
     # The title of the root is the name of a class, which does not help a model.
     root.pop("title", None)
     return _Gemini(notes).with_properties(root, "", 1)
@@ -621,19 +610,6 @@ class _Gemini(_Narrowing):
         # The API refuses an empty string among the values.
         return key in self.keeps.get(kind, ()) and not (key == "enum" and "" in value)
 
-    def finish(
-        self, started: Schema, node: Schema, path: str, sentences: Iterable[str] = ()
-    ) -> Schema:
-        if node.get("type") == "integer":  # for which exclusive bounds can be written as others
-            node = dict(node)
-            if is_number(above := node.pop("exclusiveMinimum", None)):
-                least = math.floor(above) + 1
-                node["minimum"] = max(least, node.get("minimum", least))
-            if is_number(below := node.pop("exclusiveMaximum", None)):
-                most = math.ceil(below) - 1
-                node["maximum"] = min(most, node.get("maximum", most))
-        return super().finish(started, node, path, sentences)
-
     def commented(self, done: Schema, node: Schema, path: str, sentences: Iterable[str]) -> Schema:
         if "description" not in node and "title" in node:
             node = {**node, "description": node["title"]}
@@ -650,22 +626,6 @@ class _Gemini(_Narrowing):
         # No keyword is allowed beside `anyOf`, so each alternative gets the description.
         description = {"description": about.get("description")}
         return {"anyOf": [add_annotations(member, description) for member in members]}
-
-
-def _read_nullable(schema: Any) -> Any:
-    """Convert OpenAPI's `nullable` to JSON Schema."""
-    if not is_schema(schema):
-        return schema
-    changed = map_children(schema, lambda inner, _: _read_nullable(inner))
-    if changed.pop("nullable", None) is not True:
-        return changed
-    if isinstance(kind := changed.get("type"), str):
-        changed["type"] = [kind, "null"]
-        if "enum" in changed:
-            changed["enum"] = [*changed["enum"], None]
-    elif "anyOf" in changed:
-        changed["anyOf"] = [*changed["anyOf"], {"type": "null"}]
-    return changed
 
 
 def for_openai_strict(schema: Schema, notes: Notes) -> Schema:
@@ -955,6 +915,11 @@ def _cleaned(schema: Schema, path: str, notes: Notes) -> Schema:
             del modern[exclusive]
             if flag and is_number(modern.get(bound)):
                 modern[exclusive] = modern.pop(bound)
+    if modern.pop("nullable", None) is True and isinstance(kind := modern.get("type"), str):
+        # The null of OpenAPI 3.0.
+        modern["type"] = [kind, "null"]
+        if is_list(modern.get("enum")):
+            modern["enum"] = [*modern["enum"], None]
     rest = modern.pop("additionalItems", None)
     if isinstance(modern.get("items"), list):
         first = modern.pop("items")

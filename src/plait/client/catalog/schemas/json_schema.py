@@ -18,7 +18,7 @@ MAX_DEPTH_LEVELS = 64
 """Deeper levels allow anything, because Python's stack is finite."""
 MAX_SHOWN_CHARS = 400
 """Longer JSON is cut in a text."""
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _NO_MAPPINGS = _SCALARS | {list}
 """Recognized at once: asking the abstract class of mappings takes ten times as long."""
 
@@ -340,13 +340,12 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 MAX_PLAIN_LEVELS: Final = 16
 """Deeper schemas are converted, which is bounded in every way."""
 _TYPES: Final = frozenset(TYPES)
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _TEXT: Final = frozenset({str})
 _FLAG: Final = frozenset({bool})
 _PLAIN: Final[dict[str, frozenset[type]]] = {
     **dict.fromkeys((*HOLD_SCHEMAS, *ADDRESSES, *REFERENCES), frozenset[type]()),
     **dict.fromkeys(("dependentRequired", "multipleOf", "$schema"), frozenset()),
-    **dict.fromkeys(("type", "required", "enum", "examples"), frozenset()),
+    **dict.fromkeys(("type", "required", "enum", "examples", "nullable"), frozenset()),
     **dict.fromkeys(TEXTS, _TEXT),
     **dict.fromkeys((*FLAGS, "items", "additionalProperties"), _FLAG),
     **dict.fromkeys(COUNTS, frozenset({int})),

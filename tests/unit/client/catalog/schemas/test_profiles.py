@@ -130,7 +130,7 @@ def test_alternatives_at_the_top_become_one_object(profile: Profile) -> None:
     assert shaped.schema == {
         "type": "object",
         "description": "Manages things. Use one of these forms: "
-        'action = "add", name; action = "remove", id (Removal).',
+        '{"action": "add", "name": string}; {"action": "remove", "id": integer} (Removal).',
         "properties": {
             "action": {"type": "string", "enum": ["add", "remove"]},
             "name": {"type": "string"},
@@ -399,9 +399,10 @@ def test_strict_mode_lists_arguments_that_are_only_required() -> None:
             {"type": "string", "nullable": True, "description": "Name"},
         ),
         ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        ({"type": "string", "nullable": True}, {"type": "string", "nullable": True}),
         (
-            {"type": "integer", "exclusiveMinimum": 0, "maximum": 9},
-            {"type": "integer", "minimum": 1, "maximum": 9},
+            {"type": "string", "nullable": True, "enum": ["a"]},
+            {"type": "string", "nullable": True, "enum": ["a"]},
         ),
         (
             {"type": ["string", "integer", "null"], "minLength": 2, "description": "Either"},
@@ -444,8 +445,12 @@ def test_gemini_says_the_same_in_its_own_way(inner: Any, expected: Any) -> None:
             ("x: enum moved to the description",),
         ),
         (
-            {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5},
-            {"type": "number", "description": "Must be > 0. Must be a multiple of 0.5"},
+            {"type": "integer", "exclusiveMinimum": 0, "multipleOf": 5, "maximum": 9},
+            {
+                "type": "integer",
+                "maximum": 9,
+                "description": "Must be > 0. Must be a multiple of 5",
+            },
             ("x: exclusiveMinimum, multipleOf moved to the description",),
         ),
         (
