@@ -22,7 +22,7 @@ from plait.reasoning.backends.ask_json import ReplyT, ask_json
 from plait.reasoning.backends.http import PIPE_SETTINGS, PipeNames
 from plait.reasoning.backends.port import Completer, OnProgress, Prompt, fields
 from plait.reasoning.backends.settings import GotLimits
-from plait.reasoning.fields import Reply
+from plait.reasoning.fields import Params
 from plait.reasoning.prompts import (
     BUDGET_TOKENS,
     MAX_PROMPT_THOUGHTS,
@@ -92,8 +92,8 @@ class CallContext:
     """Whether the compact profile calls: new sessions have short ids, steps say where they are."""
     invocations: list[Invocation] = field(default_factory=list[Invocation])
     """The requests that this call sent to models."""
-    replies: dict[tuple[str, str, str], tuple[Reply, Invocation]] = field(
-        default_factory=dict[tuple[str, str, str], tuple[Reply, Invocation]]
+    replies: dict[tuple[str, str, str], tuple[Params, Invocation]] = field(
+        default_factory=dict[tuple[str, str, str], tuple[Params, Invocation]]
     )
     """The replies to prompts: each is sent once, however often the call is repeated."""
 

@@ -73,24 +73,6 @@ def clamp_numbers(params: ParamsT, path: str, adjusted: dict[str, Adjustment]) -
     return params.model_copy(update=changes) if changes else params
 
 
-class Reply(Params):
-    """A reply of a model: the fields that a caller without one would write, read leniently."""
-
-    model_config = ConfigDict(strict=False, extra="ignore")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_nuls(cls, reply: object) -> object:
-        """Drop the characters that PostgreSQL cannot store."""
-        if not isinstance(reply, Mapping):
-            return reply
-        fields = cast("Mapping[str, object]", reply).items()
-        return {
-            name: value.replace("\0", "") if isinstance(value, str) else value
-            for name, value in fields
-        }
-
-
 def _whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -7,11 +7,6 @@ from collections.abc import Iterable, Sequence
 from plait.reasoning.values import GraphEdge, GraphNode
 
 
-def closes_cycle(edges: Iterable[GraphEdge], new: GraphEdge) -> bool:
-    """Return whether a new edge would close a cycle."""
-    return leads_to([(edge.from_node, edge.to_node) for edge in edges], new.to_node, new.from_node)
-
-
 def leads_to(arrows: Iterable[tuple[str, str]], start: str, goal: str) -> bool:
     """Return whether the goal can be reached from the start; every name reaches itself."""
     following: dict[str, list[str]] = {}

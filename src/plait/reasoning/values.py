@@ -73,32 +73,36 @@ class Session(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thought(Value):
-    """One step of reasoning."""
+class Part(Value):
+    """Something in a session."""
 
     session_id: str
+    created_at: str = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought(Part):
+    """One step of reasoning."""
+
     content: str
     confidence: float = 0.8
     mode: str
     parent_id: str | None = None
     branch_id: str | None = None
-    created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
     abandoned_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch(Value):
+class Branch(Part):
     """One path through a tree of thoughts."""
 
-    session_id: str
     name: str
     parent_branch_id: str | None = None
     priority: float = 1.0
     confidence: float = 0.8
     state: BranchState = "active"
-    created_at: str = field(default_factory=now)
     updated_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
@@ -117,47 +121,40 @@ class CrossRef(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint(Value):
+class Checkpoint(Part):
     """A named state of a session that a backtrack can restore."""
 
-    session_id: str
     branch_id: str | None = None
     name: str
     description: str | None = None
     snapshot: Json
-    created_at: str = field(default_factory=now)
     position: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateSnapshot(Value):
+class StateSnapshot(Part):
     """A state that was restored or captured."""
 
-    session_id: str
     parent_snapshot_id: str | None = None
     snapshot_type: SnapshotType
     description: str | None = None
     state_data: Json
-    created_at: str = field(default_factory=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph(Value):
+class Graph(Part):
     """A graph of thoughts; a session may hold several."""
 
-    session_id: str
     problem: str | None = None
     config: Json
-    created_at: str = field(default_factory=now)
     position: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphNode(Value):
+class GraphNode(Part):
     """One thought in a graph."""
 
     graph_id: str
-    session_id: str
     content: str
     node_type: NodeType = "thought"
     score: float | None = None
@@ -165,23 +162,20 @@ class GraphNode(Value):
     is_active: bool = True
     is_terminal: bool = False
     is_root: bool = False
-    created_at: str = field(default_factory=now)
     metadata: Json | None = None
     position: int | None = None
     abandoned_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphEdge(Value):
+class GraphEdge(Part):
     """How one node came from another."""
 
     graph_id: str
-    session_id: str
     from_node: str
     to_node: str
     edge_type: EdgeType = "generates"
     weight: float = 1.0
-    created_at: str = field(default_factory=now)
     metadata: Json | None = None
     abandoned_by: str | None = None
 

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from plait._support.redact import Redactor
 from plait.errors import ReplyError
 from plait.reasoning.backends.port import Completer, Completion, Prompt
-from plait.reasoning.fields import Reply, clamp_numbers
+from plait.reasoning.fields import Params, clamp_numbers
 
-ReplyT = TypeVar("ReplyT", bound=Reply)
+ReplyT = TypeVar("ReplyT", bound=Params)
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Small local models write their thinking before the answer."""
@@ -76,7 +76,7 @@ async def ask_json(
 
 
 @cache
-def schema_of(reply_type: type[Reply]) -> dict[str, Any]:
+def schema_of(reply_type: type[Params]) -> dict[str, Any]:
     """Return the schema of a reply, without the metadata that a small model would fill at length.
 
     Strings are bounded, so that a model that repeats itself ends.
@@ -107,7 +107,9 @@ def reply_from_text(text: str, reply_type: type[ReplyT]) -> ReplyT:
         ValueError: It is no JSON object, or does not match; the text says why.
     """
     try:
-        return clamp_numbers(reply_type.model_validate_json(_object_in(text)), "", {})
+        # More lenient than with a caller: a model gets no second chance for each small mistake.
+        reply = reply_type.model_validate_json(_object_in(text), strict=False, extra="ignore")
+        return clamp_numbers(reply, "", {})
     except ValidationError as error:
         # The problems do not quote the answer.
         problems = [

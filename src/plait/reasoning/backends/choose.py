@@ -123,7 +123,19 @@ def _preferred(
     """Return the backend that a preference names or implies, if it has what that needs."""
     preference = settings.preference
     model, base_url = preference.model, preference.base_url
-    match preference.backend or _implied_backend(preference):
+    named = preference.backend
+    if named is None and base_url is not None:
+        named = "openai"
+    elif named is None and model is not None:
+        if ":" not in model:
+            raise ConfigError(
+                f"the model {model!r} is of no known provider: write provider:name, "
+                "or say at which base URL it is"
+            )
+        named = "model"
+    elif named is None and preference.script is not None:
+        raise ConfigError("a script is used only when the backend scripted is asked for")
+    match named:
         case None:
             return None
         case "langbase" as backend:
@@ -156,21 +168,6 @@ def _preferred(
             if backend == "scripted":
                 _require(preference.script, "the scripted backend needs a file with replies")
     return BackendChoice(backend=backend, reason="it was asked for", model=model, base_url=base_url)
-
-
-def _implied_backend(preference: BackendPreference) -> BackendName | None:
-    if preference.base_url is not None:
-        return "openai"
-    if preference.model is not None:
-        if ":" in preference.model:
-            return "model"
-        raise ConfigError(
-            f"the model {preference.model!r} is of no known provider: write provider:name, "
-            "or say at which base URL it is"
-        )
-    if preference.script is not None:
-        raise ConfigError("a script is used only when the backend scripted is asked for")
-    return None
 
 
 def _require(value: T | None, message: str) -> T:

@@ -124,7 +124,11 @@ class LangChainCompleter:
             async with limit:
                 answer = await model.ainvoke(messages)
         except Exception as error:  # boundary: every provider has errors of its own
-            status, retryable = _status_of(error), isinstance(error, TimeoutError | ConnectionError)
+            # The HTTP status is in the provider's error, or in LangChain's class for it.
+            known = (code for kind, code in _STATUS.items() if isinstance(error, kind))
+            own: object = getattr(error, "status_code", None)
+            status = own if isinstance(own, int) else next(known, None)
+            retryable = isinstance(error, TimeoutError | ConnectionError)
             text = f"failed: {self._redact.excerpt(f'{type(error).__name__}: {error}')}"
             if isinstance(error, TimeoutError) and limit.expired():
                 status, text = None, f"gave no answer in {self._seconds:g} s"
@@ -144,11 +148,3 @@ class LangChainCompleter:
             input_tokens=usage["input_tokens"] if usage else None,
             output_tokens=usage["output_tokens"] if usage else None,
         )
-
-
-def _status_of(error: Exception) -> int | None:
-    """Return the HTTP status of a provider's error, or of LangChain's class for it."""
-    status: object = getattr(error, "status_code", None)
-    if isinstance(status, int):
-        return status
-    return next((int(known) for kind, known in _STATUS.items() if isinstance(error, kind)), None)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import Field
 
 from plait.reasoning.call_context import CallContext, Outcome, Run
-from plait.reasoning.fields import AnyText, Id, Number, Params, Reply, Text, clamped, optional
+from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
@@ -75,7 +75,7 @@ class AutoParams(Params):
     )
 
 
-class RouterReply(Reply):
+class RouterReply(Params):
     """The mode that fits, as a model sees it."""
 
     recommended_mode: Text

@@ -9,17 +9,7 @@ from pydantic import Field
 
 from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Reply,
-    Text,
-    clamped,
-    optional,
-)
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import Changes, Thought
@@ -41,14 +31,10 @@ class PerspectiveParam(Params):
     assumptions_challenged: list[AnyText] = Field(default_factory=list[AnyText])
 
 
-class PerspectiveReply(PerspectiveParam, Reply):
-    """A point of view that a model thought of."""
-
-
-class DivergentReply(Reply):
+class DivergentReply(Params):
     """Several points of view, and what they show together."""
 
-    perspectives: list[PerspectiveReply] = Field(min_length=1)
+    perspectives: list[PerspectiveParam] = Field(min_length=1)
     synthesis: Text
 
 

@@ -20,7 +20,6 @@ from plait.reasoning.fields import (
     Integer,
     Number,
     Params,
-    Reply,
     Text,
     clamped,
     optional,
@@ -328,14 +327,10 @@ class ContinuationParam(Params):
     rationale: AnyText = ""
 
 
-class ContinuationReply(ContinuationParam, Reply):
-    """A continuation that a model thought of."""
-
-
-class GenerateReply(Reply):
+class GenerateReply(Params):
     """Several continuations."""
 
-    continuations: list[ContinuationReply] = Field(min_length=1)
+    continuations: list[ContinuationParam] = Field(min_length=1)
 
 
 class GenerateParams(GrowthParams):
@@ -380,7 +375,7 @@ class ScoresParam(Params):
     rationale: AnyText = ""
 
 
-class BreakdownReply(Reply):
+class BreakdownReply(Params):
     """A score of a model in its parts."""
 
     relevance: Number = clamped(0, 1, "Does it serve the problem?", default=0.5)
@@ -389,7 +384,7 @@ class BreakdownReply(Reply):
     novelty: Number = clamped(0, 1, "Does it add something?", default=0.5)
 
 
-class ScoreReply(Reply):
+class ScoreReply(Params):
     """A judgement of a model."""
 
     overall_score: Number = clamped(0, 1, "How good the node is.")
@@ -433,10 +428,6 @@ class AggregationParam(Params):
     conflicts_resolved: list[AnyText] = Field(default_factory=list[AnyText])
 
 
-class AggregateReply(AggregationParam, Reply):
-    """A thought that a model made of several."""
-
-
 class AggregateParams(GrowthParams):
     """Arguments of `reasoning_got_aggregate`."""
 
@@ -464,12 +455,6 @@ class RefinementParam(Params):
     confidence: Number = clamped(0, 1, "How sure you are of it.", default=0.7)
     improvements_made: list[AnyText] = Field(default_factory=list[AnyText])
     quality_delta: Number = clamped(-1, 1, "How much better it became.", default=0.0)
-
-
-class RefineReply(RefinementParam, Reply):
-    """A thought that a model made better."""
-
-    aspects_unchanged: list[AnyText] = Field(default_factory=list[AnyText])
 
 
 class RefineParams(GrowthParams):
@@ -620,7 +605,7 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
     reply = params.aggregation or await call.ask(
         "got_aggregate",
         f"Join these thoughts:\n{thoughts}{opened.problem_text(params)}",
-        AggregateReply,
+        AggregationParam,
         session=opened.session,
         parameter="aggregation",
         shape='{"aggregated_thought": "…", "confidence": 0.0–1.0, "synthesis_approach": "…", '
@@ -655,7 +640,7 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
         "got_refine",
         f'Make this thought better:\n"{truncated(node.content)}"'
         f"{opened.problem_text(params)}{score}",
-        RefineReply,
+        RefinementParam,
         session=opened.session,
         parameter="refinement",
         shape='{"refined_thought": "…", "confidence": 0.0–1.0, "improvements_made": ["…"], '
@@ -666,9 +651,7 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
         node_type="refinement",
         score=reply.confidence,
         depth=node.depth,
-        metadata=reply.model_dump(
-            include={"improvements_made", "aspects_unchanged", "quality_delta"}
-        ),
+        metadata=reply.model_dump(include={"improvements_made", "quality_delta"}),
     )
     result = RefineResult.of(
         reply,

@@ -10,17 +10,7 @@ from pydantic import Field
 from plait.errors import BranchNotFoundError
 from plait.reasoning.arguments import position_in, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
-from plait.reasoning.fields import (
-    Adjustment,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Reply,
-    Text,
-    clamped,
-    optional,
-)
+from plait.reasoning.fields import Adjustment, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.results import Result, move
 from plait.reasoning.values import LOW_CONFIDENCE, Branch, Changes, Session, Thought
 
@@ -56,7 +46,7 @@ class LinearParams(Params):
     branch_id: Id | None = optional("The branch to go on with; for a new one, its name.")
 
 
-class LinearReply(Reply):
+class LinearReply(Params):
     """The next step."""
 
     thought: Text

@@ -11,17 +11,7 @@ from pydantic import Field
 from plait.errors import ThoughtNotFoundError
 from plait.reasoning.arguments import SessionParams, invalid_argument, session_error, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
-from plait.reasoning.fields import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Reply,
-    Text,
-    clamped,
-    optional,
-)
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.prompts import PROMPTS, truncated
 from plait.reasoning.results import ResultPart, SessionResult, move
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
@@ -41,7 +31,7 @@ class ReflectionParam(Params):
     improved_thought: AnyText | None = None
 
 
-class ReflectionReply(Reply):
+class ReflectionReply(Params):
     """What a model found out."""
 
     analysis: Text

@@ -12,17 +12,7 @@ from pydantic import BeforeValidator, Field
 from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
-from plait.reasoning.fields import (
-    AnyText,
-    Id,
-    Integer,
-    Number,
-    Params,
-    Reply,
-    Text,
-    clamped,
-    optional,
-)
+from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Result, ResultPart, SessionResult, move
@@ -46,14 +36,10 @@ class BranchParam(Params):
     rationale: AnyText = ""
 
 
-class BranchReply(BranchParam, Reply):
-    """A way to go on that a model thought of."""
-
-
-class TreeReply(Reply):
+class TreeReply(Params):
     """Several ways to go on."""
 
-    branches: list[BranchReply] = Field(min_length=1)
+    branches: list[BranchParam] = Field(min_length=1)
     recommended_branch: Integer = 0
 
 

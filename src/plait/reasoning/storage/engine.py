@@ -137,15 +137,6 @@ _LOCK = 0x706C616974
 """The number of the PostgreSQL advisory lock of migrations."""
 
 
-async def _create_schema(engine: AsyncEngine, schema: str) -> None:
-    """Create a schema of a PostgreSQL database, unless it is there."""
-    async with engine.begin() as connection:
-        await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        known = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
-        if await connection.scalar(known, {"schema": schema}) is None:
-            await connection.execute(CreateSchema(schema))
-
-
 async def migrate(
     engine: AsyncEngine, schema: str | None = None, *, to: str = VERSIONS[-1]
 ) -> tuple[str | None, str]:
@@ -154,7 +145,11 @@ async def migrate(
     A missing schema of a PostgreSQL database is created.
     """
     if schema is not None:
-        await _create_schema(engine, schema)
+        async with engine.begin() as connection:
+            await connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+            known = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
+            if await connection.scalar(known, {"schema": schema}) is None:
+                await connection.execute(CreateSchema(schema))
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
     if version == to:

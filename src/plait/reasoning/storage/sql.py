@@ -32,7 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from plait._support.redact import Redactor
 from plait.errors import ConfigError
 from plait.reasoning import values
-from plait.reasoning.graphs import closes_cycle
+from plait.reasoning.graphs import leads_to
 from plait.reasoning.storage import tables
 from plait.reasoning.storage.engine import (
     WRITES,
@@ -272,7 +272,8 @@ class SqlStorage(Storage):
         async with self.writer.begin() as connection:
             live = _select(values.GraphEdge, abandoned=False, graph_id=edge.graph_id)
             rows = (await connection.execute(live)).mappings()
-            if closes_cycle([_value_from_row(values.GraphEdge, row) for row in rows], edge):
+            arrows = [(row["from_node"], row["to_node"]) for row in rows]
+            if leads_to(arrows, edge.to_node, edge.from_node):
                 raise ValueError(f"an edge to {edge.to_node} would close a cycle")
             await _write_changes(connection, values.Changes(edges=(edge,)))
 

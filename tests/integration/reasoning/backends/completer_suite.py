@@ -14,7 +14,7 @@ from plait.errors import BackendError, ReplyError
 from plait.reasoning.backends.ask_json import ask_json
 from plait.reasoning.backends.http import PipeNames
 from plait.reasoning.backends.port import Completer, Completion, Prompt
-from plait.reasoning.fields import Reply
+from plait.reasoning.fields import Params
 from plait.testing.llm.turns import Hang, Refuse
 from plait.testing.processes import eventually
 
@@ -42,7 +42,7 @@ class Stage(Protocol):
         ...
 
 
-class _Thought(Reply):
+class _Thought(Params):
     thought: str
     confidence: float
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from inline_snapshot import snapshot
@@ -30,7 +30,9 @@ async def test_opening_makes_the_pipes_that_the_modes_need() -> None:
         for mode, name in asdict(pipes).items()
         if (made := server.pipes[name])
     }
-    own = {mode: [{"role": "system", "content": text}] for mode, text in PROMPTS.items()}
+    own: dict[str, Any] = {
+        mode: [{"role": "system", "content": text}] for mode, text in PROMPTS.items()
+    }
     own["got_score"] = own["got_refine"] = None  # a pipe that modes share has no prompt of its own
     assert made == {
         "linear": (0.7, 2000, own["linear"]),
