@@ -19,10 +19,7 @@ async def resolve(value: Awaitable[T] | T) -> T:
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results in order; the first failure is raised."""
-    waiting = list(work)
-    if len(waiting) == 1:
-        return [await waiting[0]]
-    return await asyncio.gather(*waiting)
+    return await asyncio.gather(*work)
 
 
 async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -41,10 +38,4 @@ async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 async def gather_outcomes(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
     """Return the results or exceptions in order."""
-    waiting = list(work)
-    if len(waiting) != 1:
-        return await asyncio.gather(*waiting, return_exceptions=True)
-    try:
-        return [await waiting[0]]
-    except Exception as error:  # noqa: BLE001  # the caller raises it
-        return [error]
+    return await asyncio.gather(*work, return_exceptions=True)

@@ -1,21 +1,22 @@
-"""Runs blocking functions, and imports that are slow, in threads."""
+"""Runs blocking functions and slow imports in threads, and pauses garbage collection."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport]  # a lock
+import gc
 import os
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
-from plait._support.garbage import collection_paused
 from plait._support.loops import running_loop
 
 P = ParamSpec("P")
@@ -122,3 +123,19 @@ def import_once(module: str) -> None:
     with _import_lock, collection_paused():
         import_module(module)
         _imported.add(module)
+
+
+@contextmanager
+def collection_paused() -> Generator[None]:
+    """Pause garbage collection; only for short blocks that make objects and do not wait.
+
+    Otherwise it runs many times for nothing, over all objects of the process.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -24,10 +24,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
 from plait._support.files import write_atomically
-from plait._support.garbage import collection_paused
 from plait._support.redact import Redactor, encoded_forms
 from plait._support.sanitize import escaped, is_clean_body, is_clean_json, sanitize_text
-from plait._support.threads import in_thread
+from plait._support.threads import collection_paused, in_thread
 from plait._version import __version__
 from plait.client.catalog.lock.drift import UNCHECKED, LockCheck
 from plait.client.catalog.lock.identity import identity_of
@@ -95,7 +94,10 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 class ListCache:
-    """Stores each server's list in a file; failures are logged, not raised."""
+    """Stores each server's list in a file; failures are logged, not raised.
+
+    Its methods block.
+    """
 
     def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -108,28 +110,15 @@ class ListCache:
             self._folder = cache_folder() / "tools"
         return self._folder
 
-    async def load(
-        self, name: str, server: ServerConfig, *, ttl_seconds: float | None = None
-    ) -> StoredList | None:
-        """Return a stored list that is not too old; `ttl_seconds` overrides the server's TTL."""
-        return await in_thread(self._load, name, server, ttl_seconds)
-
-    async def save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
-        """Store a list, unless it contains a secret of the server's configuration."""
-        await in_thread(self._save, name, server, stored)
-
-    async def drop(self, name: str, server: ServerConfig) -> None:
-        """Delete the list of a server."""
-        await in_thread(self._drop, name, server)
-
     def path_of(self, name: str, server: ServerConfig) -> Path:
         """Return the file of a server; it changes when the server's program changes."""
         text = json.dumps(_fingerprint(name, server), sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
-    def _load(
-        self, name: str, server: ServerConfig, ttl_seconds: float | None
+    def load(
+        self, name: str, server: ServerConfig, ttl_seconds: float | None = None
     ) -> StoredList | None:
+        """Return a stored list that is not too old; `ttl_seconds` overrides the server's TTL."""
         path = self.path_of(name, server)
         try:
             with path.open("rb") as file:
@@ -158,7 +147,8 @@ class ListCache:
             stored, listed=replace(stored.listed, tools=tools, clean=clean, may_mirror=mirrors)
         )
 
-    def _save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
+    def save(self, name: str, server: ServerConfig, stored: StoredList) -> None:
+        """Store a list, unless it contains a secret of the server's configuration."""
         listed = replace(stored.listed, tools=tuple(map(whole_row, stored.listed.tools)))
         document = _Document(__version__, self._now(), replace(stored, listed=listed))
         try:
@@ -166,7 +156,7 @@ class ListCache:
             secrets = secret_values(server)
             if any(form in text for one in secrets for form in (one, *encoded_forms(one)) if form):
                 logger.debug("the list of %s holds a secret, and is not stored", name)
-                self._drop(name, server)
+                self.drop(name, server)
                 return
             path = self.path_of(name, server)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -174,7 +164,8 @@ class ListCache:
         except (OSError, ValueError) as error:
             logger.debug("the list of %s cannot be stored: %s", name, error)
 
-    def _drop(self, name: str, server: ServerConfig) -> None:
+    def drop(self, name: str, server: ServerConfig) -> None:
+        """Delete the list of a server."""
         with contextlib.suppress(OSError):
             self.path_of(name, server).unlink(missing_ok=True)
 
@@ -283,12 +274,12 @@ class ToolLister:
     async def forget(self, connection: ServerConnection) -> None:
         """Delete a list from disk."""
         if self._options.may_wait(connection.server):
-            await self._lists.drop(connection.name, connection.server)
+            await in_thread(self._lists.drop, connection.name, connection.server)
 
     async def load(self, connection: ServerConnection) -> Listing | None:
         """Return a list from disk that is not too old."""
         ttl = self._options.ttl_seconds
-        stored = await self._lists.load(connection.name, connection.server, ttl_seconds=ttl)
+        stored = await in_thread(self._lists.load, connection.name, connection.server, ttl)
         if stored is None:
             return None
         # Other processes may write a newer one, so it is read again from time to time.
@@ -318,7 +309,7 @@ class ToolLister:
         stored_list = StoredList(answer.value, connection.keeper.info.identity, answer.notes)
         listing = await self._listing_from(connection, stored_list, ttl, generation)
         if store:
-            await self._lists.save(connection.name, connection.server, stored_list)
+            await in_thread(self._lists.save, connection.name, connection.server, stored_list)
         return listing
 
     async def _listing_from(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Literal
@@ -47,7 +47,15 @@ def with_public_names(
     if len(unique) == len(listed) and unique.isdisjoint(taken):
         return [tool.renamed(name) for tool, name in zip(listed, preferred, strict=True)]
     if policy.on_collision == "error":
-        _reject_collisions(listed, preferred, taken)
+        for name, claimants in sorted(collisions(listed, policy, taken=taken).items()):
+            owners = sorted({tool.full_name for tool in claimants})
+            owners += ["one that is already there"] if name in taken else []
+            text = (
+                f'several tools would be called "{name}": {", ".join(owners)} '
+                "(set prefix_tool_name_with_server_name, rename one with an override, "
+                "or exclude one)"
+            )
+            raise ConfigError(text, server=", ".join(sorted({tool.server for tool in claimants})))
     # The names of the server and the tool are joined so that nobody mistakes one for another's.
     bare = NamePolicy(separator=_CLEAR_SEPARATOR, extra=policy.extra)
     clear = [_preferred_name(tool, bare, keeps_own=False) for tool in listed]
@@ -73,17 +81,16 @@ def with_public_names(
 
 
 def collisions(
-    tools: Iterable[Tool], policy: NamePolicy | None = None
+    tools: Iterable[Tool], policy: NamePolicy | None = None, *, taken: Collection[str] = ()
 ) -> dict[str, tuple[Tool, ...]]:
-    """Find colliding names; one tool that is listed twice does not count."""
-    listed = list(tools)
-    preferred = [_preferred_name(tool, policy or NamePolicy()) for tool in listed]
-    if len(set(preferred)) == len(preferred):
-        return {}
+    """Find colliding and `taken` names; one tool that is listed twice does not count."""
+    claims: defaultdict[str, list[Tool]] = defaultdict(list)
+    for tool in tools:
+        claims[_preferred_name(tool, policy or NamePolicy())].append(tool)
     return {
         name: tuple(claimants)
-        for name, claimants in _claims(listed, preferred).items()
-        if len({_identity(tool) for tool in claimants}) > 1
+        for name, claimants in claims.items()
+        if name in taken or len({_identity(tool) for tool in claimants}) > 1
     }
 
 
@@ -104,29 +111,6 @@ def _preferred_name(tool: Tool, policy: NamePolicy, *, keeps_own: bool = True) -
 
 def _identity(tool: Tool) -> tuple[str, str]:
     return tool.server, tool.wire_name
-
-
-def _claims(tools: Sequence[Tool], preferred: Sequence[str]) -> dict[str, list[Tool]]:
-    claims: defaultdict[str, list[Tool]] = defaultdict(list)
-    for tool, name in zip(tools, preferred, strict=True):
-        claims[name].append(tool)
-    return claims
-
-
-def _reject_collisions(
-    tools: Sequence[Tool], preferred: Sequence[str], taken: Collection[str]
-) -> None:
-    for name, claimants in sorted(_claims(tools, preferred).items()):
-        owners = sorted({tool.full_name for tool in claimants})
-        if len(owners) == 1 and name in taken:
-            owners.append("one that is already there")
-        if len(owners) > 1:
-            text = (
-                f'several tools would be called "{name}": {", ".join(owners)} '
-                "(set prefix_tool_name_with_server_name, rename one with an override, "
-                "or exclude one)"
-            )
-            raise ConfigError(text, server=", ".join(sorted({tool.server for tool in claimants})))
 
 
 def _marked(name: str, identity: str) -> str:

@@ -18,7 +18,7 @@ from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 from pydantic_core import from_json
 
-from plait._support.garbage import collection_paused
+from plait._support.threads import collection_paused
 from plait.client.config.budgets import DEFAULT_LIMITS, IncomingLimits
 
 RequestId = str | int

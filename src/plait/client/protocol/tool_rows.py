@@ -16,8 +16,8 @@ from msgspec.json import Decoder
 from pydantic_core import from_json, to_json
 
 from plait._support import mcp_types as types
-from plait._support.garbage import collection_paused
 from plait._support.sanitize import is_clean_body
+from plait._support.threads import collection_paused
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.protocol.headers import mirrored_arguments
 from plait.client.protocol.reading import decode

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from plait._support import mcp_types as types
-from plait._support.garbage import collection_paused
-from plait._support.threads import convert_aside, in_thread
+from plait._support.threads import collection_paused, convert_aside, in_thread
 from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult, block_from_resource
 from plait.client.calls.result_budget.limiter import READ_MORE

@@ -11,8 +11,6 @@ from plait.client.config.read import read_config
 from plait.client.config.servers import ServerConfig
 from plait.client.connections.operations import ToolList
 
-pytestmark = pytest.mark.anyio
-
 SCHEMA = {"type": "object", "properties": {"a": {"default": None, "enum": [None, 1]}}}
 STORED = StoredList(
     ToolList(
@@ -43,14 +41,14 @@ def cache(tmp_path: Path) -> ListCache:
     return ListCache(tmp_path / "tools")
 
 
-async def test_what_was_stored_comes_back_as_it_was(cache: ListCache) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_what_was_stored_comes_back_as_it_was(cache: ListCache) -> None:
+    cache.save("demo", _server(), STORED)
 
-    assert await cache.load("demo", _server()) == STORED
+    assert cache.load("demo", _server()) == STORED
 
 
-async def test_only_the_owner_can_read_the_file(cache: ListCache) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_only_the_owner_can_read_the_file(cache: ListCache) -> None:
+    cache.save("demo", _server(), STORED)
 
     path = cache.path_of("demo", _server())
     assert path.stat().st_mode & 0o777 == 0o600
@@ -58,11 +56,11 @@ async def test_only_the_owner_can_read_the_file(cache: ListCache) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-async def test_a_file_that_others_can_write_is_not_believed(cache: ListCache) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_a_file_that_others_can_write_is_not_believed(cache: ListCache) -> None:
+    cache.save("demo", _server(), STORED)
     cache.path_of("demo", _server()).chmod(0o666)
 
-    assert await cache.load("demo", _server()) is None
+    assert cache.load("demo", _server()) is None
 
 
 @pytest.mark.parametrize(
@@ -75,44 +73,42 @@ async def test_a_file_that_others_can_write_is_not_believed(cache: ListCache) ->
         {"url": "http://127.0.0.1:1/mcp"},
     ],
 )
-async def test_another_configuration_has_another_list(
-    cache: ListCache, other: dict[str, Any]
-) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_another_configuration_has_another_list(cache: ListCache, other: dict[str, Any]) -> None:
+    cache.save("demo", _server(), STORED)
 
-    assert await cache.load("demo", _server(**other)) is None
-    assert await cache.load("twin", _server()) is None
+    assert cache.load("demo", _server(**other)) is None
+    assert cache.load("twin", _server()) is None
 
 
-async def test_another_secret_has_the_same_list_and_stands_nowhere(cache: ListCache) -> None:
-    await cache.save("demo", _server(env={"API_KEY": "canary-one"}), STORED)
+def test_another_secret_has_the_same_list_and_stands_nowhere(cache: ListCache) -> None:
+    cache.save("demo", _server(env={"API_KEY": "canary-one"}), STORED)
 
-    assert await cache.load("demo", _server(env={"API_KEY": "canary-two"})) == STORED
+    assert cache.load("demo", _server(env={"API_KEY": "canary-two"})) == STORED
     for path in cache.folder.iterdir():
         assert "canary" not in path.name + path.read_text("utf-8")
 
 
-async def test_a_list_that_holds_a_secret_is_not_stored(cache: ListCache) -> None:
+def test_a_list_that_holds_a_secret_is_not_stored(cache: ListCache) -> None:
     tool = {"name": "add", "description": 'Uses can"ary.', "inputSchema": {"type": "object"}}
     server = _server(env={"API_KEY": 'can"ary'})
-    await cache.save("demo", server, STORED)
+    cache.save("demo", server, STORED)
 
-    await cache.save("demo", server, StoredList(ToolList((tool,))))
+    cache.save("demo", server, StoredList(ToolList((tool,))))
 
-    assert await cache.load("demo", server) is None
+    assert cache.load("demo", server) is None
     assert list(cache.folder.iterdir()) == []
 
 
-async def test_a_program_that_changes_has_no_list(cache: ListCache, tmp_path: Path) -> None:
+def test_a_program_that_changes_has_no_list(cache: ListCache, tmp_path: Path) -> None:
     program = tmp_path / "server.py"
     program.write_text("1")
     server = _server(command="python", args=[str(program)])
-    await cache.save("demo", server, STORED)
-    assert await cache.load("demo", server) == STORED
+    cache.save("demo", server, STORED)
+    assert cache.load("demo", server) == STORED
 
     program.write_text("another one")
 
-    assert await cache.load("demo", server) is None
+    assert cache.load("demo", server) is None
 
 
 @pytest.mark.parametrize(
@@ -127,53 +123,53 @@ async def test_a_program_that_changes_has_no_list(cache: ListCache, tmp_path: Pa
         (None, None, -5, False),
     ],
 )
-async def test_a_list_grows_old(
+def test_a_list_grows_old(
     tmp_path: Path, hint: float | None, own: float | None, age: float, *, holds: bool
 ) -> None:
     stored = StoredList(ToolList(STORED.listed.tools, ttl_seconds=hint))
-    await ListCache(tmp_path, now=lambda: 1000.0).save("demo", _server(), stored)
+    ListCache(tmp_path, now=lambda: 1000.0).save("demo", _server(), stored)
 
     later = ListCache(tmp_path, now=lambda: 1000.0 + age)
-    found = await later.load("demo", _server(), ttl_seconds=own)
+    found = later.load("demo", _server(), ttl_seconds=own)
 
     assert found == (stored if holds else None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"tools": [{"name": 1}]}', "\x00"])
-async def test_a_broken_file_is_no_list_and_is_replaced(cache: ListCache, text: str) -> None:
+def test_a_broken_file_is_no_list_and_is_replaced(cache: ListCache, text: str) -> None:
     path = cache.path_of("demo", _server())
-    await cache.save("demo", _server(), STORED)
+    cache.save("demo", _server(), STORED)
     path.write_text(text)
 
-    assert await cache.load("demo", _server()) is None
-    await cache.save("demo", _server(), STORED)
-    assert await cache.load("demo", _server()) == STORED
+    assert cache.load("demo", _server()) is None
+    cache.save("demo", _server(), STORED)
+    assert cache.load("demo", _server()) == STORED
 
 
-async def test_a_list_of_another_version_of_plait_is_not_used(cache: ListCache) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_a_list_of_another_version_of_plait_is_not_used(cache: ListCache) -> None:
+    cache.save("demo", _server(), STORED)
     path = cache.path_of("demo", _server())
     path.write_text(path.read_text("utf-8").replace('"plait":"', '"plait":"9'), "utf-8")
 
-    assert await cache.load("demo", _server()) is None
+    assert cache.load("demo", _server()) is None
 
 
-async def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = ListCache(tmp_path / "file" / "tools")
 
-    await cache.save("demo", _server(), STORED)
-    await cache.drop("demo", _server())
+    cache.save("demo", _server(), STORED)
+    cache.drop("demo", _server())
 
-    assert await cache.load("demo", _server()) is None
+    assert cache.load("demo", _server()) is None
 
 
-async def test_a_list_can_be_dropped(cache: ListCache) -> None:
-    await cache.save("demo", _server(), STORED)
+def test_a_list_can_be_dropped(cache: ListCache) -> None:
+    cache.save("demo", _server(), STORED)
 
-    await cache.drop("demo", _server())
+    cache.drop("demo", _server())
 
-    assert await cache.load("demo", _server()) is None
+    assert cache.load("demo", _server()) is None
 
 
 def test_the_folder_can_be_chosen() -> None:

@@ -712,10 +712,6 @@ class _Strict(_Narrowing):
         The decoder looks at the first key: the API refuses alternatives with the same one, unless
         its values differ.
         """
-
-        def values_in(known: Schema, name: str) -> set[str]:
-            return {canonical(value) for value in values_of(known.get(name, {})) or []}
-
         ordered: list[Schema] = []
         for member in members:
             properties = as_schema(member.get("properties"))
@@ -724,24 +720,25 @@ class _Strict(_Narrowing):
                 for other in members
                 if other is not member and other.get("type") == "object"
             ]
-            shared = {name for known in others for name in known}
-            # An object differs from all others by the values of a property, or by having it.
-            apart = [
-                name
-                for name in properties
-                if others
-                and (own := values_in(properties, name))
-                and all(
-                    rival and own.isdisjoint(rival)
-                    for rival in (values_in(known, name) for known in others)
-                )
-            ] or [name for name in properties if others and name not in shared]
-            if apart:
-                properties = {apart[0]: properties[apart[0]], **properties}
-                first: Schema = {"properties": properties, "required": list(properties)}
-                ordered.append({**member, **first})
-            else:
-                ordered.append(member)
+            every = (properties, *others)
+            first: str | None = None
+            # An object differs from all others by having a property, or by the values of one.
+            for name in properties if others else ():
+                listed_values = [
+                    set(map(canonical, as_list(known.get(name, {}).get("enum")))) for known in every
+                ]
+                if all(listed_values) and all(map(listed_values[0].isdisjoint, listed_values[1:])):
+                    first = name
+                    break
+                if first is None and not any(name in known for known in others):
+                    first = name
+            if first is not None:
+                properties = {first: properties[first], **properties}
+            ordered.append(
+                {**member, "properties": properties, "required": list(properties)}
+                if first is not None
+                else member
+            )
         return {"anyOf": ordered, **about}
 
 
