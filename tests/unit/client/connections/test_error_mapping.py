@@ -24,7 +24,7 @@ from plait.client.connections.error_mapping import (
     http_error,
     request_failure,
 )
-from plait.client.protocol.exchange import Exchange, Exchanges, HttpReply, PendingRequest
+from plait.client.protocol.exchange import Exchanges, HttpReply, PendingRequest
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.results import error_of
 from plait.client.transports.wire import Wire
@@ -81,17 +81,17 @@ def _reply(status: int, **more: Any) -> HttpReply:
     return HttpReply(status=status, **{**facts, **more})
 
 
-def _exchange(**more: Any) -> Exchange:
-    return Exchange("tools/call", 1, "2025-11-25", **more)
+def _exchange(**more: Any) -> PendingRequest:
+    return PendingRequest("tools/call", 1, "2025-11-25", **more)
 
 
-def _exchanges(*all_of_them: Exchange) -> Exchanges:
+def _exchanges(*all_of_them: PendingRequest) -> Exchanges:
     return Exchanges(list(all_of_them))
 
 
 def _failed(
     error: BaseException,
-    *exchanges: Exchange,
+    *exchanges: PendingRequest,
     wire: Wire | None = None,
     method: str = "tools/call",
     tool: str | None = "pay",
@@ -669,7 +669,7 @@ def test_a_status_during_the_handshake_has_its_error(
     ids=["refused", "exited", "closed", "error answer", "os error", "tls", "anything"],
 )
 def test_why_no_session_could_be_opened(
-    cause: Exception, exchanges: list[Exchange], wire: Wire, said: list[str]
+    cause: Exception, exchanges: list[PendingRequest], wire: Wire, said: list[str]
 ) -> None:
     error = connect_failure(_group(cause), _exchanges(*exchanges), wire)
 

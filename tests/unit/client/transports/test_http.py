@@ -1,4 +1,4 @@
-"""What the response or the fault of a request means, and which servers need httpx2."""
+"""What the response of a request means, and which servers need httpx2."""
 
 from __future__ import annotations
 
@@ -15,82 +15,44 @@ from plait.client.config.servers import HttpServer
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.peer import RequestError
 from plait.client.transports.http import HttpSender
-from plait.client.transports.http_client import fail_request, is_plain
+from plait.client.transports.http_client import is_plain
 from plait.client.transports.http_pool import HttpExchange, HttpPool
 from plait.client.transports.wire import Wire
 
-
-@pytest.mark.parametrize(
-    ("fault", "written"),
-    [
-        (httpx2.WriteError("broken pipe"), False),
-        (httpx2.WriteTimeout("slow"), False),
-        (httpx2.ConnectError("refused"), False),
-        (httpx2.PoolTimeout("full"), False),
-        (httpx2.ReadError("reset"), True),
-        (httpx2.RemoteProtocolError("no HTTP"), True),
-    ],
-)
-def test_a_fault_says_whether_the_server_may_have_read_the_request(
-    fault: httpx2.RequestError, written: bool
-) -> None:
-    wire = Wire("shop", Redactor(["s3cret-value"]), lambda: None)
-    request = PendingRequest("tools/call", 1, "2026-07-28", written=True)
-    fail_request(request, wire, fault)
-
-    assert request.failure is fault
-    assert request.written == written
-    assert not request.answered
-    assert isinstance(request.fault, RequestError)
-    assert request.fault.message == f"{type(fault).__name__}: {fault}"
-
-
-def test_a_request_that_was_not_written_stays_so() -> None:
-    request = PendingRequest("tools/call", 1, "2026-07-28")
-    wire = Wire("shop", Redactor(), lambda: None)
-    fail_request(request, wire, httpx2.LocalProtocolError("no header"))
-
-    assert not request.written
+PROXY = "http://proxy.test:3128"
 
 
 @pytest.mark.parametrize(
-    ("options", "plain"),
+    ("options", "environment", "plain"),
     [
-        ({}, True),
-        ({"headers": {"Authorization": "Bearer x"}}, True),
-        ({"url": "https://server.test/mcp"}, True),
-        ({"url": "http://ann:pw@server.test/mcp"}, False),
-        ({"auth": httpx2.Auth()}, False),
-        ({"headers": dict}, False),
-        ({"http_client_factory": httpx2.AsyncClient}, False),
+        ({}, {}, True),
+        ({"headers": {"Authorization": "Bearer x"}}, {}, True),
+        ({"url": "https://server.test/mcp"}, {}, True),
+        ({"url": "http://ann:pw@server.test/mcp"}, {}, False),
+        ({"auth": httpx2.Auth()}, {}, False),
+        ({"headers": dict}, {}, False),
+        ({"http_client_factory": httpx2.AsyncClient}, {}, False),
+        ({}, {"HTTP_PROXY": PROXY}, False),
+        ({}, {"all_proxy": PROXY}, False),
+        ({}, {"HTTPS_PROXY": PROXY}, True),
+        ({}, {"HTTP_PROXY": PROXY, "NO_PROXY": "other.test,server.test"}, True),
+        ({}, {"HTTP_PROXY": PROXY, "NO_PROXY": "other.test"}, False),
     ],
 )
-def test_only_the_plain_case_needs_no_generic_client(options: dict[str, Any], plain: bool) -> None:
-    fields: dict[str, Any] = {"url": "http://server.test/mcp", **options}
-
-    assert is_plain(HttpServer(**fields)) == plain
-
-
-@pytest.mark.parametrize(
-    ("proxy", "plain"),
-    [
-        ({"HTTP_PROXY": "http://proxy.test:3128"}, False),
-        ({"all_proxy": "http://proxy.test:3128"}, False),
-        ({"HTTPS_PROXY": "http://proxy.test:3128"}, True),
-        ({"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "other.test,server.test"}, True),
-        ({"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "other.test"}, False),
-    ],
-)
-def test_a_proxy_needs_the_generic_client(
-    proxy: dict[str, str], plain: bool, monkeypatch: pytest.MonkeyPatch
+def test_only_the_plain_case_needs_no_generic_client(
+    options: dict[str, Any],
+    environment: dict[str, str],
+    plain: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    for name, value in proxy.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    fields: dict[str, Any] = {"url": "http://server.test:8000/mcp", **options}
 
-    assert is_plain(HttpServer(url="http://server.test:8000/mcp")) == plain
+    assert is_plain(HttpServer(**fields)) == plain
 
 
 def test_a_program_that_replaces_the_transport_of_httpx2_still_sees_requests(

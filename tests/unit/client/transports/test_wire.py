@@ -11,7 +11,6 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.protocol.exchange import (
-    Exchange,
     HttpReply,
     PendingRequest,
     as_current,
@@ -26,12 +25,12 @@ pytestmark = pytest.mark.anyio
 CANARY = "c4n4ry-Zx81-qqq"
 
 
-def _request(number: int = 1) -> Exchange:
-    return Exchange("tools/call", number, "2025-11-25")
+def _request(number: int = 1, note: str = "") -> PendingRequest:
+    return PendingRequest("tools/call", number, "2025-11-25", notes=(note,) if note else ())
 
 
 @contextmanager
-def _sending(exchange: Exchange) -> Generator[None]:
+def _sending(exchange: PendingRequest) -> Generator[None]:
     collect(exchange)
     with as_current(exchange):
         yield
@@ -42,88 +41,49 @@ def _wire(ends: list[str] | None = None) -> Wire:
     return Wire("files", Redactor([CANARY]), lambda: told.append("ended"))
 
 
-def _reply(status: int = 503) -> HttpReply:
-    return HttpReply(status, None, None, "", error_code=None, had_session=False)
-
-
-def test_whoever_watches_sees_requests_in_order() -> None:
-    first, second = _request(1), _request(2)
+def test_whoever_watches_sees_requests_in_order_until_watching_ends() -> None:
+    first, second = _request(1, "note 1"), _request(2, "note 2")
 
     with watched_exchanges() as seen:
+        assert (seen.last, seen.may_have_run()) == (None, False)
         for exchange in (first, second):
             with _sending(exchange):
                 assert current_exchange() is exchange
-
-    assert seen.all == [first, second]
-    assert seen.last is second
-    assert current_exchange() is None
-
-
-def test_nothing_is_seen_after_watching_ends() -> None:
-    with watched_exchanges() as seen:
-        pass
     with _sending(_request()):
         pass
 
-    assert seen.all == []
-    assert seen.last is None
-    assert not seen.may_have_run()
+    assert (seen.all, seen.last) == ([first, second], second)
+    assert seen.notes == ("note 1", "note 2")
+    assert current_exchange() is None
 
 
-async def test_tasks_started_while_watching_are_watched_and_others_are_not() -> None:
+async def test_tasks_are_watched_by_who_started_them_only() -> None:
     async def send(number: int) -> None:
-        with _sending(_request(number)):
-            await asyncio.sleep(0)
+        for _ in range(3):
+            with _sending(_request(number)):
+                await asyncio.sleep(0)
 
-    outsider = asyncio.create_task(send(99))
-    with watched_exchanges() as seen:
-        await asyncio.gather(send(1), send(2))
-    await outsider
-
-    assert sorted(str(exchange.request_id) for exchange in seen.all) == ["1", "2"]
-
-
-async def test_two_watchers_see_only_their_own() -> None:
     async def watch(number: int) -> list[object]:
         with watched_exchanges() as seen:
-            for _ in range(3):
-                with _sending(_request(number)):
-                    await asyncio.sleep(0)
-        return [exchange.request_id for exchange in seen.all]
+            await asyncio.gather(send(number), send(number + 1))
+        return sorted((one.request_id for one in seen.all), key=str)
 
-    assert await asyncio.gather(watch(1), watch(2)) == [[1, 1, 1], [2, 2, 2]]
-
-
-def test_a_request_may_have_run_once_it_was_written_and_not_refused() -> None:
-    exchange = _request()
-    with watched_exchanges() as seen, _sending(exchange):
-        assert not seen.may_have_run()
-        exchange.written = True
-        assert seen.may_have_run()
-        exchange.reply = _reply()
-        assert not seen.may_have_run()
+    outsider = asyncio.create_task(send(99))
+    assert await asyncio.gather(watch(1), watch(5)) == [[1, 1, 1, 2, 2, 2], [5, 5, 5, 6, 6, 6]]
+    await outsider
 
 
-def test_only_the_last_request_decides_whether_something_may_have_run() -> None:
-    first, second = _request(1), _request(2)
+def test_the_last_request_may_have_run_once_it_was_written_and_not_refused() -> None:
+    first, last = _request(1), _request(2)
     first.written = True
     with watched_exchanges() as seen:
-        for exchange in (first, second):
-            with _sending(exchange):
-                pass
-
+        for exchange in (first, last):
+            collect(exchange)
     assert not seen.may_have_run()
-
-
-def test_notes_of_all_requests_are_joined() -> None:
-    with watched_exchanges() as seen:
-        for number in (1, 2):
-            exchange = _request(number)
-            exchange.notes = (f"note {number}",)
-            with _sending(exchange):
-                pass
-
-    assert seen.notes == ("note 1", "note 2")
+    last.written = True
+    assert seen.may_have_run()
+    last.reply = HttpReply(503, None, None, "", error_code=None, had_session=False)
+    assert not seen.may_have_run()
 
 
 def test_the_first_reason_for_an_end_stands_and_is_told_once() -> None:
@@ -150,14 +110,20 @@ def test_how_a_wire_ended_is_told_by_its_process_first() -> None:
     assert wire.ending() == "the server was killed by signal 9"
 
 
-def test_last_words_skip_empty_lines_and_hide_secrets() -> None:
+@pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        ([], None),
+        (["starting", f"bad key {CANARY}", "", "   "], "bad key ***"),
+        (["word\t" * 500], ("word " * 40)[:199] + "…"),
+    ],
+    ids=["nothing", "a secret", "one long line"],
+)
+def test_last_words_are_short_and_hide_secrets(lines: list[str], last: str | None) -> None:
     wire = _wire()
-    assert wire.last_stderr_line() is None
-
-    lines = ["starting", f"bad key {CANARY}", "", "   "]
     wire.read_stderr = lambda: [line.encode() for line in lines]
 
-    assert wire.last_stderr_line() == "bad key ***"
+    assert wire.last_stderr_line() == last
 
 
 @pytest.mark.parametrize("before", range(3985, 4001, 3))
@@ -178,39 +144,24 @@ def test_only_the_last_50_lines_are_kept() -> None:
     assert wire.stderr_tail() == [str(number) for number in range(70, 120)]
 
 
-def test_last_words_are_one_line_of_at_most_200_characters() -> None:
-    wire = _wire()
-
-    wire.read_stderr = lambda: [b"word\t" * 500]
-
-    assert len(wire.last_stderr_line() or "") == 200
-
-
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
-async def _receive(wire: Wire, *lines: bytes) -> None:
-    for line in lines:
-        await wire.receive(line)
-
-
-async def test_answers_are_found_and_noisy_lines_counted() -> None:
+async def test_answers_are_found_and_noise_is_counted_and_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     wire = _wire()
-    for line in (ANSWER, b"banner " + ANSWER, ANSWER + b" and more"):
-        wire.requests[1] = request = PendingRequest("ping", 1, "2025-11-25")
-        await _receive(wire, b"", line)
-        assert request.answered
-    await _receive(wire, b"hello")
+    with caplog.at_level(logging.WARNING):
+        for line in (ANSWER, b"banner " + ANSWER, ANSWER + b" and more"):
+            wire.requests[1] = request = PendingRequest("ping", 1, "2025-11-25")
+            await wire.receive(b"")
+            await wire.receive(line)
+            assert request.answered
+        await wire.receive(b"hello")
 
     assert wire.noise_lines == 3
-
-
-async def test_noise_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        await _receive(_wire(), b"one", b"two", b"three")
-
     (record,) = caplog.records
-    assert "(one)" in record.getMessage()
+    assert "(banner " in record.getMessage()
 
 
 async def test_a_long_secret_in_noise_is_not_shown_in_part(
@@ -220,7 +171,7 @@ async def test_a_long_secret_in_noise_is_not_shown_in_part(
     wire = Wire("files", Redactor([secret]), lambda: None)
 
     with caplog.at_level(logging.WARNING):
-        await _receive(wire, f"got {secret} at last".encode())
+        await wire.receive(f"got {secret} at last".encode())
 
     assert "xxx" not in caplog.text
 
