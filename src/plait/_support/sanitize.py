@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Any, TypeVar, cast
+
+V = TypeVar("V")
 
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _HALVES = r"\ud800-\udfff\ufffe\uffff"
@@ -34,7 +37,6 @@ _SUSPECT_OR_MARK = re.compile(f"{_SUSPECT.pattern}|[{_MARKS}]")
 _VISIBLE = re.compile(f"[^{_DIRECTIONS}{_SELECTORS}{_JOINERS}{_UNSEEN}{_MARKS}\n]")
 _ASCII_CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r"))
 _PLAIN_ASCII = bytes(set(range(128)) - set(_ASCII_CONTROLS))
-_ESCAPED = re.compile(r"\\[ubf]")
 _SUSPECT_BYTES = {
     first: re.compile(b"%b(?=%b)" % (first, rest))
     for first, rest in {
@@ -167,8 +169,7 @@ def is_clean_json(value: object) -> bool:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return False
-    # JSON writes control characters as escapes.
-    return _SUSPECT_OR_ROW.search(text) is None and _ESCAPED.search(text) is None
+    return is_clean_body(text.encode("utf-8", "surrogatepass"))
 
 
 def is_clean_body(body: bytes) -> bool:
@@ -272,3 +273,32 @@ def _escape(character: str) -> str:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def well_formed(text: str) -> str:
+    """Return a text that can be encoded: surrogate pairs are joined, lone ones replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def well_formed_data(value: V) -> V:
+    """Return JSON data in which every text can be encoded."""
+    return cast("V", _data(value))
+
+
+def _data(value: Any) -> Any:
+    match value:
+        case str():
+            return well_formed(value)
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return {_data(key): _data(inner) for key, inner in items}
+        case list() | tuple():
+            return [_data(inner) for inner in cast("list[Any]", value)]
+        case _:
+            return value

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar, cast
 import mcp_types as types
 
 from plait._support.redact import Redactor
-from plait._support.sanitize import sanitize_text
-from plait._support.unicode import well_formed
+from plait._support.sanitize import sanitize_text, well_formed
 from plait.agents.config import AgentConfig, ModelConfig, ModelRetryConfig, cost_function
 from plait.agents.model_failures import endpoint_of, failure_of_model, provider_and_name
 from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from plait._support.exception_groups import one_line
-from plait._support.unicode import well_formed_data
+from plait._support.sanitize import well_formed_data
 
 INVALID: Final = "plait/invalid_arguments"
 """The one argument of a call whose arguments are not a JSON object: what the model wrote."""

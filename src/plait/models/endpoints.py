@@ -17,7 +17,7 @@ import httpx2
 
 from plait._support.http import send_request
 from plait._support.mappings import entries_of
-from plait._support.unicode import well_formed_data
+from plait._support.sanitize import well_formed_data
 from plait.models.call_arguments import arguments_from
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

@@ -29,8 +29,7 @@ Unit = Literal["seconds", "milliseconds"]
 Source = Literal["variable", "env", "input"]
 
 _PLAIN_STEP = re.compile(r"[\w$@-]+")
-_MARK = re.compile(r"\$\$\{|\$\{|\}")
-_HEAD = re.compile(r"((?:(?!:-)[^}])*)(:-|\})")
+_MARK = re.compile(r"\$\$\{|\$\{(?:(?P<head>(?:(?!:-)[^}])*)(?P<end>:-|\}))?|\}")
 _NAME = re.compile(r"[A-Za-z_]\w*|/", re.ASCII)
 _MAX_NESTED_DEFAULTS = 8
 """A default inside defaults; more is a mistake, and would end in Python's own limit."""
@@ -232,54 +231,43 @@ def parse_template(text: str) -> tuple[str | Reference, ...]:
     Raises:
         TemplateError: A `${` is not closed, or what it encloses is not a variable.
     """
-    parts, _ = _parse(text, 0, depth=0)
-    return parts
-
-
-def _parse(text: str, start: int, *, depth: int) -> tuple[tuple[str | Reference, ...], int]:
-    """Read up to the end, or inside a default up to its closing brace; return parts and end."""
     parts: list[str | Reference] = []
-    position, end = start, len(text)
-    while mark := _MARK.search(text, position):
-        if mark[0] == "}" and depth == 0:
-            parts.append(text[position : mark.end()])
-            position = mark.end()
-            continue
+    outer: list[tuple[Source, str, list[str | Reference]]] = []
+    """The variables whose defaults are being read, each with the parts before it."""
+    position = 0
+    for mark in _MARK.finditer(text):
         parts.append(text[position : mark.start()])
         position = mark.end()
-        if mark[0] == "}":
-            end = position
-            break
         if mark[0] == "$${":
             parts.append("${")
-        else:
-            reference, position = _parse_reference(text, position, depth=depth)
-            parts.append(reference)
-    else:
-        if depth:
+        elif mark[0] == "}" and outer:
+            source, name, before = outer.pop()
+            default = tuple(part for part in parts if part != "")
+            parts = [*before, Reference(source, name, default)]
+        elif mark[0] == "}":
+            parts.append("}")
+        elif mark["end"] is None:
             raise TemplateError("a `${` is not closed by `}`")
-        parts.append(text[position:])
-    return tuple(part for part in parts if part != ""), end
-
-
-def _parse_reference(text: str, start: int, *, depth: int) -> tuple[Reference, int]:
-    head = _HEAD.match(text, start)
-    if head is None:
+        else:
+            source = "variable"
+            prefix, colon, name = mark["head"].partition(":")
+            if colon and name and "$" not in name and prefix in ("env", "input"):
+                source = prefix
+            elif _NAME.fullmatch(mark["head"]):
+                name = mark["head"]
+            else:
+                where = mark.start() + 1
+                raise TemplateError(f"the `${{…}}` at character {where} does not name a variable")
+            if mark["end"] == "}":
+                parts.append(Reference(source, name))
+            elif len(outer) >= _MAX_NESTED_DEFAULTS:
+                raise TemplateError(f"defaults are nested more than {_MAX_NESTED_DEFAULTS} deep")
+            else:
+                outer.append((source, name, parts))
+                parts = []
+    if outer:
         raise TemplateError("a `${` is not closed by `}`")
-    if depth >= _MAX_NESTED_DEFAULTS:
-        raise TemplateError(f"defaults are nested more than {_MAX_NESTED_DEFAULTS} deep")
-    source: Source = "variable"
-    prefix, colon, name = head[1].partition(":")
-    if colon and name and "$" not in name and prefix in ("env", "input"):
-        source = prefix
-    elif _NAME.fullmatch(head[1]):
-        name = head[1]
-    else:
-        raise TemplateError(f"the `${{…}}` at character {start - 1} does not name a variable")
-    if head[2] == "}":
-        return Reference(source, name), head.end()
-    default, end = _parse(text, head.end(), depth=depth + 1)
-    return Reference(source, name, default), end
+    return tuple(part for part in (*parts, text[position:]) if part != "")
 
 
 class Unset(Enum):

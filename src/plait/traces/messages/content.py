@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from plait._support.unicode import well_formed_data
+from plait._support.sanitize import well_formed_data
 
 
 class ContentType(StrEnum):

@@ -16,7 +16,7 @@ from claude_agent_sdk import (
 )
 
 from plait._support.mappings import entries_of
-from plait._support.unicode import well_formed
+from plait._support.sanitize import well_formed
 from plait.agents.anthropic_api import blocks_of, line_from_block
 from plait.models.call_arguments import arguments_from
 from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent

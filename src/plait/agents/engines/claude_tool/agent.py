@@ -14,7 +14,7 @@ from anthropic.resources.beta.messages import AsyncMessages
 from typing_extensions import override
 
 from plait._support.gather import gather_or_cancel
-from plait._support.unicode import well_formed_data
+from plait._support.sanitize import well_formed_data
 from plait.agents.agent_run import AgentRun, with_retries
 from plait.agents.anthropic_api import NO_KEY, anthropic_url, usage_from_anthropic
 from plait.agents.config import AgentMiddlewareConfig, ModelConfig

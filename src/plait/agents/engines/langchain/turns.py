@@ -29,7 +29,7 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from plait._support.mappings import entries_of
-from plait._support.unicode import well_formed_data
+from plait._support.sanitize import well_formed_data
 from plait.agents.agent_run import AgentRun, ToolAnswer, with_retries
 from plait.agents.engines.langchain.messages import model_name_of, usage_from_langchain
 from plait.agents.engines.langchain.middleware import answer_within
