@@ -57,10 +57,18 @@ class CheckResult:
     name: str
     passed: bool
     message: str = ""
+    score: float | None = None
+    """From 0 to 1, where the check gives one."""
 
 
-Check = Callable[[Evidence, Any], Awaitable[str | None] | str | None]
-"""Takes the evidence and the value in the suite; returns what is wrong, or `None`."""
+Finding = str | float | None
+"""What is wrong, a score from 0 to 1, or `None` if nothing is wrong."""
+
+Check = Callable[[Evidence, Any], Awaitable[Finding] | Finding]
+"""Takes the evidence and the value in the suite, and returns what it found."""
+
+_AT_LEAST = 0.5
+"""The score that passes, where the suite does not say `at_least`."""
 
 
 def check_problem(spec: Mapping[str, Any]) -> str | None:
@@ -89,12 +97,19 @@ async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
     if check is None:
         return CheckResult(name, passed=False, message=f"there is no check {name!r}")
     try:
-        problem = await resolve(check(evidence, value))
+        found = await resolve(check(evidence, value))
     except CheckPassesError:
         raise
     except Exception as error:  # noqa: BLE001  # boundary: checks may be anybody's code
-        problem = f"{type(error).__name__}: {error}"
-    return CheckResult(name, problem is None, problem or "")
+        found = f"{type(error).__name__}: {error}"
+    if not isinstance(found, int | float):
+        return CheckResult(name, found is None, found or "")
+    least = cast("dict[str, Any]", value).get("at_least") if isinstance(value, dict) else None
+    least = _AT_LEAST if least is None else least
+    if not 0 <= found <= 1:
+        return CheckResult(name, passed=False, message=f"the score {found} is not from 0 to 1")
+    text = f"score {found:.2f}, and at least {least:g} passes"
+    return CheckResult(name, found >= least, text, float(found))
 
 
 def _find(name: str) -> Check | None:
@@ -107,7 +122,7 @@ def _find(name: str) -> Check | None:
     return None
 
 
-async def _python(evidence: Evidence, value: Any) -> str | None:
+async def _python(evidence: Evidence, value: Any) -> Finding:
     """Run `module:function`, or an object with `call` and `with`, arguments for it."""
     spec = cast("dict[str, Any]", value) if isinstance(value, dict) else {"call": value}
     module, _, name = str(spec["call"]).partition(":")
@@ -115,7 +130,7 @@ async def _python(evidence: Evidence, value: Any) -> str | None:
     result: object = await resolve(function(evidence, **(spec.get("with") or {})))
     if isinstance(result, bool):
         return None if result else f"{spec['call']} returned False"
-    return None if result is None else str(result)
+    return result if result is None or isinstance(result, int | float) else str(result)
 
 
 def _equals(evidence: Evidence, value: Any) -> str | None:
@@ -166,10 +181,12 @@ def _tool_called(evidence: Evidence, value: Any) -> str | None:
     count = len(calls)
     if count >= least and (most is None or count <= most):
         return None
-    made = [
-        f"{call.name}({_cut(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))})"
-        for call, _ in evidence.trace.calls
-    ]
+    made: list[str] = []
+    for call, result in evidence.trace.calls:
+        arguments = _cut(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
+        came = "no result" if result is None else _cut(result.content)
+        failed = "error " if result is not None and result.is_error else ""
+        made.append(f"{call.name}({arguments}) → {failed}{came}")
     return f"{name} was called {count} times as required; all calls: {', '.join(made) or 'none'}"
 
 

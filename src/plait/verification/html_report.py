@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from plait.errors import TraceFormatError
 from plait.html.compare import compare_section
@@ -164,16 +165,23 @@ def _rate_table(title: str, rates: Sequence[PassRate], *, of_runs: bool = True) 
 
 def _check_rates(results: Sequence[CaseResult]) -> list[PassRate]:
     outcomes: dict[str, list[bool]] = defaultdict(list)
+    scores: dict[str, list[float]] = defaultdict(list)
     for result in results:
         for check in result.checks:
-            outcomes[str(check.get("name"))].append(bool(check.get("passed")))
+            name = str(check.get("name"))
+            outcomes[name].append(bool(check.get("passed")))
+            if isinstance(score := check.get("score"), float):
+                scores[name].append(score)
         for trait, passed in result.traits.items():
             outcomes[f"trait {trait}"].append(bool(passed))
     rates: list[PassRate] = []
     for name, found in sorted(outcomes.items()):
         passed, total = sum(found), len(found)
         interval = wilson_interval(passed, total)
-        rate = PassRate(name=name, passed=passed, failed=total - passed, interval=interval)
+        score = f", mean score {fmean(scores[name]):.2f}" if scores[name] else ""
+        rate = PassRate(
+            name=f"{name}{score}", passed=passed, failed=total - passed, interval=interval
+        )
         rates.append(rate)
     return rates
 

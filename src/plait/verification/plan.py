@@ -20,7 +20,8 @@ _FILE_MODELS: Final = ("scripted", "manual")
 """Providers whose models are files."""
 
 _ANSWERING: Final = frozenset(
-    {"name", "question", "conversation", "system", "servers", "files", "limits", "scope", "seed"}
+    {"name", "question", "conversation", "system", "servers", "files", "setup", "limits", "scope"}
+    | {"seed"}
 )
 """The settings that decide the answer; those that judge it are the others."""
 
@@ -130,7 +131,10 @@ def _runs_of(case: Case, folder: Path, options: RunOptions) -> list[list[Planned
     settings = case.model_dump(mode="json", exclude=set(_PLANNING))
     asked = {name: settings[name] for name in _ANSWERING}
     asked["servers"] = servers_as_written(case, folder)
-    asked["files"] = {name: _digest(folder / path) for name, path in case.files.items()}
+    copied = [case.files, *(step.files for step in case.setup if step.files)]
+    asked["files"] = [
+        {name: _digest(folder / path) for name, path in files.items()} for files in copied
+    ]
     judged = {name: value for name, value in settings.items() if name not in _ANSWERING}
     asked_key, judged_key = _key(asked), _key(judged)
     case_key = _key([asked_key, judged_key])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import hashlib
+import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from plait.verification.suite import Suite
 
 _PATTERNS: Final = ["*.suite.yaml", "*.suite.yml", "*.suite.json"]
+_CASES = re.compile(r"""(?:^|[{,])\s*["']?cases["']?\s*:""", re.MULTILINE)
+"""What every suite contains."""
 _SUFFIXES: Final = {".yaml", ".yml", ".json"}
 _FOLDERS = pytest.StashKey[list[Path]]()
 
@@ -69,20 +72,29 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
     if file_path.suffix not in _SUFFIXES:
         return None
     patterns: list[str] = parent.config.getini("plait_suites")
-    fits = any(fnmatch.fnmatch(file_path.name, pattern) for pattern in patterns)
-    if not fits and not parent.session.isinitpath(file_path):
-        return None
+    if not parent.session.isinitpath(file_path):
+        if not any(fnmatch.fnmatch(file_path.name, pattern) for pattern in patterns):
+            return None
+        # Other programs have files with such names, too.
+        if _CASES.search(file_path.read_text(encoding="utf-8", errors="replace")) is None:
+            return None
     return SuiteFile.from_parent(parent, path=file_path)  # pyright: ignore[reportUnknownMemberType]
 
 
 class SuiteFile(pytest.File):
     """A suite, with a test for each case and model."""
 
-    def collect(self) -> Iterable[SuiteItem]:
-        """Read the suite; its problems are those of the collection."""
+    def collect(self) -> Iterable[pytest.Item]:
+        """Read the suite; one that is wrong is a test that cannot be run."""
+        from plait.errors import ConfigError  # noqa: PLC0415
         from plait.verification.read import read_suite  # noqa: PLC0415
 
-        suite = read_suite(self.path)
+        try:
+            suite = read_suite(self.path)
+        except ConfigError as error:
+            # An error of the collection would end the tests of all other files.
+            yield WrongSuite.from_parent(self, name="suite", problem=str(error))  # pyright: ignore[reportUnknownMemberType]
+            return
         models: list[str] = self.config.getoption("--plait-model") or []
         for case in suite.cases:
             chosen = models or case.model or [None]
@@ -94,7 +106,36 @@ class SuiteFile(pytest.File):
                 yield item
 
 
-class SuiteItem(pytest.Item):
+class _Reported(pytest.Item):
+    """An item whose failures show what is wrong, not where it was found."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show only the message of our own errors."""
+        if isinstance(excinfo.value, CaseFailedError | CaseUndecidedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Name the case."""
+        return self.path, None, f"case {self.name}"
+
+
+class WrongSuite(_Reported):
+    """Stands for a suite that cannot be read."""
+
+    def __init__(self, *, problem: str, **options: Any) -> None:
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
+        self._problem = problem
+
+    def setup(self) -> None:
+        """Fail before the test: it says nothing."""
+        raise CaseUndecidedError(self._problem)
+
+    def runtest(self) -> None:
+        """Do nothing: the set-up has failed."""
+
+
+class SuiteItem(_Reported):
     """A case of a suite by one model.
 
     The runs are made in the set-up, so that failures of the infrastructure are errors for pytest,
@@ -149,16 +190,6 @@ class SuiteItem(pytest.Item):
             raise CaseFailedError(
                 f"{passed} of {len(self._results)} runs passed\n" + "\n".join(lines)
             )
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show what is wrong, not where it was found."""
-        if isinstance(excinfo.value, CaseFailedError | CaseUndecidedError):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Name the case."""
-        return self.path, None, f"case {self.name}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -301,6 +301,8 @@ def _cases(
         merged: dict[str, Any] = {**defaults, **chosen, **fields}
         if tags := [*_texts(defaults.get("tags")), *_texts(fields.get("tags"))]:
             merged["tags"] = list(dict.fromkeys(tags))
+        if isinstance(setup := fields.get("setup"), list):
+            merged["setup"] = [*{**defaults, **chosen}.get("setup", ()), *setup]
         if chosen:
             suffix = ",".join(_label(key, value) for key, value in chosen.items())
             merged["name"] = f"{merged.get('name')}[{suffix}]"

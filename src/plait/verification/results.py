@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ Outcome = Literal["passed", "failed", "error"]
 
 StageOutcome = Literal["passed", "failed", "overruled", "error"]
 """A failure that a later stage takes back is `overruled`."""
+
+_TEMPORARY = re.compile(r"(?<=[/\\])(?:plait-|tmp)[a-z0-9_]{8}\b")
+"""The names that Python gives to temporary folders."""
 
 RESULTS_FILE = "results.jsonl"
 ANSWER_STAGE = "GenerateAnswer"
@@ -91,11 +95,13 @@ class CaseResult:
 
     @property
     def failure(self) -> str:
-        """What failed first, in one line."""
-        if self.error is not None:
-            return self.error
+        """What failed first, in one line; names of temporary folders are left out.
+
+        So runs that failed alike have the same text.
+        """
         failed = next((one for one in self.stages if one.outcome in {"failed", "error"}), None)
-        return "" if failed is None else f"{failed.name}: {failed.message}"
+        text = "" if failed is None else f"{failed.name}: {failed.message}"
+        return _TEMPORARY.sub("…", text if self.error is None else self.error)
 
     @property
     def has_answer(self) -> bool:

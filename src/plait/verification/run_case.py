@@ -40,10 +40,12 @@ from plait.verification.stages import STAGES, CaseRun, Judge, JudgeReply, StageE
 from plait.verification.suite import Suite
 from plait.verification.world import (
     Open,
+    SetupError,
     SharedWorlds,
     World,
     WorldGoneError,
-    copy_files,
+    call_setup_tools,
+    prepare_folder,
     server_names,
     servers_of,
     shared_servers,
@@ -188,8 +190,7 @@ class CaseRunner:
     async def _new_world(self, run: PlannedRun, config: ModelConfig, stack: AsyncExitStack) -> Open:
         """Start the servers of a run in a new folder, and its agent; the stack ends them."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plait-")))
-        if run.case.files:
-            await asyncio.to_thread(copy_files, run.case, self.suite.folder, folder)
+        await prepare_folder(run, self.suite.folder, folder)
         servers = servers_of(run, self.suite.folder, folder)
         agent = get_agent(config)
         stack.push_async_callback(agent.aclose)
@@ -198,6 +199,7 @@ class CaseRunner:
             toolbox = await stack.enter_async_context(agent.keep_servers(servers))
         elif servers.servers:
             toolbox = await stack.enter_async_context(Toolbox(servers, follow_tools=False))
+        await call_setup_tools(run, toolbox, folder)
         return Open(agent, servers, toolbox)
 
     async def _answer(
@@ -221,6 +223,8 @@ class CaseRunner:
                         world.toolbox = opened.toolbox
                         await world.take_snapshot(run.case)
                     result, trace = await self._attempt(run, opened, cap)
+                except SetupError as error:
+                    raise StageError(f"the setup failed: {error}") from error
                 except PlaitError as error:
                     self._spend(error.usage)
                     if error.status not in REFUSED or attempt == _REFUSAL_ATTEMPTS:

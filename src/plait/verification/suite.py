@@ -67,6 +67,31 @@ class Trait(_Value):
     """Whether the trait should be present."""
 
 
+class SetupCall(_Value):
+    """A tool to call."""
+
+    server: str
+    tool: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class SetupStep(_Value):
+    """One step that prepares the world of a run; it has exactly one of these."""
+
+    files: dict[str, str] | None = None
+    """Files to copy into the working folder, as `files` of a case."""
+    run: str | list[str] | None = None
+    """A program with its arguments, run in the working folder, without a shell."""
+    call: SetupCall | None = None
+    """A tool of the servers to call."""
+
+    @model_validator(mode="after")
+    def _check(self) -> SetupStep:
+        if sum(step is not None for step in (self.files, self.run, self.call)) != 1:
+            raise ValueError("a step of the setup is one of `files`, `run` and `call`")
+        return self
+
+
 class CaseSettings(_Value):
     """What a case, and the defaults of a suite, may set."""
 
@@ -85,6 +110,9 @@ class CaseSettings(_Value):
     scope: Literal["case", "suite"] = "case"
     """Whether each run has servers of its own, or the runs of a model share them, and a folder,
     until the suite ends."""
+    setup: list[SetupStep] = Field(default_factory=list)
+    """Steps that prepare a world; those of the defaults come first. Files are copied and programs
+    run before the servers start, and tools called before the agent runs."""
     seed: int | None = None
     """The seed of the first run of a case, for models that take one; each repeat adds one."""
     prices: dict[str, dict[str, float]] = Field(default_factory=dict)

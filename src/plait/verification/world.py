@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import shutil
+import subprocess
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import anyio
 
 from plait.agents.port import AgentPort
 from plait.client.config.read import ClientConfig, read_config
 from plait.client.toolbox import Toolbox
-from plait.errors import ConfigError
+from plait.errors import ConfigError, PlaitError
 from plait.verification.checks import CheckPassesError
 from plait.verification.plan import PlannedRun, servers_as_written
 from plait.verification.suite import Case
@@ -23,6 +27,16 @@ from plait.verification.suite import Case
 WORKDIR = "{workdir}"
 """Replaced by the folder of the run, in every text of the servers."""
 SEED = "{seed}"
+
+
+SETUP_SECONDS: Final = 120.0
+"""A program of a setup that takes longer hangs."""
+MAX_LAST_WORDS_CHARACTERS: Final = 300
+"""What a program that failed wrote last is enough to see why."""
+
+
+class SetupError(Exception):
+    """The world of a run could not be prepared."""
 
 
 class WorldGoneError(CheckPassesError):
@@ -112,16 +126,71 @@ class SharedWorlds:
         self._open.clear()
 
 
-def copy_files(case: Case, source: Path, target: Path) -> None:
-    """Copy the files of a case into its folder.
+async def prepare_folder(run: PlannedRun, source: Path, folder: Path) -> None:
+    """Copy the files of a run into its folder, and run the programs of its setup there.
 
     Raises:
-        ConfigError: A file would be outside of it.
+        ConfigError: A file would be outside of the folder.
+        SetupError: A file cannot be copied, or a program failed.
     """
-    for name, origin in case.files.items():
+    await asyncio.to_thread(_copy_files, run.case.files, source, folder)
+    for number, step in enumerate(run.case.setup, 1):
+        if step.files is not None:
+            try:
+                await asyncio.to_thread(_copy_files, step.files, source, folder)
+            except OSError as error:
+                raise SetupError(f"step {number}: {error}") from error
+        elif step.run is not None:
+            words = shlex.split(step.run) if isinstance(step.run, str) else step.run
+            command = [_filled(word, run, folder) for word in words]
+            with anyio.move_on_after(SETUP_SECONDS) as limit:
+                try:
+                    done = await anyio.run_process(
+                        command, cwd=folder, check=False, stderr=subprocess.STDOUT
+                    )
+                except OSError as error:
+                    raise SetupError(f"step {number}, {words[0]}: {error.strerror}") from error
+                if done.returncode:
+                    last = done.stdout.decode(errors="replace").strip()
+                    last = last[-MAX_LAST_WORDS_CHARACTERS:]
+                    text = f"step {number}, {words[0]}, ended with {done.returncode}: {last}"
+                    raise SetupError(text)
+            if limit.cancelled_caught:
+                raise SetupError(f"step {number}, {words[0]}, took over {SETUP_SECONDS:g} s")
+
+
+async def call_setup_tools(run: PlannedRun, toolbox: Toolbox | None, folder: Path) -> None:
+    """Call the tools of the setup of a run.
+
+    Raises:
+        SetupError: A tool failed, or there are no servers.
+    """
+    for number, step in enumerate(run.case.setup, 1):
+        if step.call is None:
+            continue
+        named = f"step {number}, {step.call.server}/{step.call.tool}"
+        if toolbox is None:
+            raise SetupError(f"{named}: the case has no servers")
+        arguments = json.loads(_filled(json.dumps(step.call.arguments), run, folder, as_json=True))
+        try:
+            result = await toolbox.call(step.call.server, step.call.tool, arguments)
+        except PlaitError as error:
+            raise SetupError(f"{named}: {error}") from error
+        if result.is_error:
+            raise SetupError(f"{named}: {result.text[:MAX_LAST_WORDS_CHARACTERS]}")
+
+
+def _filled(text: str, run: PlannedRun, folder: Path, *, as_json: bool = False) -> str:
+    """Fill in the seed and the folder of a run; in JSON, the path is escaped."""
+    path = json.dumps(str(folder))[1:-1] if as_json else str(folder)
+    return text.replace(SEED, str(run.seed or 0)).replace(WORKDIR, path)
+
+
+def _copy_files(files: Mapping[str, str], source: Path, target: Path) -> None:
+    for name, origin in files.items():
         place = (target / name).resolve()
         if not place.is_relative_to(target.resolve()):
-            raise ConfigError(f"{case.name}: the file {name!r} is outside of the working folder")
+            raise ConfigError(f"the file {name!r} is outside of the working folder")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source / origin, place)
 
@@ -135,8 +204,7 @@ def servers_of(run: PlannedRun, base: Path, folder: Path) -> ClientConfig:
     written = servers_as_written(run.case, base)
     if not written:
         return ClientConfig(servers={})
-    text = json.dumps(_required(written)).replace(SEED, str(run.seed or 0))
-    text = text.replace(WORKDIR, json.dumps(str(folder))[1:-1])
+    text = _filled(json.dumps(_required(written)), run, folder, as_json=True)
     return read_config(json.loads(text), base=base)
 
 
@@ -146,7 +214,8 @@ def shared_servers(run: PlannedRun, base: Path) -> str:
     Raises:
         ConfigError: The file of the servers cannot be read.
     """
-    text = json.dumps(servers_as_written(run.case, base), sort_keys=True)
+    setup = [step.model_dump(mode="json") for step in run.case.setup]
+    text = json.dumps([servers_as_written(run.case, base), setup], sort_keys=True)
     return text.replace(SEED, str(run.seed or 0))
 
 

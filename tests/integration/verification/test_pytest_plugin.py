@@ -49,11 +49,15 @@ def test_tags_are_keywords_and_other_files_are_left_alone(greetings: pytest.Pyte
     result.assert_outcomes(passed=1, deselected=2)
 
 
-def test_a_wrong_suite_is_an_error_of_the_collection(pytester: pytest.Pytester) -> None:
+def test_a_wrong_suite_is_an_error_and_other_tests_run(pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("bad.suite.yaml").write_text("cases: [{name: a}]")
+    pytester.path.joinpath("foreign.suite.yaml").write_text("testng: {tests: [a: *b, &]}")
+    pytester.path.joinpath("binary.suite.json").write_bytes(b"\xff\x00")
+    pytester.makepyfile("def test_unrelated(): pass")
     result = pytester.runpytest_inprocess("-q")
-    result.assert_outcomes(errors=1)
+    result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*bad.suite.yaml:1*"])
+    pytester.runpytest_inprocess("-q", "foreign.suite.yaml").assert_outcomes(errors=1)
 
 
 def test_a_marked_test_passes_if_enough_of_its_runs_do(pytester: pytest.Pytester) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plait.errors import ConfigError
 from plait.testing import OpenAIServer
 from plait.testing.llm.turns import Refuse
 from plait.verification import CaseResult, RunOptions, read_results, read_suite
@@ -236,6 +239,57 @@ async def test_the_world_is_compared_with_the_one_before(tmp_path: Path) -> None
     unseen = noting(script, [{"world": add}], tmp_path)
     made = await Watched(unseen, resume=True).run()
     assert (made.asked, made.outcomes) == (["notes"], {"notes": "passed"})
+
+
+async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
+    listed = {"server": "notes", "tool": "list_notes"}
+    (tmp_path / "menu.txt").write_text("soup")
+    code = "import sys; open('made', 'w').write(sys.argv[1])"
+    setup = [
+        {"files": {"data/menu.txt": "menu.txt"}},
+        {"run": [sys.executable, "-c", code, "{workdir} {seed}"]},
+        {"call": {"server": "notes", "tool": "add_note", "arguments": {"text": "in {workdir}"}}},
+    ]
+    checks = [
+        {"world": {**listed, "path": "$.folder", "equals": ["data", "made"]}},
+        {"world": {**listed, "matches": r"in /.*plait-\w{8}"}},
+        {"world": {**listed, "changed": False}},
+    ]
+    servers = {"notes": entry(str(NOTES), cwd="{workdir}")}
+    cases = [{"name": "noted", "checks": checks, "setup": setup}]
+    suite = suite_in(tmp_path, cases, ["Done."], servers=servers, seed=3)
+    (result,) = (await Watched(suite).run()).results
+    assert result.outcome == "passed", result.failure
+    assert not any((tmp_path / name).exists() for name in ("made", "data"))
+
+    (tmp_path / "menu.txt").write_text("stew")
+    assert (await Watched(suite, resume=True).run()).asked == ["noted"]
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ({"run": "there-is-no-program now"}, "step 1, there-is-no-program: No such file"),
+        ({"run": [sys.executable, "-c", "exit('full')"]}, "python3?[.0-9]*, ended with 1: full"),
+        ({"files": {"../a": "script.json"}}, "outside of the working folder"),
+        (
+            {"call": {"server": "sums", "tool": "add_numbers"}},
+            "step 1, sums/add_numbers: .*missing",
+        ),
+        ({"call": {"server": "none", "tool": "x"}}, "step 1, none/x: .*none"),
+    ],
+)
+async def test_a_setup_that_fails_is_an_error_of_its_own(
+    step: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    suite = suite_in(tmp_path, some_cases(1), SUM, setup=[step])
+    (result,) = (await Watched(suite).run()).results
+    assert result.outcome == "error"
+    assert re.search(reason, result.failure), result.failure
+    (tmp_path / "script.json").rename(tmp_path / "moved.json")
+    if "files" in step:
+        with pytest.raises(ConfigError, match=r"script\.json cannot be read"):
+            await Watched(suite, resume=True).run()
 
 
 async def test_a_healed_server_is_an_event_and_no_failure(tmp_path: Path) -> None:

@@ -162,6 +162,8 @@ def test_a_report_is_compared_with_its_baseline(tmp_path: Path) -> None:
     assert bad.returncode == 13
     assert "not verified: all cases together are worse than the baseline" in bad.stderr
     assert "the threshold" not in bad.stderr
+    assert done.returncode == 13
+    assert verify("compare", "bad", "good", cwd=tmp_path).returncode == 0
     found = json.loads(done.stdout)
     assert found["worse"] == [f"case-{n}" for n in range(6)]
     assert found["difference"]["mean"] == -1.0

@@ -20,11 +20,24 @@ def test_a_report_has_rates_by_model_tag_and_check_with_intervals(tmp_path: Path
 
     tables = page.all("table", "rates")
     assert [table.text.split("0 –")[0] for table in tables] == ["by model", "by tag", "by check"]
-    assert "langchain:small67%39%–86%8 of 12" in tables[0].text
+    assert "langchain:small67%39%–86%8 of 1275% / 50% (k = 3)" in tables[0].text
     assert "travel33%14%–61%4 of 12" in tables[1].text
     assert "no_tool_errors76%57%–89%19 of 25" in tables[2].text
     assert len(page.all("svg", "rate")) == 2 + 3 + 2
     assert page.all("dd", "big")[0].text == "67%"
+
+
+def test_each_row_has_its_own_k_and_scores_their_mean() -> None:
+    scored = [
+        case("a", "passed", repeat=n, checks=({"name": "python", "passed": True, "score": n / 4},))
+        for n in (1, 2)
+    ]
+    page = parsed(report_page("x", [*scored, case("b", "passed", model="other")]))
+
+    by_model, _, by_check = (one.text for one in page.all("table", "rates"))
+    assert "(k = 2)" in by_model
+    assert "(k = 1)" in by_model
+    assert "python, mean score 0.38" in by_check
 
 
 def test_times_and_costs_are_drawn_by_model(tmp_path: Path) -> None:

@@ -71,6 +71,24 @@ cases:
     assert (case.name, case.question, case.checks) == ("rows-1", "3?", [{"max_turns": 3}])
 
 
+def test_the_setup_of_the_defaults_comes_before_that_of_a_case(tmp_path: Path) -> None:
+    text = """\
+defaults: {setup: [{run: make db}]}
+cases:
+  - {name: a, question: b, checks: [{equals: c}], setup: [{files: {x: y}}]}
+  - {name: b, question: b, checks: [{equals: c}]}
+  - {name: c, question: b, checks: [{equals: c}], setup: [{call: {server: s, tool: t}, run: x}]}
+"""
+    with pytest.raises(ConfigError, match=r":5: cases\.2\.setup\.1: .*one of `files`, `run`"):
+        read_suite(written(tmp_path, text))
+    first, second = read_suite(written(tmp_path, text[: text.index("  - {name: c")])).cases
+    assert [(step.run, step.files) for step in first.setup] == [
+        ("make db", None),
+        (None, {"x": "y"}),
+    ]
+    assert [step.run for step in second.setup] == ["make db"]
+
+
 def test_objects_of_the_matrix_are_named_by_their_values(tmp_path: Path) -> None:
     text = """\
 matrix: {limits: [{turns: 2, seconds: 9}, {turns: 5}]}

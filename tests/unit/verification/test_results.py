@@ -34,6 +34,21 @@ def test_an_answer_with_any_line_break_is_kept(tmp_path: Path) -> None:
     ]
 
 
+def test_runs_that_failed_alike_in_temporary_folders_have_the_same_reason() -> None:
+    failures = {
+        replace(
+            result("a"), error=f"no file /tmp/plait-{name}/a/tmp{name}x.txt or /tmp/tmp{name}"
+        ).failure
+        for name in ("k3_x81aq", "0abcdefg")
+    }
+    assert len(failures) == 2
+    failures = {
+        replace(result("a"), error=f"no file /tmp/plait-{name}/a.txt or C:\\tmp{name}").failure
+        for name in ("k3_x81aq", "0abcdefg")
+    }
+    assert failures == {"no file /tmp/…/a.txt or C:\\…"}
+
+
 def test_a_reply_of_a_judge_with_any_line_break_is_kept(tmp_path: Path) -> None:
     JudgmentStore(tmp_path).keep("judge", "question", {"quote": BREAKS})
 

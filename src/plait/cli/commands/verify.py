@@ -398,8 +398,11 @@ def merge(
 @click.argument("second", type=click.Path(exists=True))
 @click.option("--html", metavar="FILE", help="Write a page with both runs of changed cases.")
 @json_option
-def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
+@click.pass_context
+def compare(ctx: click.Context, first: str, second: str, html: str | None, as_json: bool) -> None:
     """Compare two reports, case by case.
+
+    Exits with code 13 if the second is worse beyond chance.
 
     Examples:
         plait verify compare before after
@@ -423,9 +426,11 @@ def compare(first: str, second: str, html: str | None, as_json: bool) -> None:
         write_private(Path(html), comparison_page(sides[0], sides[1]))
     if as_json:
         print_json(asdict(found))
-        return
-    for line in comparison_lines(found):
-        click.echo(visible(line))
+    else:
+        for line in comparison_lines(found):
+            click.echo(visible(line))
+    if found.is_worse:
+        ctx.exit(Exit.NOT_VERIFIED)
 
 
 @verify.command()
