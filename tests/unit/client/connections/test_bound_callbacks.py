@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import anyio
 import pytest
@@ -28,86 +29,53 @@ def bridge() -> Iterator[LoopBridge]:
 class _Heard:
     """Collects what a callback was told, and where it ran."""
 
-    def __init__(self) -> None:
+    def __init__(self, last: str = "") -> None:
         self.calls: list[tuple[str, str, asyncio.AbstractEventLoop]] = []
-        self.event = asyncio.Event()
+        self.last = last
+        self.ended = threading.Event()
 
     def note(self, value: str) -> None:
         self.calls.append((value, who.get(), asyncio.get_running_loop()))
-        self.event.set()
-
-
-async def _tell(told: Callable[[str], None], value: str) -> None:
-    told(value)
-
-
-async def test_a_callback_runs_in_the_callers_loop_and_context(bridge: LoopBridge) -> None:
-    heard = _Heard()
-    who.set("caller")
-    told = bridge.bind_callback(heard.note)
-    who.set("somebody else")
-
-    await bridge.run(_tell, told, "progress")
-
-    with anyio.fail_after(5):
-        await heard.event.wait()
-    assert heard.calls == [("progress", "caller", asyncio.get_running_loop())]
-
-
-async def test_an_async_callback_runs_there_too(bridge: LoopBridge) -> None:
-    heard = _Heard()
-
-    async def note(value: str) -> None:
-        await asyncio.sleep(0)
-        heard.note(value)
-
-    who.set("caller")
-    await bridge.run(_tell, bridge.bind_callback(note), "progress")
-
-    with anyio.fail_after(5):
-        await heard.event.wait()
-    assert heard.calls == [("progress", "caller", asyncio.get_running_loop())]
-
-
-async def test_callbacks_keep_their_order(bridge: LoopBridge) -> None:
-    heard: list[int] = []
-    last = asyncio.Event()
-
-    def note(number: int) -> None:
-        heard.append(number)
-        if number == 99:
-            last.set()
-
-    told = bridge.bind_callback(note)
-
-    async def tell() -> None:
-        for number in range(100):
-            told(number)
-
-    await bridge.run(tell)
-    with anyio.fail_after(5):
-        await last.wait()
-
-    assert heard == list(range(100))
-
-
-async def test_what_a_callback_sets_does_not_reach_the_next(bridge: LoopBridge) -> None:
-    seen: list[str] = []
-    done = asyncio.Event()
-
-    def note(value: str) -> None:
-        seen.append(who.get())
         who.set(value)
-        if len(seen) == 2:
-            done.set()
+        if value.endswith(self.last):
+            self.ended.set()
 
-    told = bridge.bind_callback(note)
-    await bridge.run(_tell, told, "one")
-    await bridge.run(_tell, told, "two")
+    async def note_later(self, value: str) -> None:
+        await asyncio.sleep(0)
+        self.note(value)
 
-    with anyio.fail_after(5):
-        await done.wait()
-    assert seen == ["nobody", "nobody"]
+    async def end(self) -> None:
+        assert await asyncio.to_thread(self.ended.wait, 5)
+
+
+async def _tell(told: Callable[[str], None], *values: str) -> None:
+    for value in values:
+        told(value)
+
+
+async def _owner() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("borrowed", [False, True])
+async def test_a_callback_runs_in_the_callers_loop_and_context(
+    bridge: LoopBridge, later: bool, borrowed: bool
+) -> None:
+    if borrowed:
+        bridge.use_current_loop()
+    heard = _Heard(last="99")
+    who.set("caller")
+    told = bridge.bind_callback(heard.note_later if later else heard.note)
+    who.set("somebody else")
+    values = [str(number) for number in range(100)]
+
+    await bridge.run(_tell, told, *values)
+
+    await heard.end()
+    # In their order, and what one sets does not reach the next.
+    here = asyncio.get_running_loop()
+    assert heard.calls == [(value, "caller", here) for value in values]
 
 
 async def test_a_callback_that_fails_is_only_logged(
@@ -135,11 +103,9 @@ async def test_a_callback_that_fails_is_only_logged(
 
 
 async def test_a_slow_callback_does_not_hold_up_the_work(bridge: LoopBridge) -> None:
-    release = asyncio.Event()
-    ended = asyncio.Event()
+    release, ended = asyncio.Event(), asyncio.Event()
 
     async def slow(value: str) -> None:
-        del value
         await release.wait()
         ended.set()
 
@@ -150,110 +116,48 @@ async def test_a_slow_callback_does_not_hold_up_the_work(bridge: LoopBridge) -> 
         await ended.wait()
 
 
-def test_without_a_loop_a_callback_runs_in_the_owning_one(bridge: LoopBridge) -> None:
-    ran = threading.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    def note(value: str) -> None:
-        del value
-        loops.append(asyncio.get_running_loop())
-        ran.set()
-
-    async def owner() -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    bridge.run_blocking(_tell, bridge.bind_callback(note), "x")
-
-    assert ran.wait(5)
-    assert loops == [bridge.run_blocking(owner)]
-
-
-async def test_on_the_owning_loop_a_callback_does_not_run_inside_the_work(
-    bridge: LoopBridge,
+@pytest.mark.parametrize(
+    ("with_loop", "outlasting", "runs"),
+    [(False, False, True), (True, False, False), (True, True, True)],
+    ids=["no loop", "a loop that is gone", "outlasting its loop"],
+)
+def test_without_the_callers_loop_a_callback_is_dropped_or_runs_in_the_owning_one(
+    bridge: LoopBridge, with_loop: bool, outlasting: bool, runs: bool
 ) -> None:
-    bridge.use_current_loop()
     heard = _Heard()
 
-    await bridge.run(_tell, bridge.bind_callback(heard.note), "x")
+    async def bind() -> Callable[[str], None]:
+        return bridge.bind_callback(heard.note, outlasting=outlasting)
 
-    with anyio.fail_after(5):
-        await heard.event.wait()
-    assert heard.calls[0][0] == "x"
-
-
-def test_a_callback_whose_loop_is_gone_is_dropped(bridge: LoopBridge) -> None:
-    calls: list[str] = []
-
-    async def wrap() -> Callable[[str], None]:
-        return bridge.bind_callback(calls.append)
-
-    told = asyncio.run(wrap())
-
+    told = asyncio.run(bind()) if with_loop else bridge.bind_callback(heard.note)
     bridge.run_blocking(_tell, told, "late")
 
-    assert calls == []
+    owner = bridge.run_blocking(_owner)
+    assert heard.calls == ([("late", "nobody", owner)] if runs else [])
 
 
-def test_a_callback_that_outlasts_its_loop_runs_in_the_owning_one(bridge: LoopBridge) -> None:
-    ran = threading.Event()
-    threads: list[str] = []
-
-    def note(text: str) -> None:
-        threads.append(f"{text}: {threading.current_thread().name}")
-        ran.set()
-
-    async def wrap() -> Callable[[str], None]:
-        return bridge.bind_callback(note, outlasting=True)
-
-    told = asyncio.run(wrap())
-    bridge.run_blocking(_tell, told, "late")
-
-    assert ran.wait(5)
-    assert threads == ["late: plait"]
-
-
-async def test_who_answers_does_so_in_the_loop_and_context_the_callback_came_from() -> None:
-    mark: ContextVar[str] = ContextVar("mark", default="")
-    bridge = LoopBridge()
+async def test_who_answers_does_so_in_the_loop_and_context_the_callback_came_from(
+    bridge: LoopBridge,
+) -> None:
     here = asyncio.get_running_loop()
-    mark.set("mine")
+    who.set("mine")
 
     async def answer(question: str) -> tuple[str, str, bool]:
-        return question, mark.get(), asyncio.get_running_loop() is here
+        if not question:
+            raise ValueError("no idea")
+        return question, who.get(), asyncio.get_running_loop() is here
 
     ask = bridge.bind_handler(answer)
-    try:
-        assert await bridge.run(ask, "why?") == ("why?", "mine", True)
-        assert await ask("here?") == ("here?", "mine", True)
-    finally:
-        await bridge.astop()
+    assert await bridge.run(ask, "why?") == ("why?", "mine", True)
+    assert await ask("here?") == ("here?", "mine", True)
+    with pytest.raises(ValueError, match="no idea"):
+        await bridge.run(ask, "")
 
 
-def test_where_there_is_no_loop_the_owning_one_answers() -> None:
-    bridge = LoopBridge()
+def test_where_there_is_no_loop_the_owning_one_answers(bridge: LoopBridge) -> None:
+    ask = bridge.bind_handler(_owner)
 
-    async def answer() -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
-    ask = bridge.bind_handler(answer)
-    try:
-        assert bridge.run_blocking(ask) is bridge.run_blocking(answer)
-    finally:
-        bridge.stop()
-
-
-async def test_an_answer_that_fails_fails_the_question() -> None:
-    bridge = LoopBridge()
-
-    async def answer() -> None:
-        raise ValueError("no idea")
-
-    ask = bridge.bind_handler(answer)
-    try:
-        with pytest.raises(ValueError, match="no idea"):
-            await bridge.run(ask)
-    finally:
-        await bridge.astop()
+    assert bridge.run_blocking(ask) is bridge.run_blocking(_owner)
 
 
 async def test_of_calls_that_do_not_end_only_so_many_run_and_the_rest_is_dropped(
@@ -261,7 +165,7 @@ async def test_of_calls_that_do_not_end_only_so_many_run_and_the_rest_is_dropped
 ) -> None:
     released, began = asyncio.Event(), 0
 
-    async def wait() -> None:
+    async def wait(*_: Any) -> None:
         nonlocal began
         began += 1
         await released.wait()

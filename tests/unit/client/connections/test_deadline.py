@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+import pytest
 
 from plait.client.connections.deadline import Deadline
-from plait.errors import CallTimeoutError, ListTimeoutError
+from plait.errors import CallTimeoutError, ListTimeoutError, PlaitError
 
 T = TypeVar("T")
 
@@ -54,24 +56,52 @@ async def _expires(deadline: Deadline, block: Callable[[], Awaitable[Any]]) -> b
     return False
 
 
-async def _progress(deadline: Deadline, *, every: float, times: int) -> None:
-    for _ in range(times):
-        await asyncio.sleep(every)
-        deadline.extend()
-    await asyncio.sleep(10_000)
+MAY_HAVE_RUN = "; it may still take effect, so check before doing it again"
+
+Steps = list[Any]
+"""Seconds to sleep, `PROGRESS`, and lists of steps during which a person is waited for."""
+PROGRESS = "progress"
 
 
-def test_a_block_that_takes_too_long_is_ended() -> None:
-    deadline = Deadline(60)
+async def _take(deadline: Deadline, steps: Steps) -> None:
+    for step in steps:
+        if step == PROGRESS:
+            deadline.extend()
+        elif isinstance(step, list):
+            with deadline.held():
+                await _take(deadline, cast("Steps", step))
+        else:
+            await asyncio.sleep(step)
 
-    assert _run(lambda: _expires(deadline, lambda: asyncio.sleep(1000))) == (True, 60)
+
+def _progress(every: float, times: int) -> Steps:
+    return [every, PROGRESS] * times + [10_000]
 
 
-def test_a_block_that_ends_in_time_is_left_alone() -> None:
-    deadline = Deadline(60)
+@pytest.mark.parametrize(
+    ("cap", "steps", "outcome"),
+    [
+        pytest.param(None, [1000], (True, 60), id="a block that takes too long is ended"),
+        pytest.param(None, [59], (False, 59), id="one that ends in time is left alone"),
+        pytest.param(600, _progress(50, 3), (True, 210), id="progress starts the limit afresh"),
+        pytest.param(200, _progress(10, 1000), (True, 200), id="up to the cap only"),
+        pytest.param(None, _progress(10, 100), (True, 60), id="which is the limit by default"),
+        pytest.param(5, [1000], (True, 60), id="a cap below the limit does not shorten it"),
+        pytest.param(None, [20, [500], 10_000], (True, 560), id="a pause does not count"),
+        pytest.param(None, [50, [300], 1000], (True, 360), id="the rest counts after a pause"),
+        pytest.param(
+            100, [[500], *_progress(50, 10)], (True, 600), id="the cap is ahead after a pause"
+        ),
+        pytest.param(
+            100, [50, [300, PROGRESS, [300]], *_progress(5, 100)], (True, 700), id="pauses nest"
+        ),
+    ],
+)
+def test_a_limit_of_a_minute(cap: float | None, steps: Steps, outcome: tuple[bool, float]) -> None:
+    deadline = Deadline(60, cap_seconds=cap)
 
-    assert _run(lambda: _expires(deadline, lambda: asyncio.sleep(59))) == (False, 59)
-    assert not deadline.expired
+    assert _run(lambda: _expires(deadline, lambda: _take(deadline, steps))) == outcome
+    assert deadline.expired is outcome[0]
 
 
 def test_a_limit_of_zero_ends_a_block_at_once() -> None:
@@ -102,168 +132,47 @@ def test_the_callers_own_cancellation_is_no_expiry() -> None:
     assert not deadline.expired
 
 
-def test_progress_starts_the_limit_afresh() -> None:
-    deadline = Deadline(60, cap_seconds=600)
-
-    took = _run(lambda: _expires(deadline, lambda: _progress(deadline, every=50, times=3)))
-
-    assert took == (True, 210)
-
-
-def test_progress_extends_up_to_the_cap_only() -> None:
-    deadline = Deadline(60, cap_seconds=200)
-
-    took = _run(lambda: _expires(deadline, lambda: _progress(deadline, every=10, times=1000)))
-
-    assert took == (True, 200)
-
-
-def test_without_a_cap_progress_extends_nothing() -> None:
-    deadline = Deadline(60)
-
-    took = _run(lambda: _expires(deadline, lambda: _progress(deadline, every=10, times=100)))
-
-    assert took == (True, 60)
-
-
-def test_time_does_not_count_while_a_person_is_waited_for() -> None:
-    deadline = Deadline(60, cap_seconds=100)
-
-    async def block() -> None:
-        await asyncio.sleep(50)
-        with deadline.held():
-            await asyncio.sleep(300)
-            deadline.extend()
-            with deadline.held():
-                await asyncio.sleep(300)
-        await _progress(deadline, every=5, times=100)
-
-    assert _run(lambda: _expires(deadline, block)) == (True, 600 + 100)
-
-
-def test_after_a_person_was_waited_for_the_rest_of_the_limit_counts() -> None:
-    deadline = Deadline(60)
-
-    async def block() -> None:
-        await asyncio.sleep(50)
-        with deadline.held():
-            await asyncio.sleep(300)
-        await asyncio.sleep(1000)
-
-    assert _run(lambda: _expires(deadline, block)) == (True, 360)
-
-
-def test_waiting_for_a_person_outside_a_block_changes_nothing() -> None:
-    deadline = Deadline(60)
-
-    async def work() -> bool:
-        with deadline.held():
-            await asyncio.sleep(1)
-        return await _expires(deadline, lambda: asyncio.sleep(1000))
-
-    assert _run(work) == (True, 61)
-
-
-def test_a_cap_below_the_limit_does_not_shorten_it() -> None:
-    deadline = Deadline(60, cap_seconds=5)
-
-    assert _run(lambda: _expires(deadline, lambda: asyncio.sleep(1000))) == (True, 60)
-
-
-def test_each_attempt_has_the_whole_time() -> None:
+def test_each_attempt_has_the_whole_time_and_nothing_counts_between_them() -> None:
     deadline = Deadline(60, cap_seconds=100)
 
     async def work() -> list[bool]:
-        first = await _expires(deadline, lambda: _progress(deadline, every=50, times=9))
+        deadline.extend()
+        await _take(deadline, [[1]])
+        first = await _expires(deadline, lambda: _take(deadline, _progress(50, 9)))
+        deadline.extend()
         second = await _expires(deadline, lambda: asyncio.sleep(30))
+        deadline.extend()
         third = await _expires(deadline, lambda: asyncio.sleep(1000))
+        deadline.extend()
         return [first, second, third]
 
-    assert _run(work) == ([True, False, True], 190)
+    assert _run(work) == ([True, False, True], 191)
 
 
-def test_progress_before_a_run_does_nothing() -> None:
-    async def work() -> None:
-        Deadline(60).extend()
+@pytest.mark.parametrize(
+    ("tool", "sent", "kind", "retry", "end"),
+    [
+        (None, True, ListTimeoutError, "if_idempotent", ""),
+        ("/write", True, CallTimeoutError, "if_idempotent", MAY_HAVE_RUN),
+        ("/write", False, CallTimeoutError, "always", "; it was not sent"),
+    ],
+)
+def test_an_error_names_server_limit_and_setting_and_whether_the_call_was_sent(
+    tool: str | None, sent: bool, kind: type[PlaitError], retry: str, end: str
+) -> None:
+    name = tool and tool.removeprefix("/")
 
-    _run(work)
+    error = Deadline(1.5, setting="limit").error("files", name, sent=sent)
+
+    assert (type(error), error.server, error.tool, error.retry) == (kind, "files", name, retry)
+    assert str(error) == f"files{tool or ''}: no answer within 1.5 s (limit){end}"
 
 
-def test_progress_that_comes_too_late_does_nothing() -> None:
+@pytest.mark.parametrize(("steps", "named"), [([1000], False), (_progress(10, 1000), True)])
+def test_a_call_that_progressed_up_to_the_cap_names_the_cap(steps: Steps, named: bool) -> None:
     deadline = Deadline(60, cap_seconds=600)
+    _run(lambda: _expires(deadline, lambda: _take(deadline, steps)))
 
-    async def work() -> None:
-        await _expires(deadline, lambda: asyncio.sleep(1))
-        deadline.extend()
-        await _expires(deadline, lambda: asyncio.sleep(1000))
-        deadline.extend()
+    text = str(deadline.error("files", "write", sent=True))
 
-    _run(work)
-    assert deadline.expired
-
-
-def test_a_list_that_takes_too_long_names_its_server_limit_and_setting() -> None:
-    error = Deadline(30, setting="list_timeout").error("files", None, sent=True)
-
-    assert type(error) is ListTimeoutError
-    assert (error.server, error.tool) == ("files", None)
-    assert str(error) == "files: no answer within 30 s (list_timeout)"
-
-
-def test_a_call_that_was_sent_may_have_taken_effect() -> None:
-    error = Deadline(1.5).error("files", "write", sent=True)
-
-    assert type(error) is CallTimeoutError
-    assert (error.server, error.tool, error.retry) == ("files", "write", "if_idempotent")
-    assert str(error) == (
-        "files/write: no answer within 1.5 s (timeout); "
-        "it may still take effect, so check before doing it again"
-    )
-
-
-def test_a_call_that_was_not_sent_says_so_and_may_be_made_again() -> None:
-    error = Deadline(60).error("files", "write", sent=False)
-
-    assert type(error) is CallTimeoutError
-    assert str(error) == "files/write: no answer within 60 s (timeout); it was not sent"
-    assert error.retry == "always"
-
-
-def test_a_call_without_progress_does_not_speak_of_progress() -> None:
-    deadline = Deadline(60, cap_seconds=600)
-    _run(lambda: _expires(deadline, lambda: asyncio.sleep(1000)))
-
-    assert "progress" not in str(deadline.error("files", "write", sent=True))
-
-
-def test_a_call_that_progressed_up_to_the_cap_names_the_cap() -> None:
-    deadline = Deadline(60, cap_seconds=600)
-    _run(lambda: _expires(deadline, lambda: _progress(deadline, every=10, times=1000)))
-
-    assert "600 s" in str(deadline.error("files", "write", sent=True))
-
-
-async def _pauses(deadline: Deadline, *, after: float, seconds: float) -> None:
-    await asyncio.sleep(after)
-    with deadline.held():
-        await asyncio.sleep(seconds)
-    await asyncio.sleep(10_000)
-
-
-def test_the_time_of_a_pause_does_not_count() -> None:
-    deadline = Deadline(60)
-
-    paused = _run(lambda: _expires(deadline, lambda: _pauses(deadline, after=20, seconds=500)))
-
-    assert paused == (True, 560)
-
-
-def test_progress_after_a_pause_still_has_the_cap_ahead() -> None:
-    deadline = Deadline(60, cap_seconds=100)
-
-    async def block() -> None:
-        with deadline.held():
-            await asyncio.sleep(500)
-        await _progress(deadline, every=50, times=10)
-
-    assert _run(lambda: _expires(deadline, block)) == (True, 600)
+    assert ("within 600 s while it showed progress" in text) is named

@@ -10,17 +10,18 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
+from typing import Any
 
 import anyio
 import pytest
 
-from plait.client.connections.loop_bridge import LoopBridge
-from plait.errors import BlockingCallError, ClientClosedError, PlaitError
+from plait.client.connections.loop_bridge import LoopBridge, run_blocking
+from plait.errors import AgentTimeoutError, BlockingCallError, ClientClosedError
 
 pytestmark = pytest.mark.anyio
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
-
 
 _others: set[threading.Thread] = set()
 """Threads of clients that other tests left to be collected."""
@@ -66,11 +67,12 @@ class _Endless:
             self.cancelled.set()
             raise
 
+    async def is_started(self) -> bool:
+        return await asyncio.to_thread(self.started.wait, 5)
 
-def _in_thread(work: Callable[[], object]) -> object:
-    """Run something in a plain thread, and return or raise what it did."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result(timeout=5)
+
+async def _use_current_loop(bridge: LoopBridge) -> None:
+    bridge.use_current_loop()
 
 
 async def test_on_its_own_loop_work_is_awaited_directly(bridge: LoopBridge) -> None:
@@ -83,51 +85,56 @@ async def test_on_its_own_loop_work_is_awaited_directly(bridge: LoopBridge) -> N
     assert await bridge.run(work)
     assert bridge.started
     assert not _threads()
+    bridge.stop()  # which leaves a borrowed loop alone
+    assert asyncio.get_running_loop().is_running()
+    assert not bridge.started
 
 
 async def test_without_a_loop_of_its_own_work_runs_in_one_thread(bridge: LoopBridge) -> None:
     assert not bridge.started
 
-    first, *_ = await bridge.run(_where)
-    second, *_ = await bridge.run(_where)
+    owners = {(await bridge.run(_where))[0], (await bridge.run(_where))[0]}
+    owners.add(bridge.run_blocking(_where)[0])  # a foreign loop may be blocked
 
-    assert first is second is not asyncio.get_running_loop()
-    assert len(_threads()) == 1
-    assert _threads()[0].daemon
+    assert len(owners) == 1
+    assert asyncio.get_running_loop() not in owners
+    assert [thread.daemon for thread in _threads()] == [True]
 
 
-async def test_arguments_results_and_errors_pass(bridge: LoopBridge) -> None:
-    assert (await bridge.run(_where, "a"))[2] == "a"
-    assert (await bridge.run(_where, value="b"))[2] == "b"
+@pytest.mark.parametrize("blocks", [False, True])
+def test_arguments_results_errors_and_contexts_pass(bridge: LoopBridge, blocks: bool) -> None:
+    def run(work: Callable[..., Any], *args: str, **kwargs: str) -> Any:
+        if blocks:
+            return bridge.run_blocking(work, *args, **kwargs)
+        return asyncio.run(bridge.run(work, *args, **kwargs))
+
+    async def change() -> None:
+        who.set("work")
+
+    def ask() -> tuple[str, str]:
+        who.set("caller")
+        run(change)
+        return who.get(), run(_where)[1]
+
+    assert run(_where, "a")[2] == "a"
+    assert run(_where, value="b")[2] == "b"
     with pytest.raises(ValueError, match="no"):
-        await bridge.run(_fail)
+        run(_fail)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(ask).result(timeout=5) == ("caller", "caller")
+    assert run(_where)[1] == "nobody"
+    assert run(_where)[0] is run(_where)[0]  # two loops share one owner
 
 
-def test_two_loops_share_one_owner(bridge: LoopBridge) -> None:
-    async def ask() -> asyncio.AbstractEventLoop:
-        return (await bridge.run(_where))[0]
-
-    owners = [asyncio.run(ask()), asyncio.run(ask())]
-
-    assert owners[0] is owners[1]
-
-
-async def test_another_loop_reaches_the_owning_one(bridge: LoopBridge) -> None:
+async def test_another_loop_and_worker_threads_reach_the_owning_one(bridge: LoopBridge) -> None:
     bridge.use_current_loop()
 
     async def ask() -> asyncio.AbstractEventLoop:
         return (await bridge.run(_where))[0]
 
-    assert await asyncio.to_thread(lambda: asyncio.run(ask())) is asyncio.get_running_loop()
-
-
-def test_a_plain_thread_may_block(bridge: LoopBridge) -> None:
-    loop, _, value = bridge.run_blocking(_where, "a")
-
-    assert value == "a"
-    assert bridge.run_blocking(_where)[0] is loop
-    with pytest.raises(ValueError, match="no"):
-        bridge.run_blocking(_fail)
+    here = asyncio.get_running_loop()
+    assert await asyncio.to_thread(lambda: asyncio.run(ask())) is here
+    assert (await asyncio.to_thread(bridge.run_blocking, _where))[0] is here
 
 
 def test_many_threads_may_block_at_once_and_start_one_loop(bridge: LoopBridge) -> None:
@@ -144,103 +151,40 @@ def test_many_threads_may_block_at_once_and_start_one_loop(bridge: LoopBridge) -
     assert len(_threads()) == 1
 
 
-async def test_a_foreign_loop_may_be_blocked(bridge: LoopBridge) -> None:
-    loop, *_ = bridge.run_blocking(_where)
-
-    assert loop is not asyncio.get_running_loop()
-
-
-async def test_blocking_the_owning_loop_is_refused_at_once(bridge: LoopBridge) -> None:
-    bridge.use_current_loop()
+@pytest.mark.parametrize("borrowed", [False, True])
+def test_blocking_the_owning_loop_is_refused_at_once(bridge: LoopBridge, borrowed: bool) -> None:
+    async def work() -> None:
+        if borrowed:
+            bridge.use_current_loop()
+        bridge.run_blocking(_where)
 
     with pytest.raises(BlockingCallError, match=r"asyncio\.to_thread"):
-        bridge.run_blocking(_where)
+        asyncio.run(work()) if borrowed else bridge.run_blocking(work)
 
 
-def test_blocking_inside_the_background_loop_is_refused_at_once(bridge: LoopBridge) -> None:
-    async def work() -> None:
-        bridge.run_blocking(_where)
-
-    with pytest.raises(BlockingCallError):
-        bridge.run_blocking(work)
-
-
-async def test_a_worker_thread_may_block_while_the_owning_loop_runs(bridge: LoopBridge) -> None:
-    bridge.use_current_loop()
-
-    loop, *_ = await asyncio.to_thread(bridge.run_blocking, _where)
-
-    assert loop is asyncio.get_running_loop()
-
-
-def test_a_loop_that_is_not_running_is_refused_and_not_waited_for(bridge: LoopBridge) -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_loop_that_does_not_run_is_refused_and_not_waited_for(
+    bridge: LoopBridge, closed: bool
+) -> None:
     loop = asyncio.new_event_loop()
-
-    async def adopt() -> None:
-        bridge.use_current_loop()
-
-    loop.run_until_complete(adopt())
-    raised: list[PlaitError] = []
-
-    def ask() -> None:
-        try:
-            bridge.run_blocking(_where)
-        except (BlockingCallError, ClientClosedError) as error:
-            raised.append(error)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    asking.join(0.3)
-    was_waiting = asking.is_alive()
-    for _ in range(5):  # whatever was handed over by mistake is let go
-        loop.run_until_complete(asyncio.sleep(0))
-    asking.join(5)
-    loop.close()
-
-    assert not was_waiting
-    assert len(raised) == 1
-
-
-def test_a_loop_that_was_closed_cannot_be_used(bridge: LoopBridge) -> None:
-    async def adopt() -> None:
-        bridge.use_current_loop()
-
-    asyncio.run(adopt())
+    loop.run_until_complete(_use_current_loop(bridge))
+    if closed:
+        loop.close()
 
     with pytest.raises(ClientClosedError):
         bridge.run_blocking(_where)
     with pytest.raises(ClientClosedError):
         asyncio.run(bridge.run(_where))
+    loop.close()
 
 
-async def test_context_variables_travel_from_a_loop(bridge: LoopBridge) -> None:
-    who.set("caller")
-
-    assert (await bridge.run(_where))[1] == "caller"
-
-
-def test_context_variables_travel_from_a_thread(bridge: LoopBridge) -> None:
-    def ask() -> str:
-        who.set("worker")
-        return bridge.run_blocking(_where)[1]
-
-    assert _in_thread(ask) == "worker"
-    assert bridge.run_blocking(_where)[1] == "nobody"
-
-
-async def test_what_work_sets_stays_with_it_in_another_loop(bridge: LoopBridge) -> None:
-    async def work() -> None:
-        who.set("work")
-
-    await bridge.run(work)
-
-    assert who.get() == "nobody"
-
-
-async def test_cancelling_the_caller_cancels_the_work(bridge: LoopBridge) -> None:
+@pytest.mark.parametrize("borrowed", [False, True])
+async def test_cancelling_the_caller_cancels_the_work(bridge: LoopBridge, borrowed: bool) -> None:
+    if borrowed:
+        bridge.use_current_loop()
     work = _Endless()
     calling = asyncio.create_task(bridge.run(work))
-    assert await asyncio.to_thread(work.started.wait, 5)
+    assert await work.is_started()
 
     calling.cancel()
 
@@ -250,10 +194,8 @@ async def test_cancelling_the_caller_cancels_the_work(bridge: LoopBridge) -> Non
 
 
 async def test_a_timeout_of_the_caller_cancels_the_work(bridge: LoopBridge) -> None:
-    work = _Endless()
-
     with anyio.move_on_after(0) as scope:
-        await bridge.run(work)
+        await bridge.run(_Endless())
 
     assert scope.cancelled_caught
     task = asyncio.current_task()
@@ -261,109 +203,72 @@ async def test_a_timeout_of_the_caller_cancels_the_work(bridge: LoopBridge) -> N
     assert task.cancelling() == 0
 
 
-async def test_cancelling_on_the_owning_loop_cancels_the_work(bridge: LoopBridge) -> None:
-    bridge.use_current_loop()
-    work = _Endless()
-    calling = asyncio.create_task(bridge.run(work))
-    await asyncio.sleep(0)
-
-    calling.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await calling
-    assert work.cancelled.is_set()
-
-
 class _Interrupted(BaseException):
     """What Ctrl-C would be."""
 
 
-def test_an_interrupted_caller_cancels_the_work(bridge: LoopBridge) -> None:
-    work = _Endless()
-    main = threading.main_thread()
-    if threading.current_thread() is not main or main.ident is None:
-        pytest.skip("signals reach the main thread only")
-    ident = main.ident
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_interrupted_caller_cancels_the_work(bridge: LoopBridge, alone: bool) -> None:
+    work, main, interrupted = _Endless(), threading.get_ident(), threading.Event()
 
-    async def interrupt() -> None:
-        signal.pthread_kill(ident, signal.SIGUSR1)
-        await work()
+    def interrupt() -> None:
+        assert work.started.wait(5)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        while not interrupted.wait(0.1):  # a signal just before a thread blocks does not wake it
+            signal.pthread_kill(main, signal.SIGUSR1)
 
     def on_signal(signum: int, frame: object) -> None:
-        del signum, frame
-        raise _Interrupted
+        interrupted.set()
+        raise _Interrupted(signum, frame)
 
+    run = bridge.run_blocking
+    if alone:
+        run = partial(run_blocking, seconds=30, timeout_error=_LATE)
     before = signal.signal(signal.SIGUSR1, on_signal)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
     try:
         with pytest.raises(_Interrupted):
-            bridge.run_blocking(interrupt)
+            run(work)
     finally:
+        interrupting.join()
         signal.signal(signal.SIGUSR1, before)
 
     assert work.cancelled.wait(5)
 
 
-def test_stopping_joins_the_thread(bridge: LoopBridge) -> None:
-    bridge.run_blocking(_where)
+def test_after_a_stop_the_next_use_starts_another_loop(bridge: LoopBridge) -> None:
+    first, *_ = bridge.run_blocking(_where)
     (thread,) = _threads()
 
+    bridge.stop()
     bridge.stop()
 
     assert not thread.is_alive()
     assert not bridge.started
-    bridge.stop()
-
-
-def test_after_a_stop_the_next_use_starts_another_loop(bridge: LoopBridge) -> None:
-    first, *_ = bridge.run_blocking(_where)
-    bridge.stop()
-
-    second, *_ = bridge.run_blocking(_where)
-
-    assert first is not second
     assert first.is_closed()
+    assert bridge.run_blocking(_where)[0] is not first
 
 
-def test_stopping_ends_whatever_still_runs(bridge: LoopBridge) -> None:
-    work = _Endless()
+def test_stopping_ends_whatever_still_runs_and_tells_callers_so(bridge: LoopBridge) -> None:
+    called, left = _Endless(), _Endless()
 
     async def start() -> asyncio.Task[None]:
-        return asyncio.create_task(work())
+        return asyncio.create_task(left())
 
     bridge.run_blocking(start)
-    assert work.started.wait(5)
-
-    bridge.stop()
-
-    assert work.cancelled.is_set()
-
-
-def test_a_blocked_caller_is_told_that_the_client_was_closed(bridge: LoopBridge) -> None:
-    work = _Endless()
     with ThreadPoolExecutor(1) as pool:
-        calling = pool.submit(bridge.run_blocking, work)
-        assert work.started.wait(5)
+        calling = pool.submit(bridge.run_blocking, called)
+        assert called.started.wait(5)
 
         bridge.stop()
 
         with pytest.raises(ClientClosedError, match="during the call"):
             calling.result(timeout=5)
+    assert left.cancelled.is_set()
 
 
-async def test_a_waiting_caller_is_told_so_and_not_cancelled(bridge: LoopBridge) -> None:
-    work = _Endless()
-    calling = asyncio.create_task(bridge.run(work))
-    assert await asyncio.to_thread(work.started.wait, 5)
-
-    await asyncio.to_thread(bridge.stop)
-
-    with pytest.raises(ClientClosedError, match="during the call"):
-        await calling
-
-
-def test_stopping_inside_the_background_loop_does_not_wait_for_itself(
-    bridge: LoopBridge,
-) -> None:
+def test_stopping_inside_the_background_loop_does_not_wait_for_itself(bridge: LoopBridge) -> None:
     async def stop() -> None:
         bridge.stop()
 
@@ -375,43 +280,28 @@ def test_stopping_inside_the_background_loop_does_not_wait_for_itself(
     assert _threads() == []
 
 
-async def test_stopping_can_be_awaited(bridge: LoopBridge) -> None:
-    await bridge.run(_where)
-    (thread,) = _threads()
-
-    with anyio.fail_after(5):
-        await bridge.astop()
-        await bridge.astop()
-    thread.join(5)
-
-    assert not thread.is_alive()
-    assert not bridge.started
-
-
-async def test_a_cancelled_stop_still_ends_the_thread(bridge: LoopBridge) -> None:
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_stopping_can_be_awaited_and_ends_the_thread_though_it_is_cancelled(
+    bridge: LoopBridge, cancelled: bool
+) -> None:
     work = _Endless()
     calling = asyncio.create_task(bridge.run(work))
-    assert await asyncio.to_thread(work.started.wait, 5)
+    assert await work.is_started()
     (thread,) = _threads()
 
     stopping = asyncio.create_task(bridge.astop())
     await asyncio.sleep(0)
-    stopping.cancel()
-    await asyncio.wait({stopping, calling})
+    if cancelled:
+        stopping.cancel()
+    with anyio.fail_after(5):
+        await asyncio.wait({stopping, calling})
+        await bridge.astop()
     await asyncio.to_thread(thread.join, 5)
 
     assert not thread.is_alive()
+    assert not bridge.started
     assert work.cancelled.is_set()
     assert isinstance(calling.exception(), ClientClosedError)
-
-
-async def test_stopping_leaves_a_borrowed_loop_alone(bridge: LoopBridge) -> None:
-    bridge.use_current_loop()
-
-    bridge.stop()
-
-    assert asyncio.get_running_loop().is_running()
-    assert not bridge.started
 
 
 FORGOTTEN = """
@@ -443,3 +333,49 @@ async def test_the_end_of_the_program_waits_for_a_loop_that_is_ending() -> None:
     run = await anyio.run_process([sys.executable, "-c", FORGOTTEN], check=False)
 
     assert (run.returncode, run.stdout, run.stderr) == (0, b"ended\n", b"")
+
+
+_LATE = AgentTimeoutError("the run took longer than 0.01 s")
+
+
+def test_a_run_of_its_own_has_the_context_of_the_caller_and_its_errors_pass() -> None:
+    async def work() -> tuple[str, str]:
+        return who.get(), threading.current_thread().name
+
+    token = who.set("ann")
+    try:
+        assert run_blocking(work, seconds=30, timeout_error=_LATE) == ("ann", "plait")
+    finally:
+        who.reset(token)
+    with pytest.raises(ValueError, match="no"):
+        run_blocking(_fail, seconds=30, timeout_error=_LATE)
+
+
+def test_a_run_that_takes_too_long_is_cancelled() -> None:
+    work = _Endless()
+
+    with pytest.raises(AgentTimeoutError, match=r"longer than 0\.01 s"):
+        run_blocking(work, seconds=0.01, timeout_error=_LATE)
+
+    assert work.cancelled.is_set()
+
+
+def test_a_run_that_ends_with_a_result_when_it_is_called_off_is_not_lost() -> None:
+    async def work() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "partial"
+
+    assert run_blocking(work, seconds=0.01, timeout_error=_LATE) == "partial"
+
+
+def test_a_run_that_cannot_be_stopped_is_left_behind() -> None:
+    stuck = threading.Event()
+
+    async def work() -> None:
+        stuck.wait()  # a library that blocks the loop
+
+    with pytest.raises(AgentTimeoutError):
+        run_blocking(work, seconds=0.01, closing_seconds=0.01, timeout_error=_LATE)
+
+    stuck.set()

@@ -1,4 +1,4 @@
-"""One task group that any task may open, use and close."""
+"""One set of tasks that any task may open, use and close, and how many work at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from plait.client.connections.connection import TaskSet
+from plait.client.connections.connection import ConcurrencyLimit, TaskSet
 from plait.errors import ClientClosedError
 
 pytestmark = pytest.mark.anyio
@@ -18,22 +18,27 @@ who: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 class _Resident:
-    """Something that lives in a tasks until it is cancelled."""
+    """Something that lives in a task until it is cancelled, and may leave."""
 
-    def __init__(self, *, until: asyncio.Event | None = None) -> None:
-        self.running = asyncio.Event()
-        self.ended = asyncio.Event()
-        self._until = until
+    def __init__(self) -> None:
+        self.running, self.ended, self.may_leave = (asyncio.Event() for _ in range(3))
+        self.context = ""
+        self.may_leave.set()
 
     async def __call__(self) -> None:
+        self.context = who.get()
         self.running.set()
         try:
             await asyncio.Event().wait()
         finally:
-            if self._until is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._until.wait()
+            with anyio.CancelScope(shield=True):
+                await self.may_leave.wait()
             self.ended.set()
+
+    async def is_running(self) -> bool:
+        with anyio.fail_after(5):
+            await self.running.wait()
+        return not self.ended.is_set()
 
 
 async def _in_task(work: Callable[[], object]) -> None:
@@ -48,148 +53,28 @@ async def _in_task(work: Callable[[], object]) -> None:
         await asyncio.create_task(run())
 
 
-async def test_it_is_opened_used_and_closed_by_three_tasks() -> None:
-    tasks, resident = TaskSet(), _Resident()
-
-    await _in_task(tasks.open)
-    await _in_task(lambda: tasks.start(resident, name="resident"))
-    with anyio.fail_after(5):
-        await resident.running.wait()
-    await _in_task(tasks.close)
-
-    assert resident.ended.is_set()
-
-
-async def test_nothing_can_be_started_before_it_is_open_or_after_it_is_closed() -> None:
-    tasks = TaskSet()
-
-    with pytest.raises(ClientClosedError):
-        tasks.start(_Resident(), name="early")
-    tasks.open()
+async def test_it_is_opened_used_and_closed_by_three_tasks_again_and_again() -> None:
+    before, tasks = asyncio.all_tasks(), TaskSet()
     await tasks.close()
-    with pytest.raises(ClientClosedError):
-        tasks.start(_Resident(), name="late")
-
-
-async def test_closing_twice_or_unopened_does_nothing() -> None:
-    tasks = TaskSet()
-
-    await tasks.close()
-    tasks.open()
-    await tasks.close()
-    await tasks.close()
-
-
-async def test_opening_twice_keeps_what_lives_there() -> None:
-    tasks, resident = TaskSet(), _Resident()
-    tasks.open()
-    tasks.start(resident, name="resident")
-
-    tasks.open()
-
-    with anyio.fail_after(5):
-        await resident.running.wait()
-    assert not resident.ended.is_set()
-    await tasks.close()
-
-
-async def test_whoever_opens_it_at_the_same_time_may_use_it_at_once() -> None:
-    tasks, first, second = TaskSet(), _Resident(), _Resident()
-
-    async def move_in(resident: _Resident) -> None:
-        tasks.open()
-        tasks.start(resident, name="resident")
-
-    try:
-        with anyio.fail_after(5):
-            await asyncio.gather(move_in(first), move_in(second))
-            await first.running.wait()
-            await second.running.wait()
-    finally:
-        await tasks.close()
-
-
-async def test_it_can_be_opened_again() -> None:
-    tasks, resident = TaskSet(), _Resident()
-    tasks.open()
-    await tasks.close()
-
-    tasks.open()
-    tasks.start(resident, name="resident")
-    with anyio.fail_after(5):
-        await resident.running.wait()
-    await tasks.close()
-
-    assert resident.ended.is_set()
-
-
-async def test_closing_waits_until_everyone_has_left() -> None:
-    may_leave = asyncio.Event()
-    tasks, resident = TaskSet(), _Resident(until=may_leave)
-    tasks.open()
-    tasks.start(resident, name="resident")
-    await resident.running.wait()
-
-    closing = asyncio.create_task(tasks.close())
-    await asyncio.sleep(0)
-    assert not closing.done()
-    may_leave.set()
-    with anyio.fail_after(5):
-        await closing
-
-    assert resident.ended.is_set()
-
-
-async def _cancelled_while_closing() -> tuple[asyncio.Task[None], _Resident, asyncio.Event]:
-    may_leave = asyncio.Event()
-    tasks, resident = TaskSet(), _Resident(until=may_leave)
-    tasks.open()
-    tasks.start(resident, name="resident")
-    await resident.running.wait()
-    closing = asyncio.create_task(tasks.close())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    closing.cancel()
-    return closing, resident, may_leave
-
-
-async def test_a_cancelled_close_still_closes_everything() -> None:
-    closing, resident, may_leave = await _cancelled_while_closing()
-
-    may_leave.set()
-    await asyncio.wait({closing})
-
-    with anyio.fail_after(5):
-        await resident.ended.wait()
-
-
-async def test_whoever_is_cancelled_while_closing_stays_cancelled() -> None:
-    closing, resident, may_leave = await _cancelled_while_closing()
-    may_leave.set()
-
-    await asyncio.wait({closing})
-
-    assert closing.cancelled()
-    assert resident.ended.is_set()
-
-
-async def test_what_lives_there_does_not_inherit_the_context_of_its_caller() -> None:
-    tasks = TaskSet()
-    seen: list[str] = []
-    done = asyncio.Event()
-
-    async def look() -> None:
-        seen.append(who.get())
-        done.set()
-
     who.set("caller")
-    tasks.open()
-    tasks.start(look, name="look")
-    with anyio.fail_after(5):
-        await done.wait()
-    await tasks.close()
+    for _ in range(2):
+        first, second = _Resident(), _Resident()
+        with pytest.raises(ClientClosedError):
+            tasks.start(first, name="early")
 
-    assert seen == ["nobody"]
+        await _in_task(tasks.open)
+        await _in_task(lambda first=first: tasks.start(first, name="first"))
+        tasks.open()  # keeps what lives there
+        tasks.start(second, name="second")
+        assert await first.is_running()
+        assert await second.is_running()
+        assert first.context == "nobody"  # not that of whoever happened to start it
+        await _in_task(tasks.close)
+
+        assert first.ended.is_set()
+        assert second.ended.is_set()
+        assert asyncio.all_tasks() == before
+        await tasks.close()
 
 
 async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
@@ -201,8 +86,7 @@ async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
         await asyncio.Event().wait()
 
     opener = asyncio.create_task(open_and_wait())
-    with anyio.fail_after(5):
-        await resident.running.wait()
+    assert await resident.is_running()
     opener.cancel()
     await asyncio.wait({opener})
 
@@ -210,12 +94,84 @@ async def test_cancelling_whoever_opened_it_does_not_close_it() -> None:
     await tasks.close()
 
 
-async def test_no_task_is_left_after_closing() -> None:
-    before = asyncio.all_tasks()
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_closing_waits_until_everyone_has_left_though_it_is_cancelled(
+    cancelled: bool,
+) -> None:
     tasks, resident = TaskSet(), _Resident()
+    resident.may_leave.clear()
     tasks.open()
     tasks.start(resident, name="resident")
+    assert await resident.is_running()
 
-    await tasks.close()
+    closing = asyncio.create_task(tasks.close())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if cancelled:
+        closing.cancel()
+        await asyncio.sleep(0)
+    assert not closing.done()
+    resident.may_leave.set()
+    with anyio.fail_after(5):
+        await asyncio.wait({closing})
 
-    assert asyncio.all_tasks() == before
+    assert resident.ended.is_set()
+    assert closing.cancelled() is cancelled
+
+
+async def most_at_once(limit: ConcurrencyLimit, tasks: int) -> int:
+    now = most = 0
+
+    async def work() -> None:
+        nonlocal now, most
+        async with limit.slot():
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            now -= 1
+
+    await asyncio.gather(*(work() for _ in range(tasks)))
+    return most
+
+
+@pytest.mark.parametrize(("limit", "most"), [(None, 9), (1, 1), (3, 3)])
+async def test_no_more_than_the_limit_work_at_once(limit: int | None, most: int) -> None:
+    assert await most_at_once(ConcurrencyLimit(limit), 9) == most
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_task_that_lends_its_slot_lets_another_in_and_waits_to_come_back(
+    cancelled: bool,
+) -> None:
+    limit = ConcurrencyLimit(1)
+    told: list[str] = []
+    lent, other_in, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with limit.slot():
+            async with limit.released(asyncio.current_task()):
+                lent.set()
+                await other_in.wait()
+                told.append("first wants back")
+            told.append("first is back")
+
+    async def second() -> None:
+        async with limit.slot():
+            other_in.set()
+            await go.wait()
+            told.append("second leaves")
+
+    lending = asyncio.create_task(first())
+    await lent.wait()
+    if cancelled:
+        lending.cancel()
+        await asyncio.wait({lending})
+    working = asyncio.create_task(second())
+    await other_in.wait()
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.wait({lending, working})
+
+    back = [] if cancelled else ["first wants back"]
+    assert told == [*back, "second leaves", *(["first is back"] if back else [])]
+    assert await most_at_once(limit, 3) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,8 @@ STATES: tuple[State, ...] = get_args(State)
 SIGNALS: tuple[Signal, ...] = get_args(Signal)
 POLICY = ReconnectPolicy()
 OFF = ReconnectPolicy(enabled=False)
-REFUSED: tuple[Signal, ...] = ("refused", "rested")
+AT_MOST_3 = ReconnectPolicy(max_attempts=3)
+NEW = Condition()
 
 TRANSITIONS: dict[tuple[State, Signal], State] = {
     ("idle", "requested"): "connecting",
@@ -62,16 +63,12 @@ policies = st.builds(
 signals = st.sampled_from(SIGNALS)
 
 
-def _life(
-    *signals: Signal,
-    start: Condition | None = None,
-    policy: ReconnectPolicy = POLICY,
-    final: bool = False,
-    attended: bool = True,
-) -> Condition:
-    """Let these signals happen one after the other."""
-    condition = start or Condition()
-    for signal in signals:
+def _life(signals: str, start: Condition = NEW, policy: ReconnectPolicy = POLICY) -> Condition:
+    """Let these signals happen: `refused` while callers wait, or `alone`, or `final`."""
+    condition = start
+    for word in signals.split():
+        signal = cast("Signal", "refused" if word in {"alone", "final"} else word)
+        final, attended = word == "final", word != "alone"
         condition = step(condition, signal, policy, final=final, attended=attended)
     return condition
 
@@ -152,102 +149,78 @@ def test_who_may_wait_or_hurry_and_what_the_breaker_says(
     assert may_hurry(condition) is hurries
 
 
-def test_a_proven_session_that_is_lost_is_opened_again_at_once() -> None:
-    lost = _life("requested", "opened", "proven", "lost")
+@pytest.mark.parametrize(
+    ("signals", "policy", "expected"),
+    [
+        ("requested opened proven lost", POLICY, "lost, closed, 0 failures, waits"),
+        ("requested opened proven lost rested", POLICY, "connecting, closed, 0 failures, waits"),
+        # Before it is proven it counts as refused, and a proof is of its own session only.
+        ("requested opened lost", POLICY, "waiting, closed, 1 failures, waits"),
+        (
+            "requested opened proven lost rested opened lost",
+            POLICY,
+            "waiting, closed, 1 failures, waits",
+        ),
+        # Attempts that nobody waits for never open the breaker.
+        ("requested " + "alone rested " * 20, POLICY, "connecting, closed, 20 failures, waits"),
+        # It stays open until a session is proven.
+        (
+            "requested " + "refused rested " * 3 + "opened lost",
+            AT_MOST_3,
+            "waiting, open, 4 failures, leaves",
+        ),
+        (
+            "requested " + "refused rested " * 3 + "opened proven lost",
+            AT_MOST_3,
+            "lost, closed, 0 failures, waits",
+        ),
+        # What waiting cannot cure opens it at once.
+        ("requested final", POLICY, "waiting, open, 1 failures, leaves"),
+        ("requested final cured", POLICY, "connecting, closed, 0 failures, waits"),
+        # A session closed for idling leaves no grudge.
+        (
+            "requested " + "refused rested " * 3 + "opened idled",
+            AT_MOST_3,
+            "idle, closed, 0 failures, waits",
+        ),
+        # Without reconnecting, a failure is the end.
+        ("requested refused", OFF, "failed, open, 1 failures, leaves"),
+        ("requested opened lost", OFF, "failed, open, 1 failures, leaves"),
+        ("requested opened proven lost", OFF, "failed, open, 1 failures, leaves"),
+    ],
+)
+def test_what_a_life_leads_to(signals: str, policy: ReconnectPolicy, expected: str) -> None:
+    after = _life(signals, policy=policy)
 
-    assert lost == Condition("lost")
-    assert may_wait(lost)
-    assert step(lost, "rested", POLICY).state == "connecting"
+    waits = "waits" if may_wait(after) else "leaves"
+    assert f"{after.state}, {breaker_of(after)}, {after.failures} failures, {waits}" == expected
 
 
-def test_a_session_lost_before_it_was_proven_counts_as_refused() -> None:
-    lost = _life("requested", "opened", "lost")
-
-    assert (lost.state, lost.failures, lost.attended) == ("waiting", 1, 0)
-    assert not may_hurry(lost)
+def test_a_caller_that_was_in_use_cannot_hurry_the_next_attempt() -> None:
+    assert not may_hurry(_life("requested opened lost"))
+    assert may_hurry(_life("requested alone"))
 
 
-def test_a_proof_holds_for_its_own_session_only() -> None:
-    again = _life("requested", "opened", "proven", "lost", "rested", "opened")
+def test_a_session_that_opens_again_forgets_that_the_last_refusal_was_final() -> None:
+    refused = _life("requested final")
 
-    assert not again.proven
-    assert step(again, "lost", POLICY).failures == 1
+    assert refused.final
+    assert not _life("rested opened", refused).final
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 3, 5])
 def test_the_breaker_opens_after_as_many_attempts_as_callers_may_wait_for(attempts: int) -> None:
     policy = ReconnectPolicy(max_attempts=attempts)
     condition = _life("requested", policy=policy)
-    for tried in range(1, attempts + 1):
-        condition = step(condition, "refused", policy, attended=True)
-        assert breaker_of(condition) == ("open" if tried == attempts else "closed")
-        condition = step(condition, "rested", policy)
-        assert breaker_of(condition) == ("half-open" if tried == attempts else "closed")
+    doublings: list[int] = []
+    for tried in range(1, attempts + 4):
+        condition = _life("refused", condition, policy)
+        doublings.append(doublings_of(condition))
+        assert breaker_of(condition) == ("open" if tried >= attempts else "closed")
+        condition = _life("rested", condition, policy)
+        assert breaker_of(condition) == ("half-open" if tried >= attempts else "closed")
 
-
-def test_attempts_that_nobody_waits_for_never_open_the_breaker() -> None:
-    alone = _life("requested", *REFUSED * 20, attended=False)
-
-    assert alone.failures == 20
-    assert breaker_of(alone) == "closed"
-    assert may_wait(alone)
-
-
-def test_the_breaker_stays_open_until_a_session_is_proven() -> None:
-    policy = ReconnectPolicy(max_attempts=3)
-    tripped = _life("requested", *REFUSED * 3, policy=policy)
-
-    unproven = _life("opened", "lost", start=tripped, policy=policy)
-    proven = _life("opened", "proven", "lost", start=tripped, policy=policy)
-
-    assert breaker_of(unproven) == "open"
-    assert breaker_of(proven) == "closed"
-
-
-def test_a_final_refusal_opens_the_breaker_at_once() -> None:
-    refused = _life("requested", "refused", final=True, attended=False)
-
-    assert breaker_of(refused) == "open"
-    assert refused.final
-
-
-def test_a_session_that_opens_again_forgets_that_the_last_refusal_was_final() -> None:
-    refused = _life("requested", "refused", final=True)
-
-    assert not _life("rested", "opened", start=refused).final
-
-
-@pytest.mark.parametrize(
-    "signals",
-    [
-        ["requested", "refused"],
-        ["requested", "opened", "lost"],
-        ["requested", "opened", "proven", "lost"],
-    ],
-    ids=" ".join,
-)
-def test_without_reconnecting_a_failure_is_the_end(signals: list[Signal]) -> None:
-    failed = _life(*signals, policy=OFF)
-
-    assert failed.state == "failed"
-    assert breaker_of(failed) == "open"
-    assert not may_wait(failed)
-
-
-def test_what_was_cured_is_tried_at_once_and_waited_for() -> None:
-    refused = _life("requested", "refused", final=True)
-    assert not may_wait(refused)
-
-    assert may_wait(_life("cured", start=refused))
-
-
-def test_a_session_closed_for_idling_leaves_no_grudge() -> None:
-    tripped = _life("requested", *REFUSED * 3)
-
-    idle = _life("opened", "idled", start=tripped)
-
-    assert may_wait(idle)
-    assert may_wait(step(idle, "requested", POLICY))
+    assert doublings == [*[0] * attempts, 1, 2, 3]
 
 
 def test_pauses_stay_the_same_for_a_minute_of_waiting_callers_then_double() -> None:
@@ -258,44 +231,21 @@ def test_pauses_stay_the_same_for_a_minute_of_waiting_callers_then_double() -> N
         seen.append((doublings_of(condition), breaker_of(condition)))
         assert may_wait(condition)
         condition = step(condition, "rested", POLICY)
-
     assert seen == [*[(0, "closed")] * 3, (0, "open"), (1, "open"), (2, "open")]
 
-
-def test_an_attempt_that_nobody_waits_for_begins_another_minute() -> None:
-    outlasted = _life("requested")
-    for now in (0, STEADY_SECONDS):
-        outlasted = step(outlasted, "refused", POLICY, attended=True, now=now)
-        outlasted = step(outlasted, "rested", POLICY)
-
-    alone = step(outlasted, "refused", POLICY, attended=False, now=100)
-    wanted = _life("rested", start=alone)
-    wanted = step(wanted, "refused", POLICY, attended=True, now=101)
+    # An attempt that nobody waits for begins another minute.
+    alone = step(condition, "refused", POLICY, attended=False, now=100)
+    wanted = step(_life("rested", alone), "refused", POLICY, attended=True, now=101)
 
     assert may_hurry(alone)
-    assert breaker_of(wanted) == "closed"
-    assert doublings_of(wanted) == 0
-
-
-def test_pauses_double_for_callers_that_the_policy_lets_wait_for_a_few_attempts() -> None:
-    policy = ReconnectPolicy(max_attempts=3)
-    condition = _life("requested", policy=policy)
-    doublings: list[int] = []
-    for _ in range(6):
-        condition = step(condition, "refused", policy, attended=True)
-        doublings.append(doublings_of(condition))
-        condition = step(condition, "rested", policy)
-
-    assert doublings == [0, 0, 0, 1, 2, 3]
+    assert (breaker_of(wanted), doublings_of(wanted)) == ("closed", 0)
 
 
 def test_pauses_start_afresh_when_a_caller_comes_to_wait() -> None:
-    alone = _life("requested", *REFUSED * 5, attended=False)
-    assert doublings_of(alone) == 4
+    alone = _life("requested " + "alone rested " * 5)
 
-    first = _life("rested", "refused", start=alone)
-
-    assert doublings_of(first) == 0
+    assert doublings_of(_life("alone", alone)) == 5
+    assert doublings_of(_life("refused", alone)) == 0
 
 
 class Life(RuleBasedStateMachine):
