@@ -20,7 +20,6 @@ from plait.client.config.servers import (
     HttpServer,
     InProcessServer,
     ReconnectPolicy,
-    SseServer,
     StdioServer,
     Timeouts,
     WebSocketServer,
@@ -224,61 +223,42 @@ def test_every_http_key_reaches_its_field_in_camel_case_too() -> None:
     )
 
 
-def test_headers_may_be_a_function() -> None:
-    def headers() -> dict[str, str]:
-        return {}
-
-    assert server_from({"url": "https://example.com/mcp", "headers": headers}).headers is headers
+HTTP = {"url": "http://localhost/"}
 
 
-@pytest.mark.parametrize("never", [0, None, False, timedelta(0)])
-def test_an_idle_timeout_of_nothing_means_never(never: object) -> None:
-    assert server_from({"url": "http://localhost/", "idle_timeout": never}).idle_seconds is None
-
-
-def test_idle_connections_close_on_http_and_stay_on_stdio_by_default() -> None:
-    assert server_from({"url": "http://localhost/"}).idle_seconds == 300.0
-    assert server_from({"command": "a"}).idle_seconds is None
+@pytest.mark.parametrize(
+    ("entry", "field", "value"),
+    [
+        pytest.param({**HTTP, "headers": dict}, "headers", dict, id="headers may be a function"),
+        *(({**HTTP, "idle_timeout": never}, "idle_seconds", None) for never in (0, None, False)),
+        ({**HTTP, "idle_timeout": timedelta(0)}, "idle_seconds", None),
+        pytest.param(HTTP, "idle_seconds", 300.0, id="idle connections close on HTTP"),
+        pytest.param({"command": "a"}, "idle_seconds", None, id="and stay on stdio"),
+        ({"command": "a", "default_tool_timeout": 0}, "timeouts", Timeouts()),
+        ({"command": "a", "default_tool_timeout": None}, "timeouts", Timeouts()),
+        ({"command": "a", "restart": False}, "reconnect", ReconnectPolicy(enabled=False)),
+        ({"command": "a", "reconnect": True}, "reconnect", ReconnectPolicy()),
+        pytest.param(
+            {"command": "a", "restart": {"delay": 90}},
+            "reconnect",
+            ReconnectPolicy(first_delay_seconds=90.0, longest_delay_seconds=90.0),
+            id="a first delay above the longest lifts it",
+        ),
+        ({"command": "a", "timeout": "${WAIT:-30}"}, "timeouts", Timeouts(call_seconds=30.0)),
+        ({"command": "a", "required": "${MUST}"}, "required", True),
+        ({"command": "~/bin/a"}, "command", "/home/ann/bin/a"),
+        ({"command": "a", "cwd": "~"}, "cwd", "/home/ann"),
+    ],
+)
+def test_what_an_entry_means(entry: dict[str, Any], field: str, value: object) -> None:
+    assert getattr(server_from(entry, MUST="true", HOME="/home/ann"), field) == value
 
 
 @pytest.mark.parametrize("nothing", [0, None])
 def test_a_tool_timeout_of_nothing_is_not_set(nothing: object) -> None:
-    config = read_config(
-        {
-            "servers": {"a": {"command": "a", "default_tool_timeout": nothing}},
-            "default_tool_timeout": nothing,
-        },
-        environ={},
-    )
+    config = read_config({"servers": {"a": HTTP}, "default_tool_timeout": nothing}, environ={})
 
     assert config.default_tool_timeout is None
-    assert config.servers["a"].timeouts.call_seconds is None
-
-
-def test_reconnection_can_be_a_word() -> None:
-    assert server_from({"command": "a", "restart": False}).reconnect.enabled is False
-    assert server_from({"command": "a", "reconnect": True}).reconnect == ReconnectPolicy()
-
-
-def test_a_first_delay_above_the_longest_lifts_it() -> None:
-    assert server_from({"command": "a", "restart": {"delay": 90}}).reconnect == ReconnectPolicy(
-        first_delay_seconds=90.0, longest_delay_seconds=90.0
-    )
-
-
-def test_numbers_and_booleans_may_come_from_variables() -> None:
-    entry = {"command": "a", "timeout": "${WAIT:-30}", "required": "${MUST}"}
-
-    server = server_from(entry, MUST="true")
-
-    assert server.timeouts.call_seconds == 30.0
-    assert server.required is True
-
-
-def test_a_home_folder_is_understood_in_paths() -> None:
-    server = server_from({"command": "~/bin/a", "cwd": "~"}, HOME="/home/ann")
-
-    assert (server.command, server.cwd) == ("/home/ann/bin/a", "/home/ann")
 
 
 def test_a_working_folder_in_a_file_is_relative_to_the_file(tmp_path: Path) -> None:
@@ -310,8 +290,7 @@ def test_unknown_keys_fail_in_python_and_warn_in_files(
         ("unheard", "unknown_key", None),
         ("mcpServers.a.conectTimeout", "unknown_key", 'did you mean "connectTimeout"?'),
         ("mcpServers.a.headers", "misplaced_key", "remove it"),
-        ("mcpServers.a.oauth", "unknown_key", None),
-        ("mcpServers.b.argz", "unknown_key", None),
+        *(("mcpServers.a.oauth", "unknown_key", None), ("mcpServers.b.argz", "unknown_key", None)),
     ]
     assert problems_of(source) == expected
     with caplog.at_level(logging.WARNING, logger="plait.client.config"):
@@ -385,32 +364,17 @@ def test_all_problems_of_all_servers_are_reported_together() -> None:
             ("b.headers.X", "wrong_type", "put it in quotes"),
             ("c", "wrong_type", 'write {"command": …} or {"url": …}'),
             ("d", "wrong_type", 'write {"command": …} or {"url": …}'),
-            ("", "bad_name", None),
-            ("f.session_kwargs", "wrong_type", None),
+            *(("", "bad_name", None), ("f.session_kwargs", "wrong_type", None)),
             ("g.auth", "wrong_type", "create one: BasicAuth(…)"),
         ]
     )
 
 
 @pytest.mark.parametrize(
-    ("source", "code"),
-    [
-        (None, "wrong_type"),
-        (7, "wrong_type"),
-        ([], "wrong_type"),
-        (MCPServer("x"), "wrong_type"),
-        ({}, "no_servers"),
-        ({"mcpServers": {}}, "no_servers"),
-        ({"mcpServers": None}, "wrong_type"),
-        ("", "wrong_type"),
-        ('{"mcpServers": {}}', "wrong_type"),
-        ("https://example.com/mcp", "wrong_type"),
-        ({"mcpservers": {"a": {"command": "a"}}}, "unknown_key"),
-        ({"url": "https://example.com/mcp"}, "missing_name"),
-    ],
+    "source", [None, 7, MCPServer("x"), "", '{"mcpServers": {}}', "https://example.com/mcp"]
 )
-def test_a_source_that_is_none_is_refused_with_its_own_code(source: object, code: str) -> None:
-    assert [found for _, found, _ in problems_of(source)] == [code]
+def test_a_source_of_another_type_is_refused(source: object) -> None:
+    assert [code for _, code, _ in problems_of(source)] == ["wrong_type"]
 
 
 def test_a_missing_file_names_the_ones_that_exist(tmp_path: Path) -> None:
@@ -440,21 +404,48 @@ def test_all_servers_may_be_switched_off() -> None:
     assert config == ClientConfig(servers={}, disabled=("a", "b"))
 
 
-def test_every_transport_has_a_name() -> None:
-    config = read_config(
-        {
-            "a": {"command": "a"},
-            "b": {"url": "http://localhost/"},
-            "c": {"url": "http://localhost/", "type": "sse"},
-            "d": {"url": "ws://localhost/"},
-            "e": MCPServer("e"),
-        },
-        environ={},
-    )
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    {
+        "stdio": [{"command": "a"}, {"command": "a", "url": ""}],
+        "http": [
+            *(
+                {"url": url}
+                for url in ("http://localhost:8000/mcp", "HTTPS://h", "http://[::1]:80")
+            ),
+            {"transport": None, **HTTP},
+            *(
+                {key: spelling, **HTTP}
+                for key in ("transport", "type")
+                for spelling in ("http", "HTTP", "streamable_http", "streamable-http")
+            ),
+            {"type": "streamableHttp", **HTTP},
+        ],
+        "sse": [{"type": "sse", **HTTP}, {"transport": "sse", "type": "sse", **HTTP}],
+        "websocket": [
+            *({"url": url} for url in ("ws://localhost/", "${URL}")),
+            *({"type": name, "url": "ws://h/"} for name in ("websocket", "ws", "WebSocket")),
+        ],
+        "in-process": [{"server": MCPServer("e")}],
+    }.items(),
+)
+def test_a_transport_follows_from_what_is_said_else_from_what_is_there(
+    name: str, entries: list[dict[str, Any]]
+) -> None:
+    for entry in entries:
+        assert server_from(entry, URL="wss://h/").transport == name, entry
 
-    names = [server.transport for server in config.servers.values()]
-    assert names == ["stdio", "http", "sse", "websocket", "in-process"]
-    assert isinstance(config.servers["c"], SseServer)
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ({"type": "sse", "url": "ws://localhost/"}, "transport_conflict"),
+        ({"type": "in-process", "command": "a"}, "transport_conflict"),
+        *(({"type": "http"}, "missing_key"), ({"type": "stdio"}, "missing_key")),
+    ],
+)
+def test_a_transport_without_what_it_needs_is_refused(entry: dict[str, Any], code: str) -> None:
+    assert [found for _, found, _ in problems_of({"it": entry})] == [code]
 
 
 @pytest.mark.parametrize(
