@@ -17,50 +17,16 @@ import pytest
 import plait
 
 HEAVY = (
-    "anthropic",
-    "anyio",
-    "claude_agent_sdk",
-    "click",
-    "httpx",
-    "httpx2",
-    "jsonschema",
-    "langchain",
-    "langchain_core",
-    "langgraph",
-    "mcp",
-    "mcp_types",
-    "pydantic",
-    "rich",
-    "sqlalchemy",
-    "tenacity",
-    "websockets",
+    *("anthropic", "anyio", "claude_agent_sdk", "click", "httpx", "httpx2", "jsonschema"),
+    *("langchain", "langchain_core", "langgraph", "mcp", "mcp_types", "pydantic", "rich"),
+    *("sqlalchemy", "tenacity", "websockets"),
 )
 
 LATE = (
-    "alembic",
-    "anthropic",
-    "claude_agent_sdk",
-    "cryptography",
-    "httpx",
-    "httpx2",
-    "jsonschema",
-    "jwt",
-    "keyring",
-    "langchain",
-    "langgraph",
-    "langsmith",
-    "mcp",
-    "openai",
-    "opentelemetry",
-    "referencing",
-    "requests",
-    "rich",
-    "sqlalchemy",
-    "starlette",
-    "tenacity",
-    "uvicorn",
-    "websockets",
-    "yaml",
+    *("alembic", "anthropic", "claude_agent_sdk", "cryptography", "httpx", "httpx2", "jsonschema"),
+    *("jwt", "keyring", "langchain", "langgraph", "langsmith", "mcp", "openai", "opentelemetry"),
+    *("referencing", "requests", "rich", "sqlalchemy", "starlette", "tenacity", "uvicorn"),
+    *("websockets", "yaml"),
 )
 """What no program needs before it connects to a server."""
 
@@ -76,14 +42,7 @@ print(json.dumps({"modules": sorted(sys.modules), "seconds": seconds}))
 
 
 ROOMS = (
-    "agents",
-    "client",
-    "gateway",
-    "langchain",
-    "reasoning",
-    "traces",
-    "verification",
-    "viewer",
+    *("agents", "client", "gateway", "langchain", "reasoning", "traces", "verification", "viewer"),
 )
 
 

@@ -12,12 +12,7 @@ import sys
 from payloads import MODES, answer
 
 NOISE = [
-    "",
-    "Server ready",
-    "\x1b[32m[info]\x1b[0m handled {not json}",
-    "[1, 2, 3]",
-    '"text"',
-    "17",
+    *("", "Server ready", "\x1b[32m[info]\x1b[0m handled {not json}", "[1, 2, 3]", '"text"', "17"),
 ]
 
 

@@ -34,10 +34,8 @@ def test_an_error_without_secrets_stays_the_same_object() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ValueError(f"bad {SECRET}"),
-        httpx2.ConnectError(f"cannot reach {SECRET}"),
-        OSError(2, "No such file", f"/home/{SECRET}"),
-        KeyError(SECRET),
+        *(ValueError(f"bad {SECRET}"), httpx2.ConnectError(f"cannot reach {SECRET}")),
+        *(OSError(2, "No such file", f"/home/{SECRET}"), KeyError(SECRET)),
     ],
     ids=lambda error: type(error).__name__,
 )

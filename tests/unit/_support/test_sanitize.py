@@ -38,19 +38,12 @@ odd = st.text(
 @pytest.mark.parametrize(
     "text",
     [
-        "plain\ttext\r\n",
-        "ünïcödé ✓ 日本語",
-        "نمی\u200cخواهم",
-        "क्\u200dष",
-        "\u200fעברית\u200e",
-        "from \u2068שלום\u2069 to you",
-        "\u202bעברית\u202c",
+        *("plain\ttext\r\n", "ünïcödé ✓ 日本語", "نمی\u200cخواهم", "क्\u200dष", "\u200fעברית\u200e"),
+        *("from \u2068שלום\u2069 to you", "\u202bעברית\u202c"),
         "👩\u200d💻 👩🏽\u200d🚀 ❤\ufe0f\u200d🔥 1\ufe0f\u20e3",
-        ENGLAND,
-        "葛\U000e0100",
+        *(ENGLAND, "葛\U000e0100"),
         "⛄\ufe0f ™\ufe0e ‼\ufe0f ℹ\ufe0f ↔\ufe0f ≨\ufe00 神\ufe00",
-        "\u2067a\u2068b\u2069\u2069",
-        "\ue000 \uf8ff",
+        *("\u2067a\u2068b\u2069\u2069", "\ue000 \uf8ff"),
     ],
 )
 def test_what_people_write_stays_as_it_is(text: str) -> None:

@@ -168,10 +168,7 @@ def test_a_refusal_says_what_refuses() -> None:
     tool_filter = ToolFilter.of("[abc]", "c", lambda tool: tool.wire_name == "a")
 
     assert [tool_filter.refusal(_tool(name)) for name in "abcd"] == [
-        None,
-        "refused by tool_filter",
-        "in exclude",
-        "not in include",
+        *(None, "refused by tool_filter", "in exclude", "not in include"),
     ]
 
 

@@ -50,14 +50,8 @@ def test_every_text_of_a_tool_is_sanitized_and_noted() -> None:
     assert clean.wire_name == tool.wire_name
     assert clean.wire_schema == SCHEMA
     assert [note.partition(":")[0] for note in notes] == [
-        "title",
-        "description",
-        "arguments.to.description",
-        "arguments.to.enum",
-        "arguments.name",
-        "arguments.required",
-        "result.description",
-        "annotations.title",
+        *("title", "description", "arguments.to.description", "arguments.to.enum"),
+        *("arguments.name", "arguments.required", "result.description", "annotations.title"),
         "name",
     ]
 

@@ -45,24 +45,12 @@ def test_only_the_usual_variables_are_passed_on() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "UV_PUBLISH_TOKEN",
-        "UV_PUBLISH_PASSWORD",
-        "UV_PUBLISH_USERNAME",
-        "UV_INDEX_PRIVATE_PASSWORD",
-        "UV_INDEX_PRIVATE_USERNAME",
-        "NPM_CONFIG__AUTH",
-        "npm_config__auth",
-        "npm_config__authToken",
-        "npm_config__password",
+        *("UV_PUBLISH_TOKEN", "UV_PUBLISH_PASSWORD", "UV_PUBLISH_USERNAME"),
+        *("UV_INDEX_PRIVATE_PASSWORD", "UV_INDEX_PRIVATE_USERNAME", "NPM_CONFIG__AUTH"),
+        *("npm_config__auth", "npm_config__authToken", "npm_config__password"),
         "npm_config_//registry.example.com/:_authToken",
-        "npm_config_//registry.example.com/:_password",
-        "npm_config_otp",
-        "npm_config_key",
-        "LC_API_TOKEN",
-        "XDG_SECRET",
-        "XDG_CREDS",
-        "LC_PW",
-        "UV_INDEX_PRIVATE_LOGIN",
+        *("npm_config_//registry.example.com/:_password", "npm_config_otp", "npm_config_key"),
+        *("LC_API_TOKEN", "XDG_SECRET", "XDG_CREDS", "LC_PW", "UV_INDEX_PRIVATE_LOGIN"),
         "npm_config_//registry.example.com/:username",
     ],
 )
@@ -79,8 +67,7 @@ def test_no_token_or_password_slips_through_a_wildcard(name: str) -> None:
     [
         "https://index.example/simple?token=s3cret-value",
         "corp=https://index.example/simple?sig=s3cret-value",
-        "ghp_0123456789abcdefghij",
-        "npm_0123456789abcdefghij",
+        *("ghp_0123456789abcdefghij", "npm_0123456789abcdefghij"),
     ],
 )
 def test_a_token_under_a_harmless_name_is_not_passed_on(value: str) -> None:

@@ -280,12 +280,9 @@ def test_an_argument_that_is_left_out_counts_as_its_default() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        '["/data/a", "/etc/x"]',
-        '{"path": "/data/a"}',
+        *('["/data/a", "/etc/x"]', '{"path": "/data/a"}'),
         {"path": "/data/a"},
-        "/data/%2e%2e/etc/x",
-        "/data/%252e%252e/etc/x",
-        "/data/%EF%BC%8E%EF%BC%8E/etc/x",
+        *("/data/%2e%2e/etc/x", "/data/%252e%252e/etc/x", "/data/%EF%BC%8E%EF%BC%8E/etc/x"),
         "/data/\uff0e\uff0e/etc/x",
         "[" * 100_000,
     ],
@@ -364,8 +361,7 @@ def test_rules_that_decide_nothing_are_found() -> None:
     policy = Policy(
         rules=[
             PolicyRule("allow", tool="read", when={"path": "x"}),
-            PolicyRule("deny", server="files"),
-            PolicyRule("ask", tool="read"),
+            *(PolicyRule("deny", server="files"), PolicyRule("ask", tool="read")),
             PolicyRule("ask", tool="raed"),
         ]
     )

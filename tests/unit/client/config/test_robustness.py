@@ -25,18 +25,8 @@ from plait.errors import ConfigError
 
 words = st.sampled_from(
     [
-        "npx",
-        "",
-        " ",
-        "~",
-        "http",
-        "stdio",
-        "https://u:p@h/",
-        "ws://h",
-        "http://[",
-        "${A}",
-        "${",
-        "0",
+        *("npx", "", " ", "~", "http", "stdio", "https://u:p@h/", "ws://h", "http://[", "${A}"),
+        *("${", "0"),
     ]
 )
 scalars = (

@@ -27,19 +27,8 @@ from plait.errors import ConfigError
 @pytest.mark.parametrize(
     "name",
     [
-        "API_KEY",
-        "apiKey",
-        "X-Api-Key",
-        "GITHUBTOKEN",
-        "AccessToken",
-        "password",
-        "DB_PASSWD",
-        "Authorization",
-        "auth",
-        "sig",
-        "Cookie",
-        "--client-secret",
-        "AWS_SECRET_ACCESS_KEY",
+        *("API_KEY", "apiKey", "X-Api-Key", "GITHUBTOKEN", "AccessToken", "password", "DB_PASSWD"),
+        *("Authorization", "auth", "sig", "Cookie", "--client-secret", "AWS_SECRET_ACCESS_KEY"),
         "GITHUB_PAT",
     ],
 )
@@ -67,12 +56,7 @@ def test_headers_are_secret_with_and_without_their_scheme() -> None:
     )
 
     assert secret_values(server) == {
-        "Bearer abcdef123",
-        "abcdef123",
-        f"Basic {basic}",
-        basic,
-        "ann:pa55word",
-        "pa55word",
+        *("Bearer abcdef123", "abcdef123", f"Basic {basic}", basic, "ann:pa55word", "pa55word"),
         "acme-corp",
     }
 
@@ -95,11 +79,7 @@ def test_environment_values_are_secret_unless_they_are_harmless() -> None:
     )
 
     assert secret_values(server) == {
-        "12345678",
-        "some value",
-        "postgres://ann:pa55word@db/main",
-        "ann:pa55word",
-        "pa55word",
+        *("12345678", "some value", "postgres://ann:pa55word@db/main", "ann:pa55word", "pa55word"),
     }
 
 
@@ -115,13 +95,7 @@ def test_arguments_are_secret_after_or_within_a_telling_flag() -> None:
     )
 
     assert secret_values(server) == {
-        "tok-en-1",
-        "key-1",
-        "Bearer bea-rer-1",
-        "bea-rer-1",
-        "gh-1",
-        "ann:pa55word",
-        "pa55word",
+        *("tok-en-1", "key-1", "Bearer bea-rer-1", "bea-rer-1", "gh-1", "ann:pa55word", "pa55word"),
         "ghp_0123456789abcdef",
     }
 
@@ -134,13 +108,8 @@ def test_user_and_telling_parameters_of_a_url_are_secret(kind: Any) -> None:
     )
 
     assert secret_values(server) == {
-        "ann%40x:pa%2Fss",
-        "ann@x:pa/ss",
-        "pa%2Fss",
-        "pa/ss",
-        "a1b2c3d4e5f6a7b8c9d0e1f2a3",
-        "k%2Dey123",
-        "k-ey123",
+        *("ann%40x:pa%2Fss", "ann@x:pa/ss", "pa%2Fss", "pa/ss", "a1b2c3d4e5f6a7b8c9d0e1f2a3"),
+        *("k%2Dey123", "k-ey123"),
     }
     assert public_url(server.url) == "https://example.com/s/…/mcp"
 

@@ -85,10 +85,8 @@ def test_no_argument_that_may_be_secret_is_in_the_lockfile(style: str, command: 
 @pytest.mark.parametrize(
     "url",
     [
-        f"https://me:{SECRET}@example.com/mcp",
-        f"https://example.com/mcp?key={SECRET}",
-        f"https://example.com/mcp?q={SECRET}",
-        f"https://example.com/{TOKEN}/mcp",
+        *(f"https://me:{SECRET}@example.com/mcp", f"https://example.com/mcp?key={SECRET}"),
+        *(f"https://example.com/mcp?q={SECRET}", f"https://example.com/{TOKEN}/mcp"),
         f"https://example.com/bot123456:{TOKEN}/mcp",
         f"https://example.com/eyJhbGciOiJIUzI1NiJ9.{TOKEN}.abc/mcp",
     ],

@@ -10,13 +10,7 @@ from jsonschema.validators import Draft202012Validator
 
 TYPES = {"string", "number", "integer", "boolean", "array", "object", "null"}
 SCHEMA_KEYS = {"items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems"} | {
-    "contains",
-    "propertyNames",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contentSchema",
+    *("contains", "propertyNames", "not", "if", "then", "else", "contentSchema"),
 }
 LIST_KEYS = {"allOf", "anyOf", "oneOf", "prefixItems"}
 MAP_KEYS = {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
@@ -150,21 +144,9 @@ def _first_keys(members: list[Any], path: str) -> Iterator[str]:
 
 
 GEMINI_FIELDS = {"type", "format", "title", "description", "nullable", "enum", "maxItems"} | {
-    "minItems",
-    "properties",
-    "required",
-    "minProperties",
-    "maxProperties",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "example",
-    "anyOf",
-    "propertyOrdering",
-    "default",
-    "items",
-    "minimum",
-    "maximum",
+    *("minItems", "properties", "required", "minProperties", "maxProperties", "minLength"),
+    *("maxLength", "pattern", "example", "anyOf", "propertyOrdering", "default", "items"),
+    *("minimum", "maximum"),
 }
 GEMINI_FORMATS = {"string": {"enum", "date-time"}, "integer": {"int32", "int64"}} | {
     "number": {"float", "double"}

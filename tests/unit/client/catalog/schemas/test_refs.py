@@ -43,9 +43,7 @@ def test_a_reference_at_the_top_is_replaced() -> None:
 @pytest.mark.parametrize(
     "reference",
     [
-        "#/$defs/a~1b%20~0c",
-        "#/%24defs/a~1b%20~0c",
-        "#/$defs/list/prefixItems/1",
+        *("#/$defs/a~1b%20~0c", "#/%24defs/a~1b%20~0c", "#/$defs/list/prefixItems/1"),
         "https://example.com/tool#/$defs/list/prefixItems/1",
         "#/$defs/by_id/$defs/inner",
     ],
