@@ -131,10 +131,7 @@ def _runs_of(case: Case, folder: Path, options: RunOptions) -> list[list[Planned
     settings = case.model_dump(mode="json", exclude=set(_PLANNING))
     asked = {name: settings[name] for name in _ANSWERING}
     asked["servers"] = servers_as_written(case, folder)
-    copied = [case.files, *(step.files for step in case.setup if step.files)]
-    asked["files"] = [
-        {name: _digest(folder / path) for name, path in files.items()} for files in copied
-    ]
+    asked["files"] = {name: _digest(folder / path) for name, path in case.files.items()}
     judged = {name: value for name, value in settings.items() if name not in _ANSWERING}
     asked_key, judged_key = _key(asked), _key(judged)
     case_key = _key([asked_key, judged_key])

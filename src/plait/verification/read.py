@@ -303,6 +303,8 @@ def _cases(
             merged["tags"] = list(dict.fromkeys(tags))
         if isinstance(setup := fields.get("setup"), list):
             merged["setup"] = [*{**defaults, **chosen}.get("setup", ()), *setup]
+        if isinstance(files := fields.get("files"), dict):
+            merged["files"] = {**{**defaults, **chosen}.get("files", {}), **files}
         if chosen:
             suffix = ",".join(_label(key, value) for key, value in chosen.items())
             merged["name"] = f"{merged.get('name')}[{suffix}]"

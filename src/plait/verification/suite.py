@@ -76,10 +76,8 @@ class SetupCall(_Value):
 
 
 class SetupStep(_Value):
-    """One step that prepares the world of a run; it has exactly one of these."""
+    """One step that prepares the world of a run: a program, or a call."""
 
-    files: dict[str, str] | None = None
-    """Files to copy into the working folder, as `files` of a case."""
     run: str | list[str] | None = None
     """A program with its arguments, run in the working folder, without a shell."""
     call: SetupCall | None = None
@@ -87,8 +85,8 @@ class SetupStep(_Value):
 
     @model_validator(mode="after")
     def _check(self) -> SetupStep:
-        if sum(step is not None for step in (self.files, self.run, self.call)) != 1:
-            raise ValueError("a step of the setup is one of `files`, `run` and `call`")
+        if (self.run is None) == (self.call is None):
+            raise ValueError("a step of the setup is `run`, or `call`")
         return self
 
 
@@ -110,9 +108,11 @@ class CaseSettings(_Value):
     scope: Literal["case", "suite"] = "case"
     """Whether each run has servers of its own, or the runs of a model share them, and a folder,
     until the suite ends."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Files to put into the working folder, by their path there: paths beside the suite."""
     setup: list[SetupStep] = Field(default_factory=list)
-    """Steps that prepare a world; those of the defaults come first. Files are copied and programs
-    run before the servers start, and tools called before the agent runs."""
+    """Steps that prepare a world; those of the defaults come first. Programs run before the
+    servers start, and tools are called before the agent runs."""
     seed: int | None = None
     """The seed of the first run of a case, for models that take one; each repeat adds one."""
     prices: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -145,8 +145,6 @@ class Case(CaseSettings):
     question: str | None = None
     conversation: list[dict[str, Any]] = Field(default_factory=list)
     """Messages with `role` and `content`, in place of a question."""
-    files: dict[str, str] = Field(default_factory=dict)
-    """Files to put into the working folder, by their path there: paths beside the suite."""
     checks: list[dict[str, Any]] = Field(default_factory=list)
     """Checks that need no judge, each with its name as the only key."""
     template: list[TemplateField] = Field(default_factory=list)

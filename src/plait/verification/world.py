@@ -131,32 +131,27 @@ async def prepare_folder(run: PlannedRun, source: Path, folder: Path) -> None:
 
     Raises:
         ConfigError: A file would be outside of the folder.
-        SetupError: A file cannot be copied, or a program failed.
+        SetupError: A program failed.
     """
     await asyncio.to_thread(_copy_files, run.case.files, source, folder)
     for number, step in enumerate(run.case.setup, 1):
-        if step.files is not None:
-            try:
-                await asyncio.to_thread(_copy_files, step.files, source, folder)
-            except OSError as error:
-                raise SetupError(f"step {number}: {error}") from error
-        elif step.run is not None:
-            words = shlex.split(step.run) if isinstance(step.run, str) else step.run
-            command = [_filled(word, run, folder) for word in words]
-            with anyio.move_on_after(SETUP_SECONDS) as limit:
-                try:
-                    done = await anyio.run_process(
-                        command, cwd=folder, check=False, stderr=subprocess.STDOUT
-                    )
-                except OSError as error:
-                    raise SetupError(f"step {number}, {words[0]}: {error.strerror}") from error
-                if done.returncode:
-                    last = done.stdout.decode(errors="replace").strip()
-                    last = last[-MAX_LAST_WORDS_CHARACTERS:]
-                    text = f"step {number}, {words[0]}, ended with {done.returncode}: {last}"
-                    raise SetupError(text)
-            if limit.cancelled_caught:
-                raise SetupError(f"step {number}, {words[0]}, took over {SETUP_SECONDS:g} s")
+        if step.run is None:
+            continue
+        words = shlex.split(step.run) if isinstance(step.run, str) else step.run
+        command = [_filled(word, run, folder) for word in words]
+        named = f"step {number}, {words[0]}"
+        try:
+            with anyio.fail_after(SETUP_SECONDS):
+                done = await anyio.run_process(
+                    command, cwd=folder, check=False, stderr=subprocess.STDOUT
+                )
+        except TimeoutError as error:
+            raise SetupError(f"{named}, took over {SETUP_SECONDS:g} s") from error
+        except OSError as error:
+            raise SetupError(f"{named}: {error.strerror}") from error
+        if done.returncode:
+            last = done.stdout.decode(errors="replace").strip()[-MAX_LAST_WORDS_CHARACTERS:]
+            raise SetupError(f"{named}, ended with {done.returncode}: {last}")
 
 
 async def call_setup_tools(run: PlannedRun, toolbox: Toolbox | None, folder: Path) -> None:

@@ -246,7 +246,6 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
     (tmp_path / "menu.txt").write_text("soup")
     code = "import sys; open('made', 'w').write(sys.argv[1])"
     setup = [
-        {"files": {"data/menu.txt": "menu.txt"}},
         {"run": [sys.executable, "-c", code, "{workdir} {seed}"]},
         {"call": {"server": "notes", "tool": "add_note", "arguments": {"text": "in {workdir}"}}},
     ]
@@ -256,7 +255,8 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
         {"world": {**listed, "changed": False}},
     ]
     servers = {"notes": entry(str(NOTES), cwd="{workdir}")}
-    cases = [{"name": "noted", "checks": checks, "setup": setup}]
+    files = {"data/menu.txt": "menu.txt"}
+    cases = [{"name": "noted", "checks": checks, "setup": setup, "files": files}]
     suite = suite_in(tmp_path, cases, ["Done."], servers=servers, seed=3)
     (result,) = (await Watched(suite).run()).results
     assert result.outcome == "passed", result.failure
@@ -271,7 +271,6 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
     [
         ({"run": "there-is-no-program now"}, "step 1, there-is-no-program: No such file"),
         ({"run": [sys.executable, "-c", "exit('full')"]}, "python3?[.0-9]*, ended with 1: full"),
-        ({"files": {"../a": "script.json"}}, "outside of the working folder"),
         (
             {"call": {"server": "sums", "tool": "add_numbers"}},
             "step 1, sums/add_numbers: .*missing",
@@ -286,10 +285,15 @@ async def test_a_setup_that_fails_is_an_error_of_its_own(
     (result,) = (await Watched(suite).run()).results
     assert result.outcome == "error"
     assert re.search(reason, result.failure), result.failure
-    (tmp_path / "script.json").rename(tmp_path / "moved.json")
-    if "files" in step:
-        with pytest.raises(ConfigError, match=r"script\.json cannot be read"):
-            await Watched(suite, resume=True).run()
+
+
+async def test_files_that_are_missing_or_outside_are_errors(tmp_path: Path) -> None:
+    suite = suite_in(tmp_path, some_cases(1), SUM, files={"../a": "script.json"})
+    (result,) = (await Watched(suite).run()).results
+    assert "'../a' is outside of the working folder" in result.failure
+    missing = suite_in(tmp_path, some_cases(1), SUM, files={"a": "missing.txt"})
+    with pytest.raises(ConfigError, match=r"missing\.txt cannot be read"):
+        await Watched(missing).run()
 
 
 async def test_a_healed_server_is_an_event_and_no_failure(tmp_path: Path) -> None:

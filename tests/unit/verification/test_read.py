@@ -73,19 +73,19 @@ cases:
 
 def test_the_setup_of_the_defaults_comes_before_that_of_a_case(tmp_path: Path) -> None:
     text = """\
-defaults: {setup: [{run: make db}]}
+defaults: {setup: [{run: make db}], files: {a: b}}
 cases:
-  - {name: a, question: b, checks: [{equals: c}], setup: [{files: {x: y}}]}
+  - {name: a, question: b, checks: [{equals: c}], setup: [{run: x}], files: {c: d}}
   - {name: b, question: b, checks: [{equals: c}]}
   - {name: c, question: b, checks: [{equals: c}], setup: [{call: {server: s, tool: t}, run: x}]}
 """
-    with pytest.raises(ConfigError, match=r":5: cases\.2\.setup\.1: .*one of `files`, `run`"):
+    with pytest.raises(
+        ConfigError, match=r":5: cases\.2\.setup\.1: .*a step of the setup is `run`, or `call`"
+    ):
         read_suite(written(tmp_path, text))
     first, second = read_suite(written(tmp_path, text[: text.index("  - {name: c")])).cases
-    assert [(step.run, step.files) for step in first.setup] == [
-        ("make db", None),
-        (None, {"x": "y"}),
-    ]
+    assert [step.run for step in first.setup] == ["make db", "x"]
+    assert (first.files, second.files) == ({"a": "b", "c": "d"}, {"a": "b"})
     assert [step.run for step in second.setup] == ["make db"]
 
 
