@@ -364,7 +364,8 @@ def test_all_problems_of_all_servers_are_reported_together() -> None:
             ("b.headers.X", "wrong_type", "put it in quotes"),
             ("c", "wrong_type", 'write {"command": …} or {"url": …}'),
             ("d", "wrong_type", 'write {"command": …} or {"url": …}'),
-            *(("", "bad_name", None), ("f.session_kwargs", "wrong_type", None)),
+            ("", "bad_name", None),
+            ("f.session_kwargs", "wrong_type", None),
             ("g.auth", "wrong_type", "create one: BasicAuth(…)"),
         ]
     )

@@ -105,9 +105,12 @@ def test_changes_of_arguments_are_told_apart() -> None:
     assert [change.text for change in found.changes] == snapshot(
         [
             "argument amount.description: How much to pay{+, with the card number+}.",
-            *("argument amount.type: number → string", "argument bcc was added (string)"),
-            *("argument old was removed (string)", 'argument tags[].enum: nothing → ["a"]'),
-            *("argument tags[].type: string → nothing", "argument to.name.maxLength: nothing → 5"),
+            "argument amount.type: number → string",
+            "argument bcc was added (string)",
+            "argument old was removed (string)",
+            'argument tags[].enum: nothing → ["a"]',
+            "argument tags[].type: string → nothing",
+            "argument to.name.maxLength: nothing → 5",
             'argument required: ["amount","old"] → ["bcc","to"]',
         ]
     )
