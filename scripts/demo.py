@@ -30,8 +30,9 @@ from rich.text import Text
 from plait import MultiServerMCPClient, OutcomeUnknownError, Toolbox, ToolResult
 from plait._support.logs import configure_logging, silence_other_logs
 from plait.cli.commands.lists import status_table
-from plait.cli.terminal import console_for, seconds_label
+from plait.cli.terminal import console_for
 from plait.client import Status
+from plait.html.pieces import seconds_label
 from plait.models.weights import models_folder, usable_weights
 from plait.testing import (
     ScriptedChatModel,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 SLOW = (
     *("anyio._backends._asyncio", "httpcore2", "jsonschema", "mcp.server", "plait.cli.session"),
-    *("plait.cli.doctor.diagnosis", "plait.client.config.read", "plait.client.toolbox"),
+    *("plait.cli.diagnosis", "plait.client.config.read", "plait.client.toolbox"),
     *("plait.reasoning.reasoner", "plait.reasoning.storage.sql", "plait.testing.faults.serve"),
     *("plait.testing.serve", "plait.testing.server", "uvicorn", "websockets"),
 )

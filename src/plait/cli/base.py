@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from inspect import cleandoc
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,9 +24,6 @@ from plait.cli.exits import Exit, exit_code_for
 
 if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
-
-_FULL_WIRE = "--wire-full"
-"""What click gets for `--wire=full`."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -62,10 +60,10 @@ def _common_options() -> list[click.Parameter]:
         silence_other_logs()
         configure_logging(settings.verbosity, wire=settings.wire)
 
-    def set_wire(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    def set_wire(ctx: click.Context, _: click.Parameter, value: int) -> None:
         if value:
             settings = settings_of(ctx)
-            settings.wire = "full" if _FULL_WIRE in option.opts else "cut"
+            settings.wire = "full" if value > 1 or settings.wire == "full" else "cut"
             configure_logging(settings.verbosity, wire=settings.wire)
 
     def set_quiet(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -85,8 +83,7 @@ def _common_options() -> list[click.Parameter]:
         option(["-c", "--config"], metavar="PATH", callback=set_config, help=config_help),
         option(["--trust"], is_flag=True, callback=set_trust, help=trust_help),
         option(["-v", "--verbose"], count=True, callback=set_verbosity, help=verbose_help),
-        option(["--wire"], is_flag=True, callback=set_wire, help=wire_help),
-        option([_FULL_WIRE], is_flag=True, hidden=True, callback=set_wire, help=wire_help),
+        option(["--wire"], count=True, callback=set_wire, help=wire_help),
         option(["-q", "--quiet"], is_flag=True, callback=set_quiet, help=quiet_help),
     ]
 
@@ -132,10 +129,9 @@ class ExampleCommand(click.Command):
         self.examples = tuple(cleandoc(examples).splitlines())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; `--wire` may have a value, which click has no option for."""
-        return super().parse_args(
-            ctx, [_FULL_WIRE if one == "--wire=full" else one for one in args]
-        )
+        """Parse the arguments; `--wire` may have a value, for which click gets it twice."""
+        words = (["--wire"] * 2 if one == "--wire=full" else [one] for one in args)
+        return super().parse_args(ctx, list(chain.from_iterable(words)))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples after everything else, unwrapped so that they can be pasted."""

@@ -9,8 +9,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any, Final, Self, TypeVar
 
 import click
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from rich.padding import Padding
 from rich.text import Text
 
@@ -28,10 +29,9 @@ from plait.cli import terminal
 from plait.cli.advice import show_failure
 from plait.cli.commands.lists import signature_text, status_table, summary_of
 from plait.cli.conversations import is_continued, state_folder
-from plait.cli.exits import Exit
+from plait.cli.exits import Exit, SignalName
 from plait.cli.run_agent import (
     RunPlan,
-    SignalName,
     answer,
     client_config,
     print_end,
@@ -43,6 +43,7 @@ from plait.cli.terminal import print_aside, print_rich
 from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
+from plait.html.pieces import count_label
 from plait.traces.messages.content import ImageContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import hash_question
@@ -68,9 +69,6 @@ _KEYS: Final = (
 
 _COMMAND = re.compile(r"/[a-z]*")
 
-_CLOSE_SECONDS: Final = 30.0
-"""How long the servers may take to close."""
-
 MAX_HISTORY_LINES: Final = 1000
 """Lines of the history that are kept, which every start reads."""
 
@@ -88,9 +86,11 @@ def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: b
     with (
         _terminated_by_signal(),
         LineReader(_PROMPT, words, state_folder()) as lines,
-        BackgroundLoop(agent, plan) as loop,
+        # A loop in another thread, so that this one can read the terminal.
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(_kept_servers(agent, plan)) as toolbox,
     ):
-        conversation = Conversation(ctx, plan, screen, agent, loop, as_json=as_json)
+        conversation = Conversation(ctx, plan, screen, agent, portal, toolbox, as_json=as_json)
         try:
             return conversation.run(lines)
         finally:
@@ -112,69 +112,16 @@ def _terminated_by_signal() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class BackgroundLoop:
-    """Runs coroutines in a loop of another thread, where the servers of an agent are open.
-
-    So the main thread can read the terminal.
-    """
-
-    def __init__(self, agent: AgentPort, plan: RunPlan) -> None:
-        self._agent = agent
-        self._plan = plan
-        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Toolbox | None]]
-        self._opened = Future()
-        self._thread = threading.Thread(target=self._run, name="plait background", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self._loop, self._end, self.toolbox = self._opened.result()
-        """The open servers; `None` if the engine of the agent opens them for each run."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(_CLOSE_SECONDS)
-
-    def start(self, work: Coroutine[Any, Any, T]) -> tuple[Future[T], Callable[[], None]]:
-        """Start a coroutine; return the future of its result, and what cancels it.
-
-        The future is done when the coroutine has ended, also after a cancellation.
-        """
-        task: Future[asyncio.Task[T]] = Future()
-
-        async def run() -> T:
-            inner = asyncio.create_task(work)
-            task.set_result(inner)
-            await asyncio.wait([inner])
-            return inner.result()
-
-        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
-
-        def cancel() -> None:
-            task.add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(done.result().cancel)
-            )
-
-        return future, cancel
-
-    def _run(self) -> None:
-        async def serve() -> None:
-            end, agent, plan = asyncio.Event(), self._agent, self._plan
-            async with contextlib.AsyncExitStack() as stack:
-                stack.push_async_callback(agent.aclose)
-                toolbox = None
-                if isinstance(agent, LiveAgent):
-                    servers = agent.keep_servers(client_config(plan), plan.settings)
-                    toolbox = await stack.enter_async_context(servers)
-                self._opened.set_result((asyncio.get_running_loop(), end, toolbox))
-                await end.wait()
-
-        try:
-            asyncio.run(serve())
-        except BaseException as error:
-            if self._opened.done():
-                raise
-            self._opened.set_exception(error)
+@contextlib.asynccontextmanager
+async def _kept_servers(agent: AgentPort, plan: RunPlan) -> AsyncGenerator[Toolbox | None]:
+    """Keep the servers of an agent open; `None` if its engine opens them for each run."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(agent.aclose)
+        toolbox = None
+        if isinstance(agent, LiveAgent):
+            servers = agent.keep_servers(client_config(plan), plan.settings)
+            toolbox = await stack.enter_async_context(servers)
+        yield toolbox
 
 
 class LineReader:
@@ -251,7 +198,8 @@ class Conversation:
         plan: RunPlan,
         screen: RunScreen,
         agent: AgentPort,
-        loop: BackgroundLoop,
+        portal: BlockingPortal,
+        toolbox: Toolbox | None,
         *,
         as_json: bool,
     ) -> None:
@@ -259,7 +207,8 @@ class Conversation:
         self._plan = plan
         self._screen = screen
         self._agent = agent
-        self._loop = loop
+        self._portal = portal
+        self._toolbox = toolbox
         self._as_json = as_json
         self._continues = plan.settings.continues
         """The run that the next message continues."""
@@ -374,15 +323,26 @@ class Conversation:
 
     def _wait_for(self, work: Coroutine[Any, Any, T], signals: list[SignalName]) -> T | None:
         """Run a coroutine in the loop of the agent; `None` if Ctrl-C stopped it."""
-        future, cancel = self._loop.start(work)
-        with stopped_by_signals(signals, cancel):
+        tasks: list[asyncio.Task[Any]] = []
+
+        async def run() -> T:
+            # A task of its own: it ends, with what it has so far, before the future does.
+            tasks.append(asyncio.ensure_future(work))
+            await asyncio.wait(tasks)
+            return tasks[0].result()
+
+        def cancel() -> None:
+            tasks[0].cancel()
+
+        future = self._portal.start_task_soon(run)
+        with stopped_by_signals(signals, lambda: self._portal.start_task_soon(cancel)):
             try:
                 return future.result()
             except CancelledError:
                 return None
 
     def _print_tools(self) -> None:
-        toolbox = self._loop.toolbox
+        toolbox = self._toolbox
         if toolbox is None or not toolbox.server_names:
             print_aside("note", "there are no tools", colour="cyan")
             return
@@ -402,7 +362,7 @@ class Conversation:
                 print_rich(Padding(Text(line, "dim"), (0, 0, 0, 6)), err=True)
 
     def _print_servers(self) -> None:
-        toolbox = self._loop.toolbox
+        toolbox = self._toolbox
         if toolbox is None or not toolbox.server_names:
             print_aside("note", "there are no servers", colour="cyan")
             return
@@ -438,7 +398,7 @@ class Conversation:
         if not self._answers:
             return
         usage = usage_label(self._spent)
-        facts = [terminal.count_label(self._answers, "message"), *([usage] if usage else [])]
+        facts = [count_label(self._answers, "message"), *([usage] if usage else [])]
         file = self._plan.settings.trace
         facts += [] if file is None else [f"trace {file}"]
         self._screen.show(Text(terminal.visible("conversation  " + " · ".join(facts)), "dim"))

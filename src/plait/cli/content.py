@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 
 from plait._support import mcp_types as types
-from plait.cli.terminal import size_label
+from plait._support.sizes import size_label
 
 ResourceContents = types.TextResourceContents | types.BlobResourceContents
 

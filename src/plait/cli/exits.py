@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import IntEnum
-from typing import Self
+from typing import Final, Literal, Self
 
 from plait import errors
 
@@ -67,6 +67,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130, "Stopped with Ctrl-C; servers started by the command are stopped."
     TERMINATED = 143, "An agent run was stopped with SIGTERM; its servers are stopped."
 
+
+SignalName = Literal["SIGINT", "SIGTERM"]
+SIGNAL_EXITS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 _EXITS: tuple[tuple[Exit, tuple[type[BaseException], ...]], ...] = (
     (Exit.USAGE, (ArgumentError, errors.InvalidArgumentsError)),

@@ -15,10 +15,11 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import click
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.text import Text
 
 from plait._support.redact import Redactor
@@ -38,10 +39,10 @@ from plait.cli import session
 from plait.cli.arguments import reader_for
 from plait.cli.base import settings_of
 from plait.cli.conversations import newest_conversation, read_conversation
-from plait.cli.exits import Exit, exit_code_for
+from plait.cli.exits import SIGNAL_EXITS, Exit, SignalName, exit_code_for
 from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
 from plait.cli.run_options import read_image, with_model_options
-from plait.cli.terminal import count_label, print_aside, print_text, visible, visible_line
+from plait.cli.terminal import print_aside, print_text, visible, visible_line
 from plait.cli.trace_view import RunScreen, summary_line, usage_label
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.policy import read_policy
@@ -50,6 +51,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.options import CLIENT_OPTIONS
 from plait.errors import AgentServerError, PlaitError
+from plait.html.pieces import count_label
 from plait.models.endpoints import may_look_for_ollama
 from plait.models.providers import keys_in
 from plait.traces.events import Status, TraceEvent
@@ -61,8 +63,6 @@ if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 T = TypeVar("T")
-
-SignalName = Literal["SIGINT", "SIGTERM"]
 
 RESULT_TOKENS: Final = 20_000
 """The default budget of one tool result, in tokens."""
@@ -106,7 +106,7 @@ class RunOutcome:
         if self.error is not None:
             return exit_code_for(self.error)
         if self.stopped_by is not None:
-            return _SIGNALS[self.stopped_by]
+            return SIGNAL_EXITS[self.stopped_by]
         return STATUS_EXITS.get(self.status, Exit.OK)
 
 
@@ -116,7 +116,6 @@ STATUS_EXITS: Final = {
     "truncated": Exit.INCOMPLETE,
     "refused": Exit.INCOMPLETE,
 }
-_SIGNALS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
 def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -> RunPlan:
@@ -406,7 +405,15 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     return {**callbacks, "on_connection_error": continue_without}
 
 
-_KEYS = frozenset({"id", "task", "system", "images"})
+class _Task(BaseModel):
+    """A line of a file of tasks."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    task: str = Field(pattern=r"\S")
+    id: int | Annotated[str, Field(pattern=r"\S")] | None = None
+    system: str | None = None
+    images: list[str] = []
 
 
 def read_tasks(file: str) -> list[BatchTask]:
@@ -421,10 +428,19 @@ def read_tasks(file: str) -> list[BatchTask]:
         if not line.strip():
             continue
         try:
-            task = _task_from_line(line, number, Path(file).parent)
+            value: object = json.loads(line)
+            data = _Task.model_validate({"task": value} if isinstance(value, str) else value)
+            images = [read_image(str(Path(file).parent / path)) for path in data.images]
+            prompt = [] if data.system is None else [Message.system(data.system)]
+            name = f"{number:04d}" if data.id is None else str(data.id)
+            task = BatchTask(id=name, messages=[*prompt, Message.user(data.task, images)])
             if task.id in tasks:
                 raise ValueError(f"the id {task.id!r} is used before")
             tasks[task.id] = task
+        except ValidationError as error:
+            faults = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors())
+            text = "; ".join(f"{where}: {what}" if where else what for where, what in faults)
+            problems.append(f"{file}, line {number}: {text}")
         except (ValueError, OSError, click.BadParameter) as error:
             problems.append(f"{file}, line {number}: {getattr(error, 'message', error)}")
     if not tasks and not problems:
@@ -432,31 +448,6 @@ def read_tasks(file: str) -> list[BatchTask]:
     if problems:
         raise click.BadParameter("\n".join(problems), param_hint="--tasks")
     return list(tasks.values())
-
-
-def _task_from_line(line: bytes, number: int, folder: Path) -> BatchTask:
-    value: object = json.loads(line)
-    if isinstance(value, str):
-        value = {"task": value}
-    if not isinstance(value, dict):
-        raise ValueError("write a text, or an object with 'task'")  # noqa: TRY004  # as the others
-    data = cast("dict[str, Any]", value)
-    if unknown := sorted(data.keys() - _KEYS):
-        raise ValueError(f"unknown keys: {', '.join(unknown)}")
-    task, system, images = data.get("task"), data.get("system"), data.get("images", [])
-    if not isinstance(task, str) or not task.strip():
-        raise ValueError("'task' must be a text that is not empty")
-    if system is not None and not isinstance(system, str):
-        raise ValueError("'system' must be a text")
-    paths: list[object] = cast("list[object]", images) if isinstance(images, list) else [None]
-    if not all(isinstance(path, str) for path in paths):
-        raise ValueError("'images' must be a list of files")
-    shown = [read_image(str(folder / str(path))) for path in paths]
-    prompt = [] if system is None else [Message.system(system)]
-    name = data.get("id", f"{number:04d}")
-    if not isinstance(name, str | int) or isinstance(name, bool) or not str(name).strip():
-        raise ValueError("'id' must be a text or a whole number")
-    return BatchTask(id=str(name), messages=[*prompt, Message.user(task, shown)])
 
 
 def run_tasks(
@@ -513,7 +504,7 @@ def run_tasks(
     )
     screen.show(Text(visible(" · ".join(fact for fact in facts if fact)), "dim"))
     if signals:
-        return Exit.INTERRUPTED if signals[0] == "SIGINT" else Exit.TERMINATED
+        return SIGNAL_EXITS[signals[0]]
     by_id = {outcome.id: outcome for outcome in outcomes}
     codes = (exit_code_of(by_id[task.id]) for task in tasks)
     return next((code for code in codes if code is not Exit.OK), Exit.OK)

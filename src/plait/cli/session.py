@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import (
-    AsyncGenerator,
     Awaitable,
     Callable,
     Generator,
@@ -15,7 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -29,6 +27,7 @@ from plait.cli.base import settings_of
 from plait.cli.exits import Exit, exit_code_for
 from plait.cli.trust import trusted
 from plait.errors import CircuitOpenError, PlaitError, UnknownServerError
+from plait.html.pieces import seconds_label
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -155,24 +154,13 @@ def run_in_toolbox(
         raise seen from seen.__cause__
 
 
-@asynccontextmanager
-async def connecting(ctx: click.Context, box: Toolbox) -> AsyncGenerator[None]:
+def connecting(ctx: click.Context, box: Toolbox) -> AbstractAsyncContextManager[None]:
     """Show the state of every server while a block runs, unless only results are to be printed."""
-    from rich.live import Live
 
-    async def show_progress() -> None:
-        started = time.monotonic()
-        await asyncio.sleep(terminal.PATIENCE_SECONDS)
-        console = terminal.console_for(sys.stderr)
-        with Live(console=console, transient=True, auto_refresh=False) as live:
-            while True:
-                elapsed = time.monotonic() - started
-                live.update(progress_view(box.status(), elapsed), refresh=True)
-                await asyncio.sleep(terminal.FRAME_SECONDS)
+    def view(elapsed_seconds: float) -> Group:
+        return progress_view(box.status(), elapsed_seconds)
 
-    hidden = prints_only_results(ctx) or not sys.stderr.isatty()
-    async with nullcontext() if hidden else terminal.in_background(show_progress()):
-        yield
+    return terminal.Spinner(view, hidden=prints_only_results(ctx)).shown()
 
 
 def prints_only_results(ctx: click.Context) -> bool:
@@ -194,7 +182,7 @@ def progress_view(status: Status, elapsed_seconds: float) -> Group:
         detail = f"{server.state} over {server.transport} … {elapsed_seconds:.0f} s"
         if server.state == "ready":
             mark, style = "✓", "green"
-            detail = f"ready in {terminal.seconds_label(server.connect_seconds)}"
+            detail = f"ready in {seconds_label(server.connect_seconds)}"
         elif server.error is not None:
             mark, style = "✗", "red"
             detail = error_line(server.name, server.error).removeprefix(f"{server.name}: ")

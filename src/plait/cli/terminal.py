@@ -17,6 +17,7 @@ import click
 
 from plait._support.sanitize import escaped, sanitize_for_terminal
 from plait._support.threads import in_thread
+from plait.html.pieces import count_label
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -188,31 +189,52 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]
             await task
 
 
-class WaitLine:
-    """Shows on the terminal what a command waits for, and for how long."""
+class Spinner:
+    """Shows on stderr what a command waits for, once that has taken a moment."""
 
-    def __init__(self, text: str, *, hidden: bool = False) -> None:
-        self._text = visible_line(text)
+    def __init__(
+        self,
+        view: Callable[[float], RenderableType | None] | str,
+        *,
+        hidden: bool = False,
+        patience_seconds: float = PATIENCE_SECONDS,
+        redirects: bool = True,
+    ) -> None:
+        """Take what is shown after some seconds, or a text; `None` shows nothing at the moment.
+
+        Other output on the terminal goes above it, unless it `redirects` none.
+        """
+        self._view = view
         self._hidden = hidden or not sys.stderr.isatty()
+        self._patience_seconds = patience_seconds
+        self._redirects = redirects
         self._live: Live | None = None
         self._prompts = 0
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """Show the line during a block, once that has taken a moment."""
+        """Show it during a block."""
         if self._hidden:
             yield
             return
-        async with in_background(self._show()):
-            yield
+        try:
+            async with in_background(self._show()):
+                yield
+        finally:
+            self.hide()
+
+    def hide(self) -> None:
+        """Remove it from the terminal, until its next frame."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def without(self, callback: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Any]:
-        """Return the callback; the line is hidden while it runs, since it prints or prompts."""
+        """Return the callback; nothing is shown while it runs, since it prints or prompts."""
 
         async def run(*args: P.args, **kwargs: P.kwargs) -> T:
             self._prompts += 1
-            if self._live is not None:
-                self._live.stop()
+            self.hide()
             try:
                 return await callback(*args, **kwargs)
             finally:
@@ -222,20 +244,41 @@ class WaitLine:
 
     async def _show(self) -> None:
         from rich.live import Live
-        from rich.text import Text
 
         began = time.monotonic()
-        await asyncio.sleep(PATIENCE_SECONDS)
+        await asyncio.sleep(self._patience_seconds)
         console = console_for(sys.stderr)
-        with Live(console=console, transient=True, auto_refresh=False) as self._live:
-            while True:
-                if not self._prompts:
-                    elapsed = time.monotonic() - began
-                    parts = ((f"{spinner_frame(elapsed)} ", "cyan"), self._text)
-                    line = Text.assemble(*parts, (f" … {elapsed:.0f} s", "dim"), no_wrap=True)
+        while True:
+            elapsed = time.monotonic() - began
+            text = self._view
+            view = spinner_line(text, elapsed) if isinstance(text, str) else text(elapsed)
+            if view is None or self._prompts:
+                self.hide()
+            else:
+                if self._live is None:
+                    self._live = Live(
+                        console=console,
+                        transient=True,
+                        auto_refresh=False,
+                        redirect_stdout=self._redirects,
+                        redirect_stderr=self._redirects,
+                    )
                     self._live.start()
-                    self._live.update(line, refresh=True)
-                await asyncio.sleep(FRAME_SECONDS)
+                self._live.update(view, refresh=True)
+            await asyncio.sleep(FRAME_SECONDS)
+
+
+def spinner_line(text: str, elapsed_seconds: float, more: str = "") -> Text:
+    """Make the line of a spinner: what is waited for, for how long, and its progress."""
+    from rich.text import Text
+
+    return Text.assemble(
+        (f"{spinner_frame(elapsed_seconds)} ", "cyan"),
+        visible_line(text),
+        (visible(f" … {elapsed_seconds:.0f} s  {' '.join(more.split())}").rstrip(), "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
 
 
 async def read_typed_line() -> str | None:
@@ -257,30 +300,6 @@ async def read_typed_line() -> str | None:
             loop.remove_reader(file)
     encoding = sys.stdin.encoding or "utf-8"
     return data.decode(encoding, "replace").rstrip("\r\n") if data else None
-
-
-def size_label(size: int) -> str:
-    """Format a number of bytes: `12.3 kB`."""
-    amount = float(size)
-    for unit in ("bytes", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
-
-
-def seconds_label(seconds: float | None) -> str:
-    """Format a duration: `4 ms`, `0.92 s`, `12.4 s`; a dash for `None`."""
-    if seconds is None:
-        return "–"
-    if seconds < 0.1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
-
-
-def count_label(count: int, noun: str) -> str:
-    """Format a count: `1 tool`, `2 tools`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def and_list(words: Sequence[str]) -> str:

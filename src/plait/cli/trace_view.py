@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import click
 from rich.console import RenderableType
-from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +19,9 @@ from rich.text import Text
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait.cli import terminal
-from plait.cli.terminal import count_label, seconds_label, visible
+from plait.cli.terminal import visible
 from plait.client.calls.tool_call import CallbackContext
+from plait.html.pieces import count_label, seconds_label
 from plait.traces import events
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
 from plait.traces.events import TraceEvent
@@ -253,7 +253,7 @@ def live_view(event: TraceEvent, *, streamed: bool = False) -> Iterator[Renderab
         case events.RunStarted():
             if event.servers:
                 servers = terminal.some_of(list(map(terminal.visible, event.servers)), 5)
-                tools = terminal.count_label(len(event.tools), "tool")
+                tools = count_label(len(event.tools), "tool")
                 yield Text(f"tools: {tools} of {servers}", "dim")
         case events.Turn():
             yield turn_line(event)
@@ -315,15 +315,8 @@ class Activity:
         """Render one line with a spinner; `None` if nothing is pending."""
         if self._waiting is None:
             return None
-        elapsed = self._clock() - self._since
         more = ", ".join(self._progress.values())
-        return Text.assemble(
-            (f"{terminal.spinner_frame(elapsed)} ", "cyan"),
-            terminal.visible_line(self._waiting),
-            (terminal.visible(f" … {elapsed:.0f} s  {' '.join(more.split())}").rstrip(), "dim"),
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        return terminal.spinner_line(self._waiting, self._clock() - self._since, more)
 
 
 _PATIENCE_SECONDS = 0.3
@@ -359,8 +352,13 @@ class RunScreen:
         self._shown = shown
         steady = not self._console.is_terminal or self._console.is_dumb_terminal
         self._moving = shown and moving and not steady and terminal.colour_allowed()
+        self._spinner = terminal.Spinner(
+            self._waiting_line,
+            hidden=not self._moving,
+            patience_seconds=_PATIENCE_SECONDS,
+            redirects=False,
+        )
         self._activity = Activity(servers, time.monotonic)
-        self._live: Live | None = None
         self._prompt_lock = asyncio.Lock()
         self._waiting: list[RenderableType] = []
         self._streamed = ""
@@ -374,16 +372,14 @@ class RunScreen:
         self._streamed = ""
         self.missing.clear()
 
-    @contextlib.asynccontextmanager
-    async def spinning(self) -> AsyncGenerator[None]:
+    def spinning(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Show the spinner while a block runs."""
-        try:
-            async with (
-                terminal.in_background(self._spin()) if self._moving else contextlib.nullcontext()
-            ):
-                yield
-        finally:
-            self._stop_spinner()
+        return self._spinner.shown()
+
+    def _waiting_line(self, _elapsed_seconds: float) -> Text | None:
+        # A spinner would erase the line of an answer that is being written.
+        is_busy = self._prompt_lock.locked() or self._is_line_open
+        return None if is_busy else self._activity.view()
 
     def handle(self, event: TraceEvent) -> None:
         """Show an event."""
@@ -412,7 +408,7 @@ class RunScreen:
         is_text = event.part == "text" and sys.stdout.isatty()
         if not is_text or not self._shown or self._prompt_lock.locked():
             return
-        self._stop_spinner()
+        self._spinner.hide()
         self._streamed += event.text
         self._is_line_open = True
         sys.stdout.write(terminal.visible(self._redact(event.text)))
@@ -450,7 +446,7 @@ class RunScreen:
     def warn(self, text: str) -> None:
         """Print a warning, if `shown`."""
         if self._shown:
-            self._stop_spinner()
+            self._spinner.hide()
             self._end_line()
             terminal.print_aside("warning", self._redact(text), colour="yellow")
 
@@ -469,7 +465,7 @@ class RunScreen:
         """Reserve the terminal for a prompt; events in the meantime are shown afterwards."""
         try:
             async with self._prompt_lock:
-                self._stop_spinner()
+                self._spinner.hide()
                 yield
         except asyncio.CancelledError:
             click.echo(err=True)  # after the prompt
@@ -477,29 +473,3 @@ class RunScreen:
         finally:
             parts, self._waiting = self._waiting, []
             self.show(*parts)
-
-    async def _spin(self) -> None:
-        await asyncio.sleep(_PATIENCE_SECONDS)
-        while True:
-            # A spinner would erase the line of an answer that is being written.
-            is_busy = self._prompt_lock.locked() or self._is_line_open
-            view = None if is_busy else self._activity.view()
-            if view is None:
-                self._stop_spinner()
-            else:
-                if self._live is None:
-                    self._live = Live(
-                        console=self._console,
-                        transient=True,
-                        auto_refresh=False,
-                        redirect_stdout=False,
-                        redirect_stderr=False,
-                    )
-                    self._live.start()
-                self._live.update(view, refresh=True)
-            await asyncio.sleep(terminal.FRAME_SECONDS)
-
-    def _stop_spinner(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None

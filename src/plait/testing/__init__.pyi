@@ -1,6 +1,6 @@
 from plait.agents.engines.langchain.scripted_model import ScriptedChatModel as ScriptedChatModel
 from plait.agents.engines.langchain.scripted_model import tool_call as tool_call
-from plait.gateway.mock.run import MockGateway as MockGateway
+from plait.gateway.mock import MockGateway as MockGateway
 from plait.models.scripts import Call as Call
 from plait.models.scripts import Say as Say
 from plait.testing.faults.options import FaultOptions as FaultOptions

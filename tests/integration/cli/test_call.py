@@ -136,8 +136,8 @@ def test_an_image_is_a_line_until_it_is_saved(with_shop: Plait) -> None:
     saved = with_shop("call", "shop", "logo", "--save", "out")
     exact = with_shop("call", "shop", "logo", "--save", "out", "--json")
 
-    assert shown.stdout == "[image image/png, 72 bytes; --save DIR writes it]\n"
-    assert saved.stdout == "[image image/png, 72 bytes: out/shop-logo-1.png]\n"
+    assert shown.stdout == "[image image/png, 72 B; --save DIR writes it]\n"
+    assert saved.stdout == "[image image/png, 72 B: out/shop-logo-1.png]\n"
     assert json.loads(exact.stdout)["saved"] == [str(Path("out/shop-logo-2.png"))]
     assert (with_shop.folder / "out" / "shop-logo-1.png").stat().st_size == 72
 
@@ -152,7 +152,7 @@ def test_a_resource_is_printed_or_saved(with_shop: Plait) -> None:
     item = with_shop("read", "shop", "shop://item/7", "--json")
 
     assert text.stdout == "first line\nsecond line\n"
-    assert (saved.stdout, saved.stderr) == ("", "saved: logo.png (72 bytes)\n")
+    assert (saved.stdout, saved.stderr) == ("", "saved: logo.png (72 B)\n")
     assert (with_shop.folder / "logo.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(item.stdout)["contents"][0]["text"] == "item 7"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.doctor.diagnosis import examine_servers
+from plait.cli.diagnosis import examine_servers
 from plait.client.config.read import read_config
 from plait.client.toolbox import Toolbox
 from tests.nursery import entry

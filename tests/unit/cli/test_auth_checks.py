@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait.cli.doctor.findings import AuthSeen, Examined, Finding, check_auth, plain_secrets
+from plait.cli.diagnosis import AuthSeen, Examined, Finding, check_auth, plain_secrets
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus

@@ -37,9 +37,9 @@ def test_each_kind_of_block_has_its_line() -> None:
     assert [str(part_from_block(block)) for block in blocks] == [
         "hello",
         "[image image/png, 2.0 kB; --save DIR writes it]",
-        "[audio audio/wav, 4 bytes; --save DIR writes it]",
+        "[audio audio/wav, 4 B; --save DIR writes it]",
         "some notes",
-        "[resource shop://manual application/pdf, 4 bytes; --save DIR writes it]",
+        "[resource shop://manual application/pdf, 4 B; --save DIR writes it]",
         "[link shop://item/1, text/plain, 1.2 kB]",
         "[link shop://item/2]",
         "[image image/png, invalid base64]",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.starter import (
-    LiftedSecret,
-    lift_secrets,
+from plait.cli.commands.init import (
+    STARTER,
     merge_servers,
-    starter_config,
     to_mcp_json,
+    with_lifted_secrets,
 )
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer
@@ -27,7 +25,7 @@ servers = st.dictionaries(
 
 def test_the_starter_can_be_read_and_speaks_for_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps(starter_config()))
+    path.write_text(to_mcp_json(STARTER))
 
     config = read_config(path, environ={})
 
@@ -47,31 +45,28 @@ def test_a_taken_name_is_changed_and_the_same_server_is_not_added_twice() -> Non
         "team/wiki": {"command": "w"},
     }
 
-    merged = merge_servers(existing, found, label="cursor")
+    servers, renamed = merge_servers(existing, found, label="cursor")
 
-    assert merged.servers == {
+    assert servers == {
         "files": {"command": "a"},
         "time": {"command": "t"},
         "files-cursor": {"command": "b"},
         "git": {"command": "g"},
         "team-wiki": {"command": "w"},
     }
-    assert merged.added == ("files-cursor", "git", "team-wiki")
-    assert merged.renamed == {"files": "files-cursor", "team/wiki": "team-wiki"}
-    assert merged.skipped == ("time",)
+    assert renamed == {"files": "files-cursor", "team/wiki": "team-wiki"}
 
 
 @given(servers, servers)
 def test_a_merge_keeps_what_was_there_and_loses_nothing(
     existing: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]
 ) -> None:
-    merged = merge_servers(existing, found)
+    merged, _ = merge_servers(existing, found)
 
-    assert merged.servers.items() >= existing.items()
-    assert len(merged.servers) == len(existing) + len(merged.added)
-    assert len(merged.added) + len(merged.skipped) == len(found)
-    assert all(server in merged.servers.values() for server in found.values())
-    assert all("/" not in name and name.strip() for name in merged.added)
+    assert merged.items() >= existing.items()
+    assert len(existing) <= len(merged) <= len(existing) + len(found)
+    assert all(server in merged.values() for server in found.values())
+    assert all("/" not in name and name.strip() for name in merged.keys() - existing.keys())
 
 
 def test_the_text_is_pretty_and_keeps_variables_and_inputs() -> None:
@@ -84,7 +79,7 @@ def test_the_text_is_pretty_and_keeps_variables_and_inputs() -> None:
 
 
 def test_literal_secrets_are_lifted_into_variables() -> None:
-    lifted, notes = lift_secrets(
+    lifted, notes = with_lifted_secrets(
         {
             "gh": {"command": "a", "env": {"GITHUB_TOKEN": "one", "MODE": "fast", "N": 1}},
             "gh2": {"command": "a", "env": {"GITHUB_TOKEN": "two", "API_KEY": "${KEY}"}},
@@ -112,13 +107,10 @@ def test_literal_secrets_are_lifted_into_variables() -> None:
             },
         },
     }
-    assert notes[1] == LiftedSecret(
-        server="gh2", path="env.GITHUB_TOKEN", variable="GH2_GITHUB_TOKEN"
-    )
-    assert [note.variable for note in notes] == [
-        "GITHUB_TOKEN",
-        "GH2_GITHUB_TOKEN",
-        "GITHUB_TOKEN",
-        "WEB_1_AUTHORIZATION",
-        "WEB_1_X_API_KEY",
+    assert notes == [
+        "gh: env.GITHUB_TOKEN is now ${GITHUB_TOKEN}",
+        "gh2: env.GITHUB_TOKEN is now ${GH2_GITHUB_TOKEN}",
+        "gh3: env.GITHUB_TOKEN is now ${GITHUB_TOKEN}",
+        "web-1: headers.Authorization is now ${WEB_1_AUTHORIZATION}",
+        "web-1: headers.X-API-Key is now ${WEB_1_X_API_KEY}",
     ]

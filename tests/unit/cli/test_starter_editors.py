@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.starter import discover_editor_configs
+from plait.cli.commands.init import discover_editor_configs
 
 
 def write(path: Path, value: object) -> Path:

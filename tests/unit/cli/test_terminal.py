@@ -2,14 +2,7 @@
 
 import pytest
 
-from plait.cli.terminal import (
-    count_label,
-    print_json,
-    print_text,
-    seconds_label,
-    size_label,
-    visible,
-)
+from plait.cli.terminal import print_json, print_text, visible
 
 
 @pytest.mark.parametrize(
@@ -52,21 +45,3 @@ def test_a_lone_surrogate_does_not_break_the_output(capsys: pytest.CaptureFixtur
     print_text("\ud800")
 
     assert capsys.readouterr().out == '{"a": "\\ud800"}\n\\ud800\n'
-
-
-def test_sizes_and_durations_are_short() -> None:
-    assert [size_label(size) for size in (0, 999, 12_345, 2_000_000, 5 * 10**9)] == [
-        "0 bytes",
-        "999 bytes",
-        "12.3 kB",
-        "2.0 MB",
-        "5.0 GB",
-    ]
-    assert [seconds_label(value) for value in (None, 0.0001, 0.004, 0.92, 12.4)] == [
-        "–",
-        "<1 ms",
-        "4 ms",
-        "0.92 s",
-        "12.4 s",
-    ]
-    assert [count_label(1, "tool"), count_label(2, "tool")] == ["1 tool", "2 tools"]

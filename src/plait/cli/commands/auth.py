@@ -13,7 +13,7 @@ from rich.text import Text
 
 from plait.cli import session
 from plait.cli.base import ExampleGroup, json_option, server_argument, server_arguments
-from plait.cli.doctor.findings import login_findings
+from plait.cli.diagnosis import login_findings
 from plait.cli.exits import Exit
 from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
 

@@ -21,7 +21,7 @@ from plait.cli.base import (
 )
 from plait.cli.completion import complete_tools
 from plait.cli.exits import Exit
-from plait.cli.terminal import WaitLine, print_aside, print_json, print_text, progress_label
+from plait.cli.terminal import Spinner, print_aside, print_json, print_text, progress_label
 from plait.client.catalog.tool import Tool
 from plait.errors import PermissionDeniedError, ToolNotFoundError
 
@@ -93,7 +93,7 @@ def call(
         server=server, tool=tool, answers=answers, read_text=read_text, read_line=read_line
     )
 
-    waiting = WaitLine(f"{server}/{tool}", hidden=session.prints_only_results(ctx))
+    waiting = Spinner(f"{server}/{tool}", hidden=session.prints_only_results(ctx))
     answer = waiting.without(questioner)
 
     async def print_progress(done: float, total: float | None, message: str | None) -> None:

@@ -14,11 +14,12 @@ from rich.text import Text
 from plait.cli import session
 from plait.cli.base import ExampleCommand, json_option, server_arguments, settings_of
 from plait.cli.exits import Exit
-from plait.cli.terminal import count_label, print_json, print_rich, visible
+from plait.cli.terminal import print_json, print_rich, visible
 from plait.errors import ConfigError, UntrustedConfigError
+from plait.html.pieces import count_label
 
 if TYPE_CHECKING:
-    from plait.cli.doctor.findings import Examined, Finding
+    from plait.cli.diagnosis import Examined, Finding
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "error": ("✗", "red")}
 _REMARKS: Final = ("schema_", "stderr", "renamed")
@@ -50,8 +51,13 @@ def doctor(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> None:
         plait doctor --json | jq '.findings[] | select(.level == "error")'
         plait doctor --json | jq '.tokens.servers'
     """
-    from plait.cli.doctor.diagnosis import Diagnosis, diagnose, examine_servers, lock_findings
-    from plait.cli.doctor.findings import findings_from_config_error
+    from plait.cli.diagnosis import (
+        Diagnosis,
+        diagnose,
+        examine_servers,
+        findings_from_config_error,
+        lock_findings,
+    )
 
     settings = settings_of(ctx)
     try:

@@ -9,8 +9,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -18,14 +17,17 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
+from plait._support.sizes import size_label
 from plait._support.suggestions import suggest_names
 from plait.cli import terminal
 from plait.cli.base import Command, ExampleGroup, json_option, repeatable
 from plait.cli.exits import Exit
+from plait.cli.trust import own_change, require_trust
 from plait.client.config.urls import public_url
 from plait.errors import ConfigError, UnknownServerError
 from plait.gateway.history import ChatHistory, ChatHistoryMessage
 from plait.gateway.manifest import add_entries, find_manifest, remove_entries
+from plait.html.pieces import count_label, seconds_label
 
 if TYPE_CHECKING:
     from plait.gateway.configuration import McpToolServerConfigurationService, Verification
@@ -96,7 +98,7 @@ def mock(mocks: str, port: int, init: bool, require_token: bool, faults: tuple[s
                 click.echo(f"wrote {path}", err=True)
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {mocks}: --init creates it")
-    from plait.gateway.mock.run import MockGateway
+    from plait.gateway.mock import MockGateway
 
     def announce(url: str) -> None:
         click.echo(f"listening on {url}\nMCP_PLATFORM_ENDPOINT={url}", err=True)
@@ -252,8 +254,8 @@ def outbox(
         table = terminal.plain_table(*columns)
         now = time.time()
         for one in entries:
-            size = terminal.size_label(len(one.body))
-            age = terminal.seconds_label(max(0.0, now - one.stored_at))
+            size = size_label(len(one.body))
+            age = seconds_label(max(0.0, now - one.stored_at))
             state = Text("refused", "red") if one.refused else "queued"
             conversation, error = terminal.cell(one.conversation), terminal.cell(one.last_error)
             table.add_row(str(one.id), conversation, size, age, str(one.attempts), state, error)
@@ -330,7 +332,7 @@ def add(names: tuple[str, ...], manifest: str, **options: Any) -> None:
     settings = ("url", "scope", "audience", "publisher", "tools")
     fields = {name: options[name] for name in settings if options[name]}
     entries = [{"mcpServerName": name, "mcpServerUniqueName": name, **fields} for name in names]
-    with _own_change(Path(manifest)):
+    with own_change(Path(manifest), _digest_of):
         added = add_entries(Path(manifest), entries)
     for name in names:
         click.echo(f"{'added' if name in added else 'changed'} {name} in {manifest}", err=True)
@@ -348,7 +350,7 @@ def remove(ctx: click.Context, names: tuple[str, ...], manifest: str) -> None:
     Examples:
         plait gateway remove mcp_MailTools
     """
-    with _own_change(Path(manifest)):
+    with own_change(Path(manifest), _digest_of):
         removed = remove_entries(Path(manifest), names)
     for name in names:
         message = f"removed {name} from {manifest}" if name in removed else f"no server {name}"
@@ -413,9 +415,9 @@ def verify(
             raise click.UsageError("--write needs a manifest to write to")
         alive = [one for one in verdicts if one.error is None]
         entries = [{"mcpServerName": one.server, "tools": list(one.live)} for one in alive]
-        with _own_change(path):
+        with own_change(path, _digest_of):
             add_entries(path, entries)
-        servers = terminal.count_label(len(alive), "server")
+        servers = count_label(len(alive), "server")
         click.echo(f"wrote the tools of {servers} to {path}", err=True)
     elif any(one.state == "differs" for one in verdicts):
         ctx.exit(Exit.PROTOCOL)
@@ -456,8 +458,7 @@ def _tokens(service: McpToolServerConfigurationService) -> TokenSource:
 
 def _require_trust(ctx: click.Context, servers: Sequence[GatewayServer]) -> None:
     """Ask before tokens are sent to the servers of a manifest that was found in the folder."""
-    from plait.cli.trust import require_trust
-    from plait.cli.trust_preview import Preview
+    from plait.cli.trust import Preview
 
     path = find_manifest()
     if path is None:
@@ -469,15 +470,3 @@ def _require_trust(ctx: click.Context, servers: Sequence[GatewayServer]) -> None
 
 def _digest_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@contextmanager
-def _own_change(path: Path) -> Generator[None]:
-    """Keep a manifest approved that the user changes with a command, or makes."""
-    from plait.cli.trust import Approvals, is_remembered
-
-    is_own = not path.is_file() or is_remembered(path, _digest_of(path))
-    yield
-    if is_own:
-        with suppress(OSError):
-            Approvals().add(path, _digest_of(path))

@@ -16,14 +16,16 @@ from rich.table import Table
 from rich.text import Text
 
 from plait._support import mcp_types as types
+from plait._support.sizes import size_label
 from plait.cli import session, terminal
 from plait.cli.advice import target_of
 from plait.cli.arguments import parameters_of, parse_arguments, reader_for
 from plait.cli.base import ExampleCommand, json_option, server_argument, server_arguments
 from plait.cli.exits import Exit
-from plait.cli.terminal import count_label, print_json, print_sections, print_text, visible
+from plait.cli.terminal import print_json, print_sections, print_text, visible
 from plait.client.catalog.tool import Tool
 from plait.errors import PlaitError
+from plait.html.pieces import count_label, seconds_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +71,7 @@ def tools(ctx: click.Context, servers: tuple[str, ...], full: bool, as_json: boo
                     yield Padding(Text(line, "dim"), (0, 0, 0, _PARAMETER_INDENT))
 
         terminal.print_sections(
-            (server, terminal.count_label(len(tools), "tool"), lines(tools))
+            (server, count_label(len(tools), "tool"), lines(tools))
             for server, tools in listed.items()
         )
     session.exit_if_missing(ctx, queried)
@@ -171,7 +173,7 @@ def resources(ctx: click.Context, servers: tuple[str, ...], as_json: bool) -> No
         for server, listed in entries.items():
             templates = sum(map(_is_template, listed))
             counts = ((len(listed) - templates, "resource"), (templates, "template"))
-            facts = ", ".join(terminal.count_label(count, noun) for count, noun in counts if count)
+            facts = ", ".join(count_label(count, noun) for count, noun in counts if count)
             sections.append((server, facts, map(_entry_text, listed)))
         terminal.print_sections(sections)
     session.exit_if_missing(ctx, queried)
@@ -185,7 +187,7 @@ def _entry_text(entry: Entry) -> Text:
     item = entry.item
     uri = item.uri if isinstance(item, types.Resource) else item.uri_template
     size = item.size if isinstance(item, types.Resource) else None
-    facts = [item.title or item.name, item.mime_type, terminal.size_label(size) if size else None]
+    facts = [item.title or item.name, item.mime_type, size_label(size) if size else None]
     about = terminal.visible(", ".join(fact for fact in facts if fact))
     name = (terminal.visible(str(uri)), "bold cyan")
     text = Text.assemble("  ", name, (f"  {about}", "dim"), overflow="fold")
@@ -228,7 +230,7 @@ def read(ctx: click.Context, server: str, uri: str, file: Path | None, as_json: 
             (part.text or "").encode() if part.data is None else part.data for part in parts
         )
         file.write_bytes(data)
-        size = terminal.size_label(len(data))
+        size = size_label(len(data))
         terminal.print_aside("saved", f"{file} ({size})", colour="green")
     if as_json:
         contents = session.wire_object(result)["contents"]
@@ -399,6 +401,6 @@ def status_table(status: Status, failed: Container[str] = ()) -> Table:
             server.protocol_version or "–",
             terminal.cell(about),
             "–" if server.tool_count is None else str(server.tool_count),
-            terminal.seconds_label(server.connect_seconds if ready else None),
+            seconds_label(server.connect_seconds if ready else None),
         )
     return table

@@ -13,10 +13,11 @@ from rich.text import Text
 from plait.cli import session
 from plait.cli.base import ExampleCommand, json_option, repeatable, server_arguments, settings_of
 from plait.cli.exits import Exit
-from plait.cli.terminal import count_label, print_heading, print_json, print_rich, visible
+from plait.cli.terminal import print_heading, print_json, print_rich, visible
 from plait.client.catalog.lock.drift import Change, Drift, file_drift, relocked, updated, word_diff
 from plait.client.catalog.lock.entries import LockedServer, Lockfile
 from plait.client.catalog.lock.identity import identity_of
+from plait.html.pieces import count_label
 
 if TYPE_CHECKING:
     from plait.client.toolbox import Toolbox
@@ -101,53 +102,35 @@ def lock(
                 "left": [one.to_dict() for one in remaining],
             }
         )
-    elif new is None:
-        _report_differences(drift, listed)
+    elif new is not None:
+        # A server that is locked for the first time has no changes.
+        changed = [one for one in drift if one.kind != "server_added" and one not in remaining]
+        _print_drift(changed, listed)
+        total = count_label(len(new.servers), "server")
+        click.echo(f"wrote {path}: {total}, {_tools_label(new.servers.values())}")
+        if remaining:
+            verb = "remains" if len(remaining) == 1 else "remain"
+            differences = f"{count_label(len(remaining), 'difference')} from the lockfile"
+            click.echo(f"{differences} {verb}: plait lock --check", err=True)
+    elif drift:
+        _print_drift(drift, listed)
+        click.echo(f"{count_label(len(drift), 'difference')} from the lockfile")
+        known = [one for one in drift if one.kind != "server_removed"]
+        known.sort(key=lambda one: one.tool is None)
+        single = f"one: plait lock --update {visible(known[0].where)}; " if known else ""
+        click.echo(f"to accept {single}all: plait lock", err=True)
     else:
-        _report_written(path, new, listed, drift, remaining)
+        locked = _tools_label(listed.values())
+        verb = "matches" if locked == "1 tool" else "match"
+        click.echo(f"{locked} of {count_label(len(listed), 'server')} {verb} the lockfile")
     if check and drift:
         session.print_errors(queried.errors)
         ctx.exit(Exit.DRIFT)
     session.exit_if_missing(ctx, queried)
 
 
-def _report_differences(drift: Sequence[Drift], listed: Mapping[str, LockedServer]) -> None:
-    _print_drift(drift, listed)
-    if drift:
-        click.echo(_difference_label(drift))
-        known = [one for one in drift if one.kind != "server_removed"]
-        known.sort(key=lambda one: one.tool is None)
-        single = f"one: plait lock --update {visible(known[0].where)}; " if known else ""
-        click.echo(f"to accept {single}all: plait lock", err=True)
-        return
-    tools = _tools_label(listed.values())
-    verb = "matches" if tools == "1 tool" else "match"
-    click.echo(f"{tools} of {count_label(len(listed), 'server')} {verb} the lockfile")
-
-
-def _report_written(
-    path: Path,
-    written: Lockfile,
-    listed: Mapping[str, LockedServer],
-    drift: Sequence[Drift],
-    remaining: Sequence[Drift],
-) -> None:
-    # A server that is locked for the first time has no changes.
-    changed = [one for one in drift if one.kind != "server_added"]
-    _print_drift([one for one in changed if one not in remaining], listed)
-    servers = count_label(len(written.servers), "server")
-    click.echo(f"wrote {path}: {servers}, {_tools_label(written.servers.values())}")
-    if remaining:
-        verb = "remains" if len(remaining) == 1 else "remain"
-        click.echo(f"{_difference_label(remaining)} {verb}: plait lock --check", err=True)
-
-
 def _tools_label(servers: Collection[LockedServer]) -> str:
     return count_label(sum(len(server.tools) for server in servers), "tool")
-
-
-def _difference_label(drift: Sequence[Drift]) -> str:
-    return f"{count_label(len(drift), 'difference')} from the lockfile"
 
 
 def _print_drift(changes: Sequence[Drift], listed: Mapping[str, LockedServer]) -> None:

@@ -12,11 +12,12 @@ from plait.cli import session
 from plait.cli.arguments import parse_arguments, reader_for
 from plait.cli.base import ExampleGroup, json_option
 from plait.cli.commands.call import find_tool
-from plait.cli.terminal import count_label, print_aside, print_json, print_rich, visible
+from plait.cli.terminal import print_aside, print_json, print_rich, visible
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy, read_policy
 from plait.client.config.read import ClientConfig
 from plait.errors import ConfigError
+from plait.html.pieces import count_label
 
 _STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
 

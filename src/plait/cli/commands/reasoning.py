@@ -30,7 +30,7 @@ from plait.cli.terminal import (
     visible,
     visible_line,
 )
-from plait.cli.trust import approve_own, is_approved
+from plait.cli.trust import own_change
 from plait.errors import ConfigError, RefusedError
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ T = TypeVar("T")
 
 _LAST_SECONDS = 5.0
 """How long a server whose input ended may take to close the database."""
-
-_printed_notes: set[str] = set()
 
 _BACKENDS = ("langbase", "model", "openai", "sampling", "local", "host", "scripted")
 _CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "plait")
@@ -72,17 +70,14 @@ def _settings(preference: BackendPreference | None = None) -> ReasoningSettings:
 
     settings = read_settings(os.environ, dotenv=Path(".env"), preference=preference)
     for note in settings.notes:
-        # A command may read the settings twice.
-        if note not in _printed_notes:
-            _printed_notes.add(note)
-            print_aside("note", note, colour="cyan")
+        print_aside("note", note, colour="cyan")
     return settings
 
 
-def _database(db: str | None) -> Database:
+def _database(db: str | None, settings: ReasoningSettings | None = None) -> Database:
     from plait.reasoning.serving.service import database_for
 
-    return database_for(db, _settings())
+    return database_for(db, settings or _settings())
 
 
 def _in_store(db: str | None, work: Callable[[SqlStorage], Awaitable[T]]) -> T:
@@ -166,14 +161,15 @@ def serve(
         plait reasoning serve --http 127.0.0.1:8765
         plait reasoning serve --http :8765 --db postgresql://user@host/reasoning
     """
-    database = _database(db)
     from plait.reasoning.backends.settings import BackendPreference
+
+    settings = _settings(BackendPreference(**preference))
+    settings = settings.model_copy(update={"profile": profile or settings.profile})
+    database = _database(db, settings)
     from plait.reasoning.serving import http as over_http
     from plait.reasoning.serving import service as serving
     from plait.reasoning.serving.server import serve_stdio
 
-    settings = _settings(BackendPreference(**preference))
-    settings = settings.model_copy(update={"profile": profile or settings.profile})
     serving.log_to_stderr(settings.log_level, settings.log_format)
     options = None
     if http:
@@ -429,13 +425,11 @@ def install(
         "vscode": here / ".vscode" / "mcp.json",
         "plait": here / "mcp.json",
     }[client]
-    own = not path.exists() or is_approved(path)
-    if client == "vscode":
-        _add_entry(path, "servers", {"type": "stdio", **entry}, replace=force)
-    else:
-        _add_entry(path, "mcpServers", entry, replace=force)
-    if own:
-        approve_own(path)
+    with own_change(path):
+        if client == "vscode":
+            _add_entry(path, "servers", {"type": "stdio", **entry}, replace=force)
+        else:
+            _add_entry(path, "mcpServers", entry, replace=force)
     click.echo(f"wrote {path}; restart {client} to use it", err=True)
 
 

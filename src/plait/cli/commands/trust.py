@@ -9,8 +9,7 @@ import click
 
 from plait.cli.base import ExampleGroup, json_option
 from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
-from plait.cli.trust import Approval, Approvals, print_preview
-from plait.cli.trust_preview import preview_of
+from plait.cli.trust import Approval, Approvals, preview_of, print_preview
 from plait.client.config.document import config_places, user_path
 from plait.errors import ConfigError
 

@@ -144,7 +144,7 @@ _UNUSED = frozenset({"result_budget", "defer", "on_connection_error"})
 async def _check(config: ClientConfig) -> Sequence[CheckFinding]:
     """Check all servers as `plait doctor` does, in connections of its own."""
     from plait.cli import session
-    from plait.cli.doctor.diagnosis import diagnose, examine_servers, lock_findings
+    from plait.cli.diagnosis import diagnose, examine_servers, lock_findings
     from plait.client.toolbox import Toolbox
     from plait.viewer.connected import CheckFinding
 

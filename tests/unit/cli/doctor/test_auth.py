@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait.cli.commands.auth import state_of
-from plait.cli.doctor.findings import login_findings
+from plait.cli.diagnosis import login_findings
 from plait.client.transports.auth.login import LoginStatus
 
 NOW = 1_000_000.0

@@ -8,9 +8,15 @@ from typing import Any
 
 from inline_snapshot import snapshot
 
-from plait.cli.doctor.diagnosis import Diagnosis, diagnose
-from plait.cli.doctor.findings import Examined, Finding
-from plait.cli.doctor.tools import MANY_TOKENS, MANY_TOOLS, Cost
+from plait.cli.diagnosis import (
+    MANY_TOKENS,
+    MANY_TOOLS,
+    Cost,
+    Diagnosis,
+    Examined,
+    Finding,
+    diagnose,
+)
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import ServerConfig, StdioServer

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from inline_snapshot import snapshot
 
-from plait.cli.doctor.findings import (
+from plait.cli.diagnosis import (
     Examined,
     Finding,
     findings_for,

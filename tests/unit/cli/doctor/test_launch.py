@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.doctor.diagnosis import Launch, _has_started_server
+from plait.cli.diagnosis import Launch, _has_started_server
 from plait.client.config.servers import HttpServer, StdioServer
 
 

@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait.cli.commands.doctor import print_section, print_summary
-from plait.cli.doctor.findings import Detail, Finding
+from plait.cli.diagnosis import Detail, Finding
 from plait.cli.terminal import and_list, share_label, some_of, tokens_label
 
 CASES = tuple(

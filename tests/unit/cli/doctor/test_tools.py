@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from inline_snapshot import snapshot
 
-from plait.cli.doctor.findings import Finding
-from plait.cli.doctor.tools import REPORTS, check_schemas
+from plait.cli.diagnosis import REPORTS, Finding, check_schemas
 from plait.client.catalog.schemas import PROFILES, schema_for_provider
 from plait.client.catalog.schemas.describe import NoteKind
 from plait.client.catalog.tool import Tool

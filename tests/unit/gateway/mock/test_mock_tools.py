@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from plait import ConfigError
-from plait.gateway.mock.run import Fault, Faults, fault_from
-from plait.gateway.mock.servers import MockTool, answer_of, read_mocks
+from plait.gateway.mock import Fault, Faults, MockTool, answer_of, fault_from, read_mocks
 
 
 def tools_of(tmp_path: Path, document: object) -> tuple[MockTool, ...]:

@@ -1,1 +1,0 @@
-"""The checks behind `plait doctor`, and how their findings are shown."""
