@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,15 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
+
+from plait.cli import main
 from plait.traces.events import RunEnded, RunStarted, TraceEvent
 from plait.verification import CaseResult, Progress, RunOptions, SuiteRunner, read_suite
 from plait.verification.plan import PlannedRun
 from tests import servers
-from tests.nursery import entry, python
+from tests.nursery import entry
 
 ADD: dict[str, Any] = {"calls": [{"name": "add_numbers", "arguments": {"a": 20, "b": 22}}]}
 NOTES = Path(servers.__file__).parent / "notes.py"
-_SLOW = ("plait.cli.commands.verify", "plait.agents.engines.langchain.agent", "plait.verification")
 
 
 def sums() -> dict[str, object]:
@@ -103,16 +106,10 @@ def comparable(results: list[CaseResult]) -> list[CaseResult]:
     return sorted(still, key=lambda result: result.key)
 
 
-def verify(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run `plait verify` in a process of its own."""
-    return subprocess.run(
-        [*python(*_SLOW), "-m", "plait.cli", "verify", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+def verify(*arguments: str | Path, cwd: Path) -> Result:
+    """Run `plait verify` in this process."""
+    with contextlib.chdir(cwd):
+        return CliRunner().invoke(main, ["verify", *map(str, arguments)])
 
 
 def started(*arguments: str | Path, cwd: Path) -> subprocess.Popen[bytes]:
