@@ -12,9 +12,15 @@ from plait.agents.config import PromptCachingConfig as PromptCachingConfig
 from plait.agents.config import SummarizationConfig as SummarizationConfig
 from plait.agents.config import ToolRetryConfig as ToolRetryConfig
 from plait.agents.config import cost_function as cost_function
+from plait.agents.engines.claude_agent_sdk.agent import (
+    ClaudeSDKAgentAdapter as ClaudeSDKAgentAdapter,
+)
 from plait.agents.engines.claude_agent_sdk.messages import messages_from_sdk as messages_from_sdk
 from plait.agents.engines.claude_agent_sdk.messages import (
     sdk_messages_to_raw_trace as sdk_messages_to_raw_trace,
+)
+from plait.agents.engines.claude_tool.agent import (
+    ClaudeToolAgentAdapter as ClaudeToolAgentAdapter,
 )
 from plait.agents.engines.claude_tool.messages import (
     claude_tool_messages_to_raw_trace as claude_tool_messages_to_raw_trace,
@@ -24,12 +30,16 @@ from plait.agents.engines.claude_tool.messages import (
 )
 from plait.agents.engines.claude_tool.messages import convert_to_anthropic as convert_to_anthropic
 from plait.agents.engines.claude_tool.wrapped import ToolResultCollector as ToolResultCollector
+from plait.agents.engines.claude_tool.wrapped import ToolResultRecord as ToolResultRecord
 from plait.agents.engines.claude_tool.wrapped import (
     apply_cache_control_to_tool as apply_cache_control_to_tool,
 )
 from plait.agents.engines.claude_tool.wrapped import wrap_mcp_tool as wrap_mcp_tool
 from plait.agents.engines.claude_tool.wrapped import wrap_static_tool as wrap_static_tool
 from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgent
+from plait.agents.engines.langchain.chat_models import (
+    init_chat_model_unified as init_chat_model_unified,
+)
 from plait.agents.engines.langchain.graph_middleware import TraceMiddleware as TraceMiddleware
 from plait.agents.engines.langchain.graph_tracer import GraphLimitError as GraphLimitError
 from plait.agents.engines.langchain.graph_tracer import GraphTraceOptions as GraphTraceOptions

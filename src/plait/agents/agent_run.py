@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Final, TypeVar, cast
 
 import mcp_types as types
@@ -17,6 +17,7 @@ from plait._support.redact import Redactor
 from plait._support.sanitize import sanitize_text, well_formed
 from plait.agents.config import AgentConfig, ModelConfig, ModelRetryConfig, cost_function
 from plait.agents.model_failures import endpoint_of, failure_of_model, provider_and_name
+from plait.agents.output import OutputType
 from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_tool, named_tools
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
@@ -25,7 +26,13 @@ from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.toolbox import Toolbox
-from plait.errors import AgentServerConnectError, AgentServerTimeoutError, ConfigError, PlaitError
+from plait.errors import (
+    AgentServerConnectError,
+    AgentServerTimeoutError,
+    ConfigError,
+    ParseError,
+    PlaitError,
+)
 from plait.models.stop_reasons import stop_kind
 from plait.telemetry.agent_spans import chat_span
 from plait.telemetry.spans import add_event, is_traced
@@ -68,6 +75,11 @@ class AgentRun:
         prompt = (
             extract_system_prompt(messages) or settings.system_prompt or model_config.system_prompt
         )
+        self.output = None if settings.output_type is None else OutputType(settings.output_type)
+        """The form of the answer, if the run has one; the model reads it after the prompt."""
+        if self.output is not None:
+            prompt = "\n\n".join(filter(None, (prompt, self.output.rule)))
+        self._retries_left, self._continued = settings.output_retries, 0
         self.system_prompt: str | None = None if prompt is None else well_formed(prompt)
         self.tools: dict[str, RunTool] = {}
         """The tools of the run, by their names for the model."""
@@ -314,6 +326,36 @@ class AgentRun:
         """Return the seconds until the deadline; `None` if there is none."""
         return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
 
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages of the run, and what the model and the tools have added."""
+        return [*self.messages, *self.recorder.trace.messages[self._continued :]]
+
+    @property
+    def answer(self) -> str:
+        """The answer so far."""
+        return self.final_response or self.recorder.trace.final_response
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last answer was neither cut nor refused."""
+        return stop_kind(self.recorder.trace.stop_reason) == "complete"
+
+    def ask_again(self, problem: str) -> None:
+        """Return an answer that does not fit to the model, which goes on from there.
+
+        Raises:
+            ParseError: That happened too often, or the run has no further turn.
+        """
+        if self._retries_left < 1 or self.turns_left < 1 or self.is_spent():
+            raise ParseError(f"the answer does not fit: {problem}", raw_response=self.answer)
+        self._retries_left -= 1
+        feedback = f"That does not fit: {problem}. Reply with the corrected JSON object alone."
+        self.messages = [*self.conversation, Message.user(feedback)]
+        self._continued = len(self.recorder.trace.messages)
+        self.usage = self.final_response = None  # of the earlier part
+        self.model_retry(2, f"the answer does not fit: {problem}", 0.0)
+
     def model_retry(
         self, attempt: int, reason: str, delay_seconds: float, status: int | None = None
     ) -> None:
@@ -356,7 +398,7 @@ class AgentRun:
 def _budget_data(budget: Any) -> Any:
     """Return a budget as plain data, without what it does not limit."""
     if is_dataclass(budget):
-        budget = {item.name: getattr(budget, item.name) for item in fields(budget)}
+        budget = asdict(cast("Any", budget))
     if not isinstance(budget, Mapping):
         return budget
     pairs = cast("Mapping[str, Any]", budget).items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
@@ -11,6 +11,8 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from plait._support.durations import checked_seconds, is_finite_number
+from plait._support.mappings import entries_of
+from plait._support.suggestions import suggest_names
 from plait.errors import ConfigError
 from plait.traces.events import TraceEvent
 from plait.traces.messages.message import UsageMetadata
@@ -113,6 +115,34 @@ class AgentConfig:
     """Answers the interrupts of a graph on the langchain engine, such as those for elicitation,
     approval and sign-in: takes the value of the interrupt, and returns the value to resume with.
     Without it, elicitations are declined, and calls that need approval or sign-in fail."""
+
+    output_type: Any = None
+    """A pydantic model, or the JSON Schema of an object, for `AgentResult.output`: the model is
+    told its schema. An answer that does not fit is returned to it with what is wrong."""
+    output_retries: int = 2
+    """How often; then the run fails with `ParseError`."""
+
+    @classmethod
+    def of(
+        cls, config: AgentConfig | Mapping[str, Any] | None, output_type: Any = None
+    ) -> AgentConfig:
+        """Read settings: `None` means the defaults, and a mapping has fields by name.
+
+        `output_type` wins over the one in `config`.
+
+        Raises:
+            ConfigError: There is no such setting, or a value is wrong.
+        """
+        if isinstance(config, AgentConfig):
+            return config if output_type is None else replace(config, output_type=output_type)
+        values, names = entries_of(config), [each.name for each in fields(cls)]
+        if config is not None and config != values:
+            raise ConfigError(f"config is a {type(config).__name__}: pass an AgentConfig or a dict")
+        for name in (name for name in values if name not in names):
+            hint = suggest_names(name, names)
+            raise ConfigError(f"{name!r} is not a setting of a run: {hint}")
+        settings = cls(**values)
+        return settings if output_type is None else replace(settings, output_type=output_type)
 
     def __post_init__(self) -> None:
         if type(self.max_turns) is not int:
@@ -269,17 +299,17 @@ class ModelConfig(BaseModel):
             return self
         named = (self.model_name or "").startswith("anthropic:")
         is_anthropic = self.model_provider == "anthropic" or (not self.model_provider and named)
-        by_langchain = self.interface == "langchain" and is_anthropic
-        if self.interface not in _ANTHROPIC_ENGINES and not by_langchain:
-            self._refuse("anthropic_base_url", "anthropic_api_key")
+        unused: tuple[str, ...] = ()
+        if self.interface not in _ANTHROPIC_ENGINES and not (
+            self.interface == "langchain" and is_anthropic
+        ):
+            unused += ("anthropic_base_url", "anthropic_api_key")
         if self.interface not in _ENDPOINT_ENGINES:
-            self._refuse("endpoint_base_url", "endpoint_api_key")
-        return self
-
-    def _refuse(self, *names: str) -> None:
-        for name in names:
+            unused += ("endpoint_base_url", "endpoint_api_key")
+        for name in unused:
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} is not used when interface={self.interface!r}")
+        return self
 
     def secrets(self) -> list[str]:
         """Return the keys, for redaction."""

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Unpack
@@ -21,7 +21,14 @@ from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.model_failures import provider_and_name
-from plait.agents.port import AgentResult, BaseAgent, result_from_trace
+from plait.agents.port import (
+    AgentResult,
+    BaseAgent,
+    Conversation,
+    Settings,
+    read_messages,
+    result_from_trace,
+)
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers, convert_mcp_config, read_servers
 from plait.client.calls.approval import Approval
@@ -84,14 +91,14 @@ class LiveAgent(BaseAgent):
 
     @contextlib.asynccontextmanager
     async def keep_servers(
-        self, mcp_servers: AgentServers | None = None, config: AgentConfig | None = None
+        self, mcp_servers: AgentServers | None = None, config: Settings | None = None
     ) -> AsyncGenerator[Toolbox]:
         """Keep servers open for all runs in the block, such as those of a conversation.
 
         The runs use these servers and the `tool_options` of this `config`, whatever `arun` gets.
         """
         observer = RunObserver()
-        options = {"follow_tools": True, **self.toolbox_options(config or AgentConfig())}
+        options = {"follow_tools": True, **self.toolbox_options(AgentConfig.of(config))}
         toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer, has_tools=True)
         assert toolbox is not None  # noqa: S101  # with `has_tools` there is one
         async with toolbox:
@@ -114,10 +121,12 @@ class LiveAgent(BaseAgent):
 
     async def arun(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AgentResult:
         """Run the agent until it answers, or until the turn limit or the timeout.
 
@@ -127,9 +136,10 @@ class LiveAgent(BaseAgent):
             AgentExecutionError: The model cannot be called, or there is no question.
             AgentServerError: A required server cannot be used.
             ConfigError: A setting is wrong.
+            ParseError: The answer does not fit `output_type`.
             OSError: The trace file cannot be written.
         """
-        settings = config or AgentConfig()
+        messages, settings = read_messages(messages), AgentConfig.of(config, output_type)
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
         with invocation(self.model_config, messages) as describe:
@@ -170,7 +180,16 @@ class LiveAgent(BaseAgent):
                     finally:
                         run.begin(self.engine)
                     run.check_prices()
-                    return result_from_trace(run.end(await self.drive(run)))
+                    ending = await self.drive(run)
+                    output = None
+                    while run.output is not None and ending == "completed" and run.is_complete:
+                        try:
+                            output = run.output.read(run.answer)
+                            break
+                        except ValueError as problem:
+                            run.ask_again(str(problem))
+                        ending = await self.drive(run)
+                    return replace(result_from_trace(run.end(ending)), output=output)
             except Exception as error:  # noqa: BLE001  # boundary: engines may raise anything
                 if limit.expired():  # whatever the engine made of the cancellation
                     return result_from_trace(run.end("timeout"))

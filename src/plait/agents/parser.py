@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.port import AgentCapabilities, AgentPort
 from plait.agents.registry import get_agent
 from plait.client.connections.loop_bridge import run_blocking
-from plait.errors import AgentTimeoutError, EngineUnavailableError, ParseError, PlaitError
+from plait.errors import AgentTimeoutError, EngineUnavailableError, ParseError
 from plait.traces.messages.message import Message, UsageMetadata
 
 T = TypeVar("T", bound=BaseModel)
@@ -94,39 +93,21 @@ class AgentParser(ParserPort):
         self, messages: Sequence[Message], schema: type[T], config: AgentConfig | None = None
     ) -> ParsePortResult[T]:
         """Let the model reply to the messages in the form of a schema."""
-        form = json.dumps(schema.model_json_schema(), ensure_ascii=False)
-        rule = f"Reply with one JSON object that fits this JSON Schema, and nothing else:\n{form}"
-        conversation = [*messages, Message.user(rule)]
-        usage = UsageMetadata()
-        problem, reply = "", ""
-        for _ in range(1 + self._max_retries):
-            try:
-                result = await self._agent.arun(conversation, config=config)
-            except PlaitError as error:
-                error.usage = usage if error.usage is None else usage + error.usage
-                raise
-            usage += result.usage
-            reply = result.final_response
-            if result.status != "completed":
-                problem = f"the reply ended as {result.status}"
-                break
-            try:
-                value = json_in(reply)
-                if value is not None:
-                    return ParsePortResult(schema.model_validate(value), usage)
-                problem = "there is no JSON object in the reply"
-            except ValidationError as error:
-                problem = "; ".join(
-                    f"{'.'.join(map(str, one['loc'])) or 'the object'}: {one['msg']}"
-                    for one in error.errors(
-                        include_url=False, include_context=False, include_input=False
-                    )
-                )
-            feedback = Message.user(f"That does not fit: {problem}\n{rule}")
-            conversation = [*conversation, Message.assistant(reply or "(nothing)"), feedback]
-        failure = ParseError(problem, raw_response=reply)
-        failure.usage = usage
-        raise failure
+        settings = AgentConfig.of(config)
+        settings = replace(
+            settings,
+            output_type=schema,
+            output_retries=self._max_retries,
+            max_turns=max(settings.max_turns, 1 + self._max_retries),
+        )
+        result = await self._agent.arun(messages, config=settings)
+        if not isinstance(result.output, schema):
+            failure = ParseError(
+                f"the reply ended as {result.status}", raw_response=result.final_response
+            )
+            failure.usage = result.usage
+            raise failure
+        return ParsePortResult(result.output, result.usage)
 
     def parse_to_pydantic(
         self, messages: Sequence[Message], schema: type[T], config: AgentConfig | None = None
@@ -141,19 +122,3 @@ class AgentParser(ParserPort):
     async def aclose(self) -> None:
         """Close the agent."""
         await self._agent.aclose()
-
-
-def json_in(text: str) -> dict[str, Any] | None:
-    """Find the JSON object in a reply, which may have words around it."""
-    decoder = json.JSONDecoder()
-    start = text.find("{")
-    while start >= 0:
-        try:
-            value, _ = decoder.raw_decode(text, start)
-        except ValueError:
-            start = text.find("{", start + 1)
-            continue
-        if isinstance(value, dict):
-            return cast("dict[str, Any]", value)
-        start = text.find("{", start + 1)
-    return None

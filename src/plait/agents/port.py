@@ -6,21 +6,78 @@ import asyncio
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from plait._support.mappings import entries_of
 from plait.agents.config import AgentConfig
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
 from plait.client.connections.loop_bridge import run_blocking
 from plait.errors import AgentTimeoutError, ConfigError, PlaitError, TraceFormatError
+from plait.models.call_arguments import arguments_from
 from plait.traces.events import Status, TraceEvent
 from plait.traces.file import read_traces
-from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
+from plait.traces.messages.from_langchain import message_from_any
+from plait.traces.messages.message import Message, Role, UsageMetadata, to_prompt_string
 from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
+
+Conversation: TypeAlias = str | Sequence[object]
+"""The messages of a run: a text of the user; or messages of plait or LangChain, or as dicts with
+`role` and `content`."""
+
+Settings: TypeAlias = AgentConfig | Mapping[str, Any]
+"""The settings of a run: an `AgentConfig`, or its fields by name."""
+
+_KINDS: Final = {"user": "human", "assistant": "ai", "developer": "system", "function": "tool"}
+"""LangChain's names for the roles of OpenAI's messages."""
+
+
+def read_messages(messages: Conversation) -> list[Message]:
+    """Read the messages of a run.
+
+    Raises:
+        ConfigError: One of them is not a message.
+    """
+    listed: Sequence[object] = messages
+    if isinstance(messages, str | Message | Mapping):
+        listed = [messages]
+    read: list[Message] = []
+    for place, message in enumerate(listed, 1):
+        try:
+            read.append(_message_of(message))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(
+                f"message {place}, a {type(message).__name__}, cannot be read: {error}; pass a "
+                'text, Message.user(text), or {"role": "user", "content": text}'
+            ) from error
+    return read
+
+
+def _message_of(message: object) -> Message:
+    if isinstance(message, str):
+        return Message.user(message)
+    data = entries_of(message)
+    calls: Sequence[Mapping[str, Any]] = data.get("tool_calls") or ()
+    is_openai = (
+        any("function" in call for call in calls)
+        or isinstance(data.get("content"), list)
+        or "tool_call_id" in data
+        or data.get("role") not in list(Role)
+    )
+    if "role" not in data or not is_openai:
+        return message_from_any(message)
+    tool_calls: list[dict[str, Any]] = []
+    for call in calls:
+        function = call["function"]
+        arguments = arguments_from(function["arguments"])
+        tool_calls.append({"id": call["id"], "name": function["name"], "args": arguments})
+    kind = _KINDS.get(data["role"], data["role"])
+    others = {key: value for key, value in data.items() if key != "role"}
+    return message_from_any({**others, "type": kind, "tool_calls": tool_calls})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +104,9 @@ class AgentResult:
     """How the run ended; a last answer that was cut or refused is not `completed`."""
     stop_reason: str | None = None
     """Why the model stopped in its last answer, as the provider names it."""
+    output: Any = None
+    """The answer as `output_type` describes it; `None` without one, or if the run did not end with
+    an answer."""
 
 
 def result_from_trace(trace: Trace) -> AgentResult:
@@ -99,12 +159,16 @@ class AgentPort(Protocol):
     @abstractmethod
     async def arun(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AgentResult:
         """Run the agent until it answers, or until the turn limit or the timeout.
+
+        `output_type` is that of `AgentConfig`.
 
         Raises:
             AgentError: There is no result, not even a partial one.
@@ -112,10 +176,12 @@ class AgentPort(Protocol):
 
     def run(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AgentResult:
         """Run `arun`, and block until it returns."""
         ...
@@ -129,38 +195,41 @@ class BaseAgent(AgentPort):
 
     def run(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AgentResult:
         """Run `arun`, and block until it returns; works inside a running event loop too.
 
         Raises:
             AgentTimeoutError: It took longer than 600 s, or 30 s more than its timeout.
         """
-        timeout = self.seconds_for(config or AgentConfig())
+        conversation, settings = read_messages(messages), AgentConfig.of(config, output_type)
+        timeout = self.seconds_for(settings)
         bound = MAX_BLOCKING_SECONDS if timeout is None else timeout + _GRACE_SECONDS
         late = AgentTimeoutError(f"the run took longer than {bound:g} s, and was stopped")
         return run_blocking(
-            lambda: self.arun(messages, tools, mcp_servers, config),
+            lambda: self.arun(conversation, tools, mcp_servers, settings),
             seconds=bound,
             timeout_error=late,
         )
 
     async def astream(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
     ) -> AsyncGenerator[TraceEvent | AgentResult]:
         """Run `arun`, and yield its events as they happen; the last item is the result.
 
         Parts of answers are `Delta` events; turns, tool calls and results are the other events of
         the trace. Closing the generator stops the run. Failures are raised as by `arun`.
         """
-        settings = config or AgentConfig()
+        settings = AgentConfig.of(config)
         loop = asyncio.get_running_loop()
         items: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
 
@@ -182,10 +251,10 @@ class BaseAgent(AgentPort):
 
     async def abatch(
         self,
-        tasks: Sequence[Sequence[Message]],
+        tasks: Sequence[Conversation],
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
         *,
         max_concurrency: int = 4,
         traces: str | Path | None = None,
@@ -196,7 +265,7 @@ class BaseAgent(AgentPort):
         one that is done is not repeated.
         """
         named = [
-            BatchTask(id=f"{number:04d}", messages=messages)
+            BatchTask(id=f"{number:04d}", messages=read_messages(messages))
             for number, messages in enumerate(tasks, 1)
         ]
         return await run_batch(
@@ -240,7 +309,7 @@ async def run_batch(
     tasks: Sequence[BatchTask],
     tools: Sequence[ToolLike] | None = None,
     mcp_servers: AgentServers | None = None,
-    config: AgentConfig | None = None,
+    config: Settings | None = None,
     *,
     max_concurrency: int = 4,
     traces: str | Path | None = None,
@@ -261,7 +330,7 @@ async def run_batch(
         raise ConfigError(f"the ids of tasks must be unique: {', '.join(twice)}")
     folder = None if traces is None else Path(traces)
     cap = asyncio.Semaphore(max_concurrency)
-    settings = config or AgentConfig()
+    settings = AgentConfig.of(config)
 
     async def run_one(task: BatchTask) -> BatchOutcome:
         file = None if folder is None else folder / f"{_ILLEGAL.sub('_', task.id)}.jsonl"

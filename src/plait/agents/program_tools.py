@@ -9,17 +9,19 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeAlias, cast, get_type_hints
+from typing import Any, Final, Protocol, TypeAlias, cast, get_type_hints
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from plait._support.gather import resolve
+from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.names import legal_name
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
+from plait.traces.messages.from_langchain import message_from_any
 
 PROGRAM: Final = "plait/program"
 """The server of these tools in policies and budgets; no configured server can have that name."""
@@ -50,6 +52,11 @@ class StaticTool:
         """
         if isinstance(tool, StaticTool):
             return tool
+        if hasattr(tool, "tool_call_schema"):
+            other: Any = tool  # of LangChain
+            declared = other.tool_call_schema
+            schema = entries_of(declared) or declared.model_json_schema()
+            return cls(other.name, other.description, schema, partial(_call_langchain, other))
         if not callable(tool):
             kind = type(cast("object", tool)).__name__
             raise ConfigError(f"a tool of the program is a function or a StaticTool, not a {kind}")
@@ -75,8 +82,14 @@ class StaticTool:
         return ToolResult(server=PROGRAM, tool=self.name, is_error=failed, content=content)
 
 
-ToolLike: TypeAlias = StaticTool | Callable[..., Any]
-"""A tool of the program, or a function that becomes one."""
+class LangChainTool(Protocol):
+    """What a tool of LangChain has: the package need not be installed."""
+
+    tool_call_schema: Any
+
+
+ToolLike: TypeAlias = StaticTool | Callable[..., Any] | LangChainTool
+"""A tool of the program, or a function or a tool of LangChain that becomes one."""
 
 
 def text_from_value(value: object) -> str:
@@ -94,6 +107,15 @@ def text_from_value(value: object) -> str:
             elif isinstance(value, set | frozenset):
                 value = list(cast("Iterable[Any]", value))
             return json.dumps(value, ensure_ascii=False, default=str)
+
+
+async def _call_langchain(tool: Any, /, **arguments: Any) -> object:
+    """Call a tool of LangChain; a line of text describes a block of content that is not text."""
+    value: Any = await tool.ainvoke(arguments)
+    blocks = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all("type" in entries_of(block) for block in blocks):
+        return cast("object", value)
+    return message_from_any({"type": "tool", "content": blocks}).tool_results[0].content
 
 
 async def _run(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:

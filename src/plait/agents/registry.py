@@ -79,20 +79,6 @@ class EngineSpec:
         reason = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed{hint}"
         return EngineAvailability(False, reason, self.fallback)
 
-    def make(self, model_config: ModelConfig) -> object:
-        """Create the agent for a model.
-
-        Raises:
-            ImportError: Its module cannot be imported.
-        """
-        factory = self.agent_factory
-        if isinstance(factory, str):
-            module, _, name = factory.partition(":")
-            factory = getattr(import_module(module), name, None)
-        if factory is None:
-            raise ImportError(f"{self.agent_factory} does not exist")
-        return factory(model_config)
-
 
 class EngineRegistry:
     """The engines by name; entry points are loaded on first use."""
@@ -250,8 +236,14 @@ def get_agent(
             provider = "anthropic"  # which these engines imply
         update = {"interface": fallback, "model_provider": provider}
         config = _checked(config.model_copy(update=update))
+    factory = spec.agent_factory
     try:
-        agent = spec.make(config)
+        if isinstance(factory, str):
+            module, _, name = factory.partition(":")
+            factory = getattr(import_module(module), name, None)
+        if factory is None:
+            raise ImportError(f"{spec.agent_factory} does not exist")
+        agent: object = factory(config)
     except ImportError as error:
         text = f"{engine} cannot be used: {error}"
         raise EngineUnavailableError(text, str(error), spec.fallback) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 from collections.abc import Coroutine, Mapping, MutableSequence, Sequence
 from contextlib import AsyncExitStack
@@ -51,20 +52,22 @@ class MCPHttpServerConfig(TypedDict, total=False):
 MCPServerConfig = MCPStdioServerConfig | MCPHttpServerConfig | Mapping[str, Any]
 """A server of a run as a dict; every key of an `mcp.json` works too."""
 
-AgentServers: TypeAlias = ClientConfig | Mapping[str, ServerConfig | MCPServerConfig]
-"""The servers of a run: a configuration, or servers by name, typed or as dicts."""
+AgentServers: TypeAlias = (
+    ClientConfig | Mapping[str, ServerConfig | MCPServerConfig] | str | os.PathLike[str]
+)
+"""The servers of a run: a configuration or its file, or servers by name, typed or as dicts."""
 
 
 def read_servers(
     mcp_servers: AgentServers, defaults: Mapping[str, float] | None = None
 ) -> ClientConfig:
-    """Read the servers of a run; typed servers are taken as they are.
+    """Read the servers of a run; typed servers, and those of a file, are taken as they are.
 
     A server in a dict is required unless it says `required: false`. `defaults` holds the timeouts
     of servers with an HTTP URL that set none.
     """
-    if isinstance(mcp_servers, ClientConfig):
-        return mcp_servers
+    if not isinstance(mcp_servers, Mapping):
+        return read_config(mcp_servers)
     typed = {
         name: server for name, server in mcp_servers.items() if isinstance(server, ServerOptions)
     }

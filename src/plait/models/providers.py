@@ -43,6 +43,7 @@ OPENROUTER_KEY: Final = "OPENROUTER_API_KEY"
 _SECRETS: Final = (
     *(provider.key_variable for provider in PROVIDERS),
     "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
     OPENROUTER_KEY,
     "PLAIT_MODEL_API_KEY",
 )

@@ -14,10 +14,11 @@ from traceback import format_exception
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 import pytest
+from pydantic import BaseModel, StrictInt
 
 from plait import AgentConfig, AgentResult, Message
 from plait.agents import StaticTool, ToolLike
-from plait.errors import AgentExecutionError
+from plait.errors import AgentExecutionError, ParseError
 from plait.models.stop_reasons import stop_kind
 from plait.testing import Call, Say, ServerProcess
 from plait.testing.faults.options import Run, parse
@@ -150,6 +151,15 @@ def without_ids(result: AgentResult) -> str:
     for number, call_id in enumerate(dict.fromkeys(ids), 1):
         text = text.replace(call_id, f"c{number}")
     return text
+
+
+class Number(BaseModel):
+    """The answer of a run with an output type."""
+
+    answer: StrictInt
+
+
+FORM = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
 
 
 DENIED = (
@@ -558,6 +568,26 @@ class LiveAgentSuite(AgentSuite):
         assert lines[5] == "my_tool_ = ab"
         assert "budget of this run is used up" in lines[7]
         assert paid == [1]
+
+    async def test_an_answer_that_does_not_fit_its_type_is_asked_for_again(
+        self, stage: AgentStage
+    ) -> None:
+        """The model reads what is wrong, and the calls before are made once."""
+        made: list[int] = []
+        tools = [StaticTool("look", function=lambda: made.append(1) or "42")]
+        look = Say("I look.", calls=(Call("look"),))
+        play = [look, Say("It is 42."), Say('{"answer": "lots"}'), Say('So: {"answer": 42}')]
+
+        config = AgentConfig(output_type=Number)
+        result = await stage.run(play, ASK, tools=tools, config=config)
+
+        assert (result.output, result.turns, made) == (Number(answer=42), 4, [1])
+        assert counts_of(result.usage) == counts_of(stage.spent)
+
+        with pytest.raises(ParseError) as failed:
+            await stage.run(play[1:], ASK, config=AgentConfig(output_type=FORM, output_retries=1))
+        assert failed.value.raw_response == '{"answer": "lots"}'
+        assert failed.value.trace.turns == 2
 
     async def test_a_failure_in_passing_is_tried_again(
         self, stage: AgentStage, tmp_path: Path

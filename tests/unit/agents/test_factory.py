@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from plait.agents.config import AgentConfig, ModelConfig
-from plait.agents.port import AgentCapabilities, AgentPort, AgentResult, BaseAgent
+from plait.agents.config import ModelConfig
+from plait.agents.port import (
+    AgentCapabilities,
+    AgentPort,
+    AgentResult,
+    BaseAgent,
+    Conversation,
+    Settings,
+    read_messages,
+)
 from plait.agents.program_tools import ToolLike
 from plait.agents.registry import (
     REGISTRY,
@@ -35,12 +43,14 @@ class EchoAgent(BaseAgent):
 
     async def arun(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: object = None,
     ) -> AgentResult:
-        text = messages[-1].text
+        text = read_messages(messages)[-1].text
         return AgentResult(text, text, [], UsageMetadata(), 1, limit_reached=False)
 
     async def aclose(self) -> None:

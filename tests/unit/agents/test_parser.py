@@ -35,7 +35,7 @@ async def test_the_model_sees_the_schema_and_its_reply_is_parsed() -> None:
     assert result.parsed == Apples(count=4)
     assert result.usage.total_tokens > 0
     assert isinstance(port, ParserPort)
-    question, rule = (message.text for message in model.seen[0])
+    rule, question = (message.text for message in model.seen[0])
     assert question.endswith("four apples.")
     assert '"count"' in rule
 

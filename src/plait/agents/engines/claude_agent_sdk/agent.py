@@ -98,83 +98,79 @@ class ClaudeSDKAgent(LiveAgent):
             options = await asyncio.to_thread(
                 options_for, run, folder, tools, bridge, bridged=bridged, stderr=lines.append
             )
-            redact = run.redact.also(secrets_in())
-            client = ClaudeSDKClient(options)
             try:
-                return turns, await _Session(run, client, turns, bridge, lines, redact).run()
+                return turns, await _Session(run, ClaudeSDKClient(options), bridge, lines).run()
             except AgentExecutionError as error:
                 return turns, error
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
+ClaudeSDKAgentAdapter = ClaudeSDKAgent
+"""The same class, under the name of its original."""
+
+
 @dataclass(slots=True)
 class _Session:
     _run: AgentRun
     _client: ClaudeSDKClient
-    _turns: Turns
     _bridge: Bridge
     _lines: deque[str]
-    _redact: Redactor
 
     async def run(self) -> Ending:
         """Run until there is an answer, or the turn limit; afterwards nothing is left running."""
         try:
             await self._client.connect()
-            so_far = self._run.recorder.trace.messages
-            await self._client.query(query_from_messages([*self._run.messages, *so_far]))
-            return await self._follow()
+            await self._client.query(query_from_messages(self._run.conversation))
+            messages = cast("AsyncGenerator[object]", self._client.receive_messages())
+            async with contextlib.aclosing(messages), asyncio.timeout(None) as limit:
+                async for message in messages:
+                    self._bridge.turns.handle(message)
+                    if self._bridge.failure is not None:
+                        raise self._bridge.failure
+                    if isinstance(message, ResultMessage):
+                        return self._ended(message)
+                    if self._bridge.turns.is_over and limit.when() is None:
+                        # Otherwise it would continue; now it reports the usage.
+                        limit.reschedule(asyncio.get_running_loop().time() + _INTERRUPT_SECONDS)
+                        await self._client.interrupt()
+            raise AgentExecutionError(
+                "claude_agent_sdk: the command line ended without a result", stderr=self._stderr
+            )
         except BaseException as error:
             # Otherwise it would continue for seconds with what it has begun.
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_INTERRUPT_SECONDS):
                     await self._client.interrupt()
-            if self._turns.is_over and isinstance(error, Exception):
+            if self._bridge.turns.is_over and isinstance(error, Exception):
                 # There is an answer; its usage is the sum of the turns.
-                return "limit" if self._turns.is_spent else "completed"
+                return "limit" if self._bridge.turns.is_spent else "completed"
             if isinstance(error, ClaudeSDKError):
-                raise execution_error(error, self._redact, self._stderr) from error
+                raise execution_error(error, self._run.redact, self._stderr) from error
             raise
         finally:
-            self._turns.close()
+            self._bridge.turns.close()
             await self._client.disconnect()
 
-    async def _follow(self) -> Ending:
-        messages = cast("AsyncGenerator[object]", self._client.receive_messages())
-        async with contextlib.aclosing(messages), asyncio.timeout(None) as limit:
-            async for message in messages:
-                self._turns.handle(message)
-                if self._bridge.failure is not None:
-                    raise self._bridge.failure
-                if isinstance(message, ResultMessage):
-                    return self._ended(message)
-                if self._turns.is_over and limit.when() is None:
-                    # Otherwise it would continue; now it reports the usage.
-                    limit.reschedule(asyncio.get_running_loop().time() + _INTERRUPT_SECONDS)
-                    await self._client.interrupt()
-        raise AgentExecutionError(
-            "claude_agent_sdk: the command line ended without a result", stderr=self._stderr
-        )
-
     def _ended(self, result: ResultMessage) -> Ending:
-        if self._turns.is_first:  # else the usage is the sum of the turns
+        if self._bridge.turns.is_first:  # else the usage is the sum of the turns
             usage, one = usage_from_result(result), UsageMetadata(1, 1, 2)
             models = result.model_usage or ()
             if usage is not None and any(self._run.cost_of(name, one) is None for name in models):
                 # The command line counts models that it does not know at the price of another.
                 usage = replace(usage, cost_usd=None)
             self._run.usage = usage
-        if self._turns.is_over:
-            return "limit" if self._turns.is_spent else "completed"
+        if self._bridge.turns.is_over:
+            return "limit" if self._bridge.turns.is_spent else "completed"
         try:
-            return ending_of(result, self._run.model_config, self._redact, self._stderr)
+            return ending_of(result, self._run.model_config, self._run.redact, self._stderr)
         except AgentExecutionError as error:
-            error.retry_after = error.retry_after or self._turns.retry_after
+            error.retry_after = error.retry_after or self._bridge.turns.retry_after
             raise
 
     @property
     def _stderr(self) -> str | None:
-        return self._redact("\n".join(self._lines)) or None
+        return self._run.redact("\n".join(self._lines)) or None
 
 
 _COUNTS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -456,11 +452,6 @@ def environment_for(
     if is_configured or not any(environ.get(name) for name in _CLOUDS):
         variables["HOME"] = variables["USERPROFILE"] = str(folder)
     return variables
-
-
-def secrets_in(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the keys in the environment, for redaction."""
-    return [secret for name in _KEYS if (secret := environ.get(name))]
 
 
 def needs_login(config: ModelConfig, environ: Mapping[str, str] = os.environ) -> bool:

@@ -32,22 +32,18 @@ _WRAPPING: Final = ("<tool_use_error>", "</tool_use_error>")
 _HISTORY = TraceFormatConfig(include_user_messages=True)
 
 
-def prompt_from_messages(messages: Sequence[Message]) -> str:
-    """Write a conversation as one text, because the SDK takes no messages.
+def query_from_messages(messages: Sequence[Message]) -> str | AsyncIterator[dict[str, Any]]:
+    """Write a conversation as the SDK takes it: one text, or a message with images.
 
     Earlier answers and tool results become a transcript before the last question.
     """
     if all(message.role is Role.USER for message in messages):
-        return to_prompt_string(messages)
-    last = max(index for index, message in enumerate(messages) if message.role is not Role.USER)
-    transcript = messages_to_raw_trace(messages[: last + 1], _HISTORY)
-    question = to_prompt_string(messages[last + 1 :]) or "Go on from there."
-    return f"This is what was said before:\n\n{transcript}\n\n--- Now ---\n{question}"
-
-
-def query_from_messages(messages: Sequence[Message]) -> str | AsyncIterator[dict[str, Any]]:
-    """Write a conversation as the SDK takes it: one text, or a message with images."""
-    prompt = prompt_from_messages(messages)
+        prompt = to_prompt_string(messages)
+    else:
+        last = max(index for index, one in enumerate(messages) if one.role is not Role.USER)
+        transcript = messages_to_raw_trace(messages[: last + 1], _HISTORY)
+        question = to_prompt_string(messages[last + 1 :]) or "Go on from there."
+        prompt = f"This is what was said before:\n\n{transcript}\n\n--- Now ---\n{question}"
     images = [image for message in messages for image in message.images]
     if not images:
         return prompt

@@ -62,10 +62,6 @@ class _StreamedCall:
     """The parts of its arguments."""
 
 
-def _ignore(*_part: object, **_call: object) -> None:
-    """Record no part of an answer: nobody asked for them."""
-
-
 class Turns:
     """Records the turns of a run, and the calls that the command line makes by itself."""
 
@@ -207,15 +203,16 @@ class Turns:
             case "content_block_delta":
                 delta: Mapping[str, Any] = event["delta"]
                 call = self._streamed_calls.get(event["index"])
-                record = self._run.recorder.delta if self._run.settings.stream else _ignore
+                record, streams = self._run.recorder.delta, self._run.settings.stream
                 match delta.get("type"):
-                    case "text_delta":
+                    case "text_delta" if streams:
                         record("text", delta["text"])
-                    case "thinking_delta":
+                    case "thinking_delta" if streams:
                         record("thinking", delta["thinking"])
                     case "input_json_delta" if call is not None:
                         call.texts.append(delta["partial_json"])
-                        record("call", delta["partial_json"], call_id=call.id, name=call.name)
+                        if streams:
+                            record("call", delta["partial_json"], call_id=call.id, name=call.name)
                     case _:
                         pass
             case "message_delta" if self._open is not None:
@@ -361,7 +358,7 @@ class Bridge:
     def __init__(self, run: AgentRun, tools: Mapping[str, CliTool], turns: Turns) -> None:
         self._run = run
         self._tools = tools
-        self._turns = turns
+        self.turns = turns
         self.failure: Exception | None = None
         """The error that ends the run."""
 
@@ -374,8 +371,15 @@ class Bridge:
         call_id = await self._recorded_id(str(meta_id) if meta_id else None, tool, arguments)
         if call_id is None:
             return result_from_answer(ToolAnswer.of_text(_INCOMPLETE, is_error=True))
+        name = tool.run_tool.name
+        self.turns.claim(call_id)
+        # As the model wrote them: the command line changes arguments that are not an object.
+        arguments = self.turns.arguments_of(call_id, arguments)
         try:
-            answer = await self._call(call_id, tool, arguments)
+            if (fault := fault_of(arguments)) is not None:
+                return result_from_answer(self._run.reject_call(call_id, name, fault))
+            answer = await self._run.call(call_id, name, arguments)
+            self.turns.sent[call_id] = answer.text
         except Exception as error:  # noqa: BLE001  # boundary: the SDK would return it as a result
             self.failure = self.failure or error
             answer = ToolAnswer.of_text(_ENDED, is_error=True)
@@ -384,62 +388,42 @@ class Bridge:
     async def may_use(
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
-        """Check the policy before the command line makes a call."""
-        tool = self._tools.get(name)
+        """Check a call that the command line makes itself; a person may edit its arguments."""
+        tool, toolbox = self._tools.get(name), self._run.toolbox
         if tool is None:
             return PermissionResultDeny(message=f"{name} is not a tool of this run.")
-        if tool.is_local:  # it is checked, and recorded, when this process makes it
-            return PermissionResultAllow()
+        listed = tool.run_tool.listed
+        if tool.is_local or listed is None or toolbox is None:
+            return PermissionResultAllow()  # checked, and recorded, when this process makes it
         try:
-            return await self._decide(tool, arguments, context.tool_use_id)
-        except Exception as error:  # noqa: BLE001  # boundary: the SDK would hide it
-            self.failure = self.failure or error
-            return PermissionResultDeny(message=_ENDED)
-
-    async def _decide(
-        self, tool: CliTool, received: Mapping[str, Any], call_id: str | None
-    ) -> PermissionResultAllow | PermissionResultDeny:
-        """Check a call that the command line makes itself; a person may edit its arguments."""
-        recorded_id, listed = await self._recorded_id(call_id, tool, received), tool.run_tool.listed
-        if recorded_id is None:
-            return PermissionResultDeny(message=_INCOMPLETE)
-        arguments = self._turns.arguments_of(recorded_id, received)
-        if (fault := fault_of(arguments)) is not None:
-            return PermissionResultDeny(message=fault)
-        if listed is not None and self._run.toolbox is not None:
+            call_id = await self._recorded_id(context.tool_use_id, tool, arguments)
+            if call_id is None:
+                return PermissionResultDeny(message=_INCOMPLETE)
+            written = self.turns.arguments_of(call_id, arguments)
+            if (fault := fault_of(written)) is not None:
+                return PermissionResultDeny(message=fault)
             call = ToolCall(
                 server=listed.server,
                 tool=listed.wire_name,
-                arguments=arguments,
+                arguments=written,
                 on_approval=self._run.settings.tool_options.get("on_approval"),
-                call_id=recorded_id,
+                call_id=call_id,
             )
-            try:
-                permitted = await self._run.toolbox.calls.policy.permit(call, listed)
-            except PermissionDeniedError as error:
-                return PermissionResultDeny(message=self._run.text_of(error))
-            arguments = permitted.arguments
-        return PermissionResultAllow(
-            updated_input=None if arguments == received else dict(arguments)
-        )
+            sent = (await toolbox.calls.policy.permit(call, listed)).arguments
+            return PermissionResultAllow(updated_input=None if sent == arguments else dict(sent))
+        except PermissionDeniedError as error:
+            return PermissionResultDeny(message=self._run.text_of(error))
+        except Exception as error:  # noqa: BLE001  # boundary: the SDK would hide it
+            self.failure = self.failure or error
+            return PermissionResultDeny(message=_ENDED)
 
     async def _recorded_id(
         self, call_id: str | None, tool: CliTool, arguments: Mapping[str, Any]
     ) -> str | None:
         """Wait for the turn that requests a call; `None` if its answer is incomplete."""
         if call_id is None:
-            call_id = await self._turns.call_id_for(tool.run_tool.name, arguments)
-        return call_id if call_id and await self._turns.is_recorded(call_id) else None
-
-    async def _call(self, call_id: str, tool: CliTool, arguments: Mapping[str, Any]) -> ToolAnswer:
-        self._turns.claim(call_id)
-        # As the model wrote them: the command line changes arguments that are not an object.
-        arguments = self._turns.arguments_of(call_id, arguments)
-        if (fault := fault_of(arguments)) is not None:
-            return self._run.reject_call(call_id, tool.run_tool.name, fault)
-        answer = await self._run.call(call_id, tool.run_tool.name, arguments)
-        self._turns.sent[call_id] = answer.text
-        return answer
+            call_id = await self.turns.call_id_for(tool.run_tool.name, arguments)
+        return call_id if call_id and await self.turns.is_recorded(call_id) else None
 
 
 def result_from_answer(answer: ToolAnswer) -> types.CallToolResult:

@@ -54,7 +54,7 @@ class ClaudeToolAgent(LiveAgent):
         request = request_for(run)
         messages: list[Any] = list(convert_to_anthropic(run.messages))
         async with anthropic_client(run.model_config) as client:
-            for _ in range(run.settings.max_turns):
+            for _ in range(run.turns_left):
                 began = time.monotonic()
                 message = await with_retries(
                     run,
@@ -86,6 +86,10 @@ class ClaudeToolAgent(LiveAgent):
                     results = await gather_or_cancel(_result(run, call, cut) for call in calls)
                     messages.append({"role": "user", "content": results})
         return "limit"
+
+
+ClaudeToolAgentAdapter = ClaudeToolAgent
+"""The same class, under the name of its original."""
 
 
 async def _answer(

@@ -159,21 +159,12 @@ def claude_tool_messages_to_raw_trace(
 
 def definition_of(name: str, description: str, schema: Mapping[str, Any]) -> BetaToolParam:
     """Return the definition of a tool for the API."""
-    adapted = schema_for_claude(schema)
+    adapted = _adapted_schema(json.dumps(schema, default=str))
     return {"name": name, "description": description, "input_schema": adapted}
 
 
-def schema_for_claude(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Adapt a schema to what Anthropic accepts."""
-    try:
-        text = json.dumps(schema)
-    except (TypeError, ValueError):  # not JSON: not cached
-        return schema_for_provider(schema, "anthropic").schema
-    return _schema_for_json(text)
-
-
 @functools.lru_cache(maxsize=1024)
-def _schema_for_json(schema: str) -> dict[str, Any]:
+def _adapted_schema(schema: str) -> dict[str, Any]:
     """Adapt a schema once, because many runs have the same tools."""
     return schema_for_provider(json.loads(schema), "anthropic").schema
 

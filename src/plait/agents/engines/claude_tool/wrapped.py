@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import mcp_types as types
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaFunctionToolResultType, ToolError
@@ -18,18 +17,25 @@ from plait.errors import PlaitError
 from plait.models.call_arguments import arguments_from, fault_of
 
 
-@dataclass(slots=True)
+class ToolResultRecord(NamedTuple):
+    """What a wrapped tool returned."""
+
+    tool_name: str
+    content: str
+    is_error: bool = False
+
+
 class ToolResultCollector:
     """Collects what wrapped tools returned, in order."""
 
-    results: list[tuple[str, str, bool]] = field(default_factory=list[tuple[str, str, bool]])
-    """Name, text, and whether it is an error."""
+    def __init__(self) -> None:
+        self.results: list[ToolResultRecord] = []
 
-    def add(self, name: str, text: str, is_error: bool) -> None:
+    def record(self, tool_name: str, content: str, is_error: bool = False) -> None:
         """Add a result."""
-        self.results.append((name, text, is_error))
+        self.results.append(ToolResultRecord(tool_name, content, is_error))
 
-    def drain(self) -> list[tuple[str, str, bool]]:
+    def drain(self) -> list[ToolResultRecord]:
         """Return the results so far, and forget them."""
         drained, self.results = self.results, []
         return drained
@@ -84,7 +90,7 @@ class WrappedTool(BetaAsyncBuiltinFunctionTool):
             except PlaitError as error:
                 answer = ToolAnswer.of_text(error.message, is_error=True)
         if self._collector is not None:
-            self._collector.add(self.name, answer.text, answer.is_error)
+            self._collector.record(self.name, answer.text, answer.is_error)
         content = tool_result("", answer).get("content", "")
         if answer.is_error:
             raise ToolError(content)

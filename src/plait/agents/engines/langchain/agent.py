@@ -91,7 +91,7 @@ class LangChainAgent(LiveAgent):
 
     async def _converse(self, run: AgentRun, model: BaseChatModel, models: ChatModels) -> Ending:
         middleware = run.model_config.agent_middleware
-        max_turns = run.settings.max_turns
+        max_turns = run.turns_left
         if middleware is not None:
             max_turns = min(max_turns, middleware.limits.model_call_limit)
         graph, turns = await self._graph_for(run, model, models, max_turns)
@@ -213,7 +213,7 @@ async def _middleware(
         config.interface,
         model,
         provider_and_name(config)[0],
-        max_turns=run.settings.max_turns,
+        max_turns=run.turns_left,
         retries_model=False,  # `Turns` does, within the deadline
         make_model=models.make,
         on_rejected=turns.on_rejected,

@@ -157,3 +157,25 @@ def _missing(provider: str | None, error: ImportError) -> EngineUnavailableError
     package = _package_of(provider)
     hint = f"langchain-{package} is not installed: pip install 'plait[models]'"
     return EngineUnavailableError(hint if package in _PACKAGES else str(error), "missing_package")
+
+
+def init_chat_model_unified(
+    model: str, provider: str | None = None, interface: str = "langchain", **settings: Any
+) -> BaseChatModel:
+    """Create the chat model with which the langchain engine would run a model.
+
+    `settings` are fields of `ModelConfig`; others are passed to the chat model.
+
+    Raises:
+        EngineUnavailableError: A package or a key is missing.
+    """
+    own = {name: settings.pop(name) for name in list(settings) if name in ModelConfig.model_fields}
+    config = ModelConfig(
+        id=model,
+        model_name=model,
+        model_provider=provider,
+        interface=interface,
+        extra_kwargs=settings or None,
+        **own,
+    )
+    return ChatModels(config).make()

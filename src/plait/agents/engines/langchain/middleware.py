@@ -26,7 +26,7 @@ from langchain_core.runnables import RunnableLambda
 from typing_extensions import override
 
 from plait._support.exception_groups import one_line
-from plait.agents.config import AgentMiddlewareConfig, PromptCachingConfig
+from plait.agents.config import AgentMiddlewareConfig
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.agents.engines")
@@ -61,8 +61,19 @@ def build_agent_middleware(
     limits, retry, tools = config.limits, config.model_retry, config.tool_retry
     turns = min(limits.model_call_limit, max_turns or limits.model_call_limit)
     caches = config.prompt_caching.enabled and provider == "anthropic" and interface == "langchain"
-    stack: list[AgentMiddleware[Any, Any, Any]] = [
-        *(_prompt_caching(config.prompt_caching) if caches else ()),
+    stack: list[AgentMiddleware[Any, Any, Any]] = []
+    if caches:
+        try:
+            from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware  # noqa: PLC0415  # may not be installed
+
+            caching = config.prompt_caching.model_dump(exclude={"enabled"})
+            stack.append(AnthropicPromptCachingMiddleware(**caching))
+        except ImportError:
+            logger.warning(
+                "prompts are not cached: langchain-anthropic is not installed; "
+                "pip install 'plait[models]'"
+            )
+    stack += [
         ModelCallLimitMiddleware(run_limit=turns, exit_behavior="error"),
         LimitedTools(
             run_limit=limits.tool_call_limit,
@@ -168,18 +179,6 @@ async def answer_within(seconds: float | None) -> AsyncGenerator[None]:
         if not limit.expired():
             raise
         raise TimeoutError(f"no answer within {seconds:g} s") from error
-
-
-def _prompt_caching(config: PromptCachingConfig) -> list[AgentMiddleware[Any, Any, Any]]:
-    try:
-        from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware  # noqa: PLC0415  # may not be installed
-    except ImportError:
-        logger.warning(
-            "prompts are not cached: langchain-anthropic is not installed; "
-            "pip install 'plait[models]'"
-        )
-        return []
-    return [AnthropicPromptCachingMiddleware(**config.model_dump(exclude={"enabled"}))]
 
 
 OnSummary = Callable[[AIMessage], None]

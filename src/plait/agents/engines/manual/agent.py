@@ -13,7 +13,15 @@ from typing import Any, Self, cast
 from plait._support.redact import Redactor
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.live_agent import invocation, recorder_for
-from plait.agents.port import AgentCapabilities, AgentResult, BaseAgent, result_from_trace
+from plait.agents.port import (
+    AgentCapabilities,
+    AgentResult,
+    BaseAgent,
+    Conversation,
+    Settings,
+    read_messages,
+    result_from_trace,
+)
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
@@ -199,18 +207,23 @@ class ManualAgent(BaseAgent):
 
     async def arun(
         self,
-        messages: Sequence[Message],
+        messages: Conversation,
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
-        config: AgentConfig | None = None,
+        config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AgentResult:
         """Return the recording of `config.question_hash`, or of `config.extra["task_id"]`."""
+        messages, settings = read_messages(messages), AgentConfig.of(config, output_type)
+        if settings.output_type is not None:
+            text = "output_type needs a model to ask: the manual engine returns recorded answers"
+            raise ManualEngineError(text, "output_type")
         if mcp_servers or tools:
             raise ManualEngineError(
                 "MCP tools are not supported with manual interface: recordings call no tools",
                 "tools" if tools else "mcp_servers",
             )
-        settings = config or AgentConfig()
         if settings.question_hash is None and settings.task_id is None:
             raise ManualEngineError(
                 "the manual engine needs AgentConfig.question_hash (the MD5 of the question), "

@@ -11,7 +11,6 @@ from plait import ModelConfig
 from plait.agents.engines.claude_agent_sdk.agent import (
     environment_for,
     needs_login,
-    secrets_in,
 )
 
 FOLDER = Path("/run/of/one")
@@ -69,7 +68,3 @@ def test_an_endpoint_on_this_machine_needs_no_key() -> None:
 
     assert here["ANTHROPIC_API_KEY"] == "none"
     assert "ANTHROPIC_API_KEY" not in there
-
-
-def test_keys_in_the_environment_are_secrets() -> None:
-    assert secrets_in({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_AUTH_TOKEN": "", "PATH": "/"}) == ["k"]

@@ -15,7 +15,7 @@ from claude_agent_sdk import (
 
 from plait import Message
 from plait.agents import messages_from_sdk, sdk_messages_to_raw_trace
-from plait.agents.engines.claude_agent_sdk.messages import prompt_from_messages
+from plait.agents.engines.claude_agent_sdk.messages import query_from_messages
 from plait.traces import Role, TextContent, ThinkingContent, ToolUseContent
 
 SAID = [
@@ -72,7 +72,7 @@ def test_the_raw_trace_has_the_layout_of_all_engines() -> None:
 
 
 def test_questions_are_a_prompt_as_they_are() -> None:
-    assert prompt_from_messages([Message.user("/a"), Message.user("@b")]) == "/a\n\n@b"
+    assert query_from_messages([Message.user("/a"), Message.user("@b")]) == "/a\n\n@b"
 
 
 def test_what_was_said_before_is_a_transcript() -> None:
@@ -88,5 +88,5 @@ def test_what_was_said_before_is_a_transcript() -> None:
         "--- Tool Message (call_id: c) ---\n[ERROR] no\n\n--- Now ---\n"
     )
 
-    assert prompt_from_messages([*before, Message.user("Again.")]) == f"{history}Again."
-    assert prompt_from_messages(before) == f"{history}Go on from there."
+    assert query_from_messages([*before, Message.user("Again.")]) == f"{history}Again."
+    assert query_from_messages(before) == f"{history}Go on from there."
