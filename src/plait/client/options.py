@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from urllib.parse import unquote
 
-from pydantic import FileUrl
+from pydantic import FileUrl, ValidationError
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_seconds
@@ -288,12 +288,14 @@ def roots_callback(roots: Roots) -> OnRoots:
 
     def root_list(folders: RootLike | Iterable[RootLike]) -> list[types.Root]:
         is_one = isinstance(folders, str | os.PathLike | types.Root)
-        return [_root(one) for one in ([folders] if is_one else folders)]
+        try:
+            return [_root(one) for one in ([folders] if is_one else folders)]
+        except (TypeError, ValidationError) as error:
+            raise ConfigError(
+                "roots takes folders, file URIs, or a function that returns them"
+            ) from error
 
-    try:
-        fixed = None if callable(roots) else root_list(roots)
-    except TypeError:
-        raise ConfigError("roots takes folders, URIs, or a function that returns them") from None
+    fixed = None if callable(roots) else root_list(roots)
 
     async def answer(context: RequestContext) -> types.ListRootsResult:
         del context

@@ -350,9 +350,7 @@ class Toolbox(ConnectionOwner):
         Raises:
             ResourceNotFoundError: The server has no such resource.
         """
-        return await self._request(
-            server, lambda client: client.read_resource(uri), "resources/read", access=access
-        )
+        return await self.calls.read_resource(server, uri, access=access)
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
@@ -464,16 +462,10 @@ class Toolbox(ConnectionOwner):
         )
 
     async def _request(
-        self,
-        server: str,
-        operation: Callable[[McpSession], Awaitable[T]],
-        method: str,
-        access: CallerCredentials | None = None,
+        self, server: str, operation: Callable[[McpSession], Awaitable[T]], method: str
     ) -> T:
         self.check_names([server])
-        return await self.lifecycle.run(
-            lambda runtime: runtime.request(server, operation, method, access=access)
-        )
+        return await self.lifecycle.run(lambda runtime: runtime.request(server, operation, method))
 
 
 class ServerHandle:

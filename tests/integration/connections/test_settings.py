@@ -42,10 +42,16 @@ async def test_without_reconnecting_the_error_says_what_happened() -> None:
 async def test_a_log_level_is_taken_in_any_case_and_a_wrong_one_changes_nothing() -> None:
     async with MultiServerMCPClient({"one": stdio_config()}) as client:
         echo = next(tool for tool in await client.get_tools() if tool.name == "echo")
-        await client.toolbox.set_logging_level("WARNING")  # pyright: ignore[reportArgumentType]
-        assert await echo.ainvoke({"text": "x"}) == "x"
-        with pytest.raises(ConfigError, match="log_level"):
-            await client.toolbox.set_logging_level("loud")  # pyright: ignore[reportArgumentType]
+        for arguments in (["WARNING"], ["one", "Info"]):
+            await client.set_logging_level(*arguments)
+            assert await echo.ainvoke({"text": "x"}) == "x"
+        for arguments, kind, text in (
+            (["loud"], ConfigError, "log_level"),
+            (["two", "info"], ConfigError, "no server is called 'two'"),
+            ([], TypeError, "server_or_level"),
+        ):
+            with pytest.raises(kind, match=text):
+                await client.set_logging_level(*arguments)
         assert await echo.ainvoke({"text": "x"}) == "x"
 
 

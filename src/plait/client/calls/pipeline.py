@@ -21,6 +21,8 @@ from plait.client.connections.credentials import (
 from plait.errors import PlaitError
 
 if TYPE_CHECKING:
+    import mcp_types as types
+
     from plait.client.calls.approval import PolicyCheck
     from plait.client.calls.direct import CallPlan
     from plait.client.calls.executor import ToolExecutor
@@ -143,6 +145,17 @@ class CallPipeline:
         """Answer a call of `read_more`."""
         self._lifecycle.check_open()
         return await self.limiter.answer_read_more(call, reader=reader)
+
+    async def read_resource(
+        self, server: str, uri: str, *, access: CallerCredentials | None = None
+    ) -> types.ReadResourceResult:
+        """Read a resource, with the credentials of a call."""
+        self.check_server(server)
+        return await self._lifecycle.run(
+            lambda runtime: runtime.request(
+                server, lambda client: client.read_resource(uri), "resources/read", access=access
+            )
+        )
 
     async def _tool_of(self, call: ToolCall) -> Tool | None:
         self.check_server(call.server)

@@ -353,11 +353,13 @@ class MultiServerMCPClient(ConnectionOwner):
     async def _follow(self, subscription: Subscription) -> None:
         await (await self._current_toolbox()).follow(subscription)
 
-    async def set_logging_level(self, *server_and_level: str) -> None:
+    async def set_logging_level(self, server_or_level: str, level: str | None = None) -> None:
         """Set the lowest level of server log messages: `(level)`, or `(server, level)`."""
-        *servers, level = server_and_level
         toolbox = await self._current_toolbox()
-        await toolbox.set_logging_level(cast("types.LoggingLevel", level), *servers)
+        servers = () if level is None else (server_or_level,)
+        await toolbox.set_logging_level(
+            cast("types.LoggingLevel", level or server_or_level), *servers
+        )
 
     def read_full_result(self, handle: str) -> ToolResult:
         """Return the full result of a shortened one, by `artifact["plait/full_result"]`.
