@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -20,7 +19,6 @@ from plait.testing.faults.tools import PNG, WAV
 pytestmark = pytest.mark.anyio
 
 Mode = Literal["auto", "legacy"]
-
 MakeClient = Callable[..., Client]
 
 
@@ -39,13 +37,14 @@ def client(mode: Mode, tmp_path: Path) -> MakeClient:
 
 
 async def text(client: Client, tool: str, **arguments: object) -> str:
-    result = await client.call_tool(tool, arguments)
-    block = result.content[0]
+    block = (await client.call_tool(tool, arguments)).content[0]
     assert isinstance(block, types.TextContent)
     return block.text
 
 
-async def test_every_tool_resource_and_prompt_is_described(client: MakeClient) -> None:
+async def test_everything_is_described_and_hints_say_what_may_be_repeated(
+    client: MakeClient,
+) -> None:
     async with client() as c:
         tools = (await c.list_tools()).tools
         resources = (await c.list_resources()).resources
@@ -56,69 +55,54 @@ async def test_every_tool_resource_and_prompt_is_described(client: MakeClient) -
     assert [str(one.uri) for one in resources] == ["test://static"]
     assert [one.uri_template for one in templates] == ["test://item/{id}"]
     assert [one.name for one in prompts] == ["greet"]
+    hints = {
+        tool.name: (hint.read_only_hint, hint.destructive_hint, hint.idempotent_hint)
+        for tool in tools
+        if (hint := tool.annotations) is not None
+    }
+    assert hints["add"] == (True, None, None)
+    assert hints["pay"] == (False, True, False)
+    assert hints["get_and_die"] == (True, None, True)
 
 
-async def test_plain_tools_answer(client: MakeClient) -> None:
-    async with client() as c:
-        assert await text(c, "echo", text="hé") == "hé"
-        assert (await c.call_tool("add", {"a": 2, "b": 3})).structured_content == {"result": 5}
-        assert [await text(c, "counter") for _ in range(3)] == ["1", "2", "3"]
-        assert len(await text(c, "big", size_bytes=100_000)) == 100_000
-        assert (await c.call_tool("headers")).structured_content == {}
-
-
-async def test_hints_say_what_may_be_repeated(client: MakeClient) -> None:
-    async with client() as c:
-        tools = {tool.name: tool.annotations for tool in (await c.list_tools()).tools}
-
-    read, pay, get = tools["add"], tools["pay"], tools["get_and_die"]
-    assert read is not None
-    assert pay is not None
-    assert get is not None
-    assert read.read_only_hint
-    assert (pay.read_only_hint, pay.destructive_hint, pay.idempotent_hint) == (False, True, False)
-    assert (get.read_only_hint, get.idempotent_hint) == (True, True)
-
-
-async def test_the_environment_of_the_server_can_be_asked(
-    client: MakeClient, monkeypatch: pytest.MonkeyPatch
+async def test_tools_answer_fail_and_write_down_payments(
+    client: MakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAIT_CANARY", "sings")
     async with client() as c:
-        assert await text(c, "env", name="PLAIT_CANARY") == "sings"
-        assert (await c.call_tool("env", {"name": "PLAIT_NO_CANARY"})).is_error
-
-
-async def test_payments_are_written_to_the_ledger(client: MakeClient, tmp_path: Path) -> None:
-    async with client() as c:
-        assert await text(c, "pay", amount=5) == "paid 5"
-        assert await text(c, "pay", amount=7) == "paid 7"
-
-    assert (tmp_path / "ledger").read_text() == "5\n7\n"
-
-
-async def test_tools_fail_in_three_ways(client: MakeClient) -> None:
-    async with client() as c:
-        failed = await c.call_tool("fail", {"text": "no milk"})
-        crashed = await c.call_tool("crash")
+        for tool, arguments, answer in (
+            ("echo", {"text": "hé"}, "hé"),
+            ("counter", {}, "1"),
+            ("counter", {}, "2"),
+            ("env", {"name": "PLAIT_CANARY"}, "sings"),
+            ("big", {"size_bytes": 100_000}, "x" * 100_000),
+            ("pay", {"amount": 5}, "paid 5"),
+            ("pay", {"amount": 7}, "paid 7"),
+        ):
+            assert await text(c, tool, **arguments) == answer
+        for tool, arguments, content in (
+            ("add", {"a": 2, "b": 3}, {"result": 5}),
+            ("headers", {}, {}),
+            ("structured", {}, {"city": "Oslo", "degrees": -3.5}),
+        ):
+            assert (await c.call_tool(tool, arguments)).structured_content == content
+        failures = [
+            await c.call_tool(tool, arguments)
+            for tool, arguments in (
+                *(("fail", {"text": "no milk"}), ("crash", {})),
+                ("env", {"name": "PLAIT_NO_CANARY"}),
+            )
+        ]
         with pytest.raises(MCPError) as caught:
             await c.call_tool("protocol_error", {"code": -32050})
-
-    assert failed.is_error
-    assert "no milk" in failed.model_dump_json()
-    assert crashed.is_error
-    assert "the tool crashed" not in crashed.model_dump_json()
-    assert caught.value.code == -32050
-    assert caught.value.data == {"code": -32050}
-
-
-async def test_structured_content_keeps_or_breaks_its_schema(client: MakeClient) -> None:
-    async with client() as c:
-        good = await c.call_tool("structured")
         with pytest.raises(RuntimeError, match="bad_structured"):
             await c.call_tool("bad_structured")
 
-    assert good.structured_content == {"city": "Oslo", "degrees": -3.5}
+    assert (tmp_path / "ledger").read_text() == "5\n7\n"
+    assert [failed.is_error for failed in failures] == [True] * 3
+    assert "no milk" in failures[0].model_dump_json()
+    assert "the tool crashed" not in failures[1].model_dump_json()
+    assert (caught.value.code, caught.value.data) == (-32050, {"code": -32050})
 
 
 async def test_every_kind_of_content_can_be_had(client: MakeClient) -> None:
@@ -126,25 +110,18 @@ async def test_every_kind_of_content_can_be_had(client: MakeClient) -> None:
         image = (await c.call_tool("image")).content[1]
         audio = (await c.call_tool("audio")).content[1]
         kinds = [block.type for block in (await c.call_tool("links")).content]
+        item = (await c.read_resource("test://item/4")).contents[0]
+        prompt = (await c.get_prompt("greet", {"name": "Ada"})).messages[0].content
+        name = {"name": "name", "value": "a"}
+        completed = await c.complete(types.PromptReference(name="greet"), name)
+        with pytest.raises(MCPError):
+            await c.read_resource("test://item/missing")
 
     assert isinstance(image, types.ImageContent)
     assert isinstance(audio, types.AudioContent)
     assert (image.mime_type, audio.mime_type) == ("image/png", "audio/wav")
-    assert PNG.startswith(b"\x89PNG")
-    assert WAV.startswith(b"RIFF")
+    assert (PNG[:4], WAV[:4]) == (b"\x89PNG", b"RIFF")
     assert kinds == ["resource_link", "resource", "resource"]
-
-
-async def test_resources_prompts_and_completions_are_served(client: MakeClient) -> None:
-    async with client() as c:
-        item = (await c.read_resource("test://item/4")).contents[0]
-        prompt = (await c.get_prompt("greet", {"name": "Ada"})).messages[0].content
-        completed = await c.complete(
-            types.PromptReference(name="greet"), {"name": "name", "value": "a"}
-        )
-        with pytest.raises(MCPError):
-            await c.read_resource("test://item/missing")
-
     assert isinstance(item, types.TextResourceContents)
     assert item.text == "item 4"
     assert isinstance(prompt, types.TextContent)
@@ -152,28 +129,20 @@ async def test_resources_prompts_and_completions_are_served(client: MakeClient) 
     assert completed.completion.values == ["Ada", "Alan"]
 
 
-async def test_parallel_calls_are_counted(client: MakeClient) -> None:
-    async with client() as c:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(5):
-                tasks.start_soon(c.call_tool, "slow", {"seconds": 0.1})
-        assert await text(c, "max_parallel") == "5"
-
-
-async def test_progress_is_reported(client: MakeClient) -> None:
+async def test_parallel_and_cancelled_calls_are_counted_and_progress_is_reported(
+    client: MakeClient,
+) -> None:
     seen: list[tuple[float, float | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total))
 
     async with client() as c:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(c.call_tool, "slow", {"seconds": 0.1})
+        assert await text(c, "max_parallel") == "5"
         await c.call_tool("sleep_progress", {"steps": 3, "delay": 0}, progress_callback=on_progress)
-
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-
-
-async def test_a_cancelled_call_is_counted(client: MakeClient) -> None:
-    async with client() as c:
         with pytest.raises(MCPError):
             await c.call_tool("hang", read_timeout_seconds=0.05)
 
@@ -181,10 +150,11 @@ async def test_a_cancelled_call_is_counted(client: MakeClient) -> None:
             return await text(c, "cancelled_calls") == "1"
 
         await eventually(is_counted)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 async def test_a_new_tool_is_announced(client: MakeClient, mode: Mode) -> None:
-    changed = anyio.Event()
+    changed, listening = anyio.Event(), anyio.Event()
 
     async def on_message(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -197,7 +167,6 @@ async def test_a_new_tool_is_announced(client: MakeClient, mode: Mode) -> None:
                 assert event == ToolsListChanged()
                 changed.set()
 
-    listening = anyio.Event()
     async with client({"message_handler": on_message}) as c, anyio.create_task_group() as tasks:
         capability = c.server_capabilities.tools
         assert capability is not None
@@ -221,12 +190,8 @@ async def test_what_clients_offer_is_used(client: MakeClient) -> None:
     async def list_roots(_: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri="file:///project")])  # pyright: ignore[reportArgumentType]
 
-    options = {
-        "logging_callback": on_log,
-        "log_level": "info",
-        "list_roots_callback": list_roots,
-    }
-    async with client(options) as c:
+    callbacks = {"logging_callback": on_log, "list_roots_callback": list_roots}
+    async with client({"log_level": "info", **callbacks}) as c:
         await text(c, "log", level="warning", text="careful")
         assert await text(c, "roots") == "file:///project"
         assert await text(c, "touch", uri="test://static") == "touched test://static"
@@ -247,19 +212,15 @@ async def test_a_modern_only_server_refuses_the_handshake(client: MakeClient) ->
     assert error.code == types.UNSUPPORTED_PROTOCOL_VERSION
 
 
-async def test_handshakes_leave_a_line(client: MakeClient, mode: Mode, tmp_path: Path) -> None:
-    async with client():
-        pass
-    async with client():
-        pass
+async def test_handshakes_leave_a_line_and_durable_tools_need_a_folder(
+    client: MakeClient, mode: Mode, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        async with client():
+            pass
 
     kinds = [line.split()[0] for line in (tmp_path / "sessions").read_text().splitlines()]
     assert kinds == [{"auto": "discover", "legacy": "initialize"}[mode]] * 2
-
-
-async def test_a_tool_that_needs_durable_state_says_so(mode: Mode) -> None:
     async with Client(build_server(Run(parse([]))), mode=mode) as c:
         result = await c.call_tool("pay", {"amount": 1})
-
-    assert result.is_error
-    assert "--state-dir" in json.dumps(result.model_dump(mode="json"))
+    assert (result.is_error, "--state-dir" in result.model_dump_json()) == (True, True)
