@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -113,13 +113,19 @@ class Pool(HttpPool):
             self._loop.time = now  # type: ignore[method-assign]
 
 
+@pytest.fixture
+async def pool() -> AsyncGenerator[Pool]:
+    pool = Pool()
+    yield pool
+    await pool.close()
+
+
 async def settled() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-async def test_a_connection_is_used_again_after_a_whole_response() -> None:
-    pool = Pool()
+async def test_a_connection_is_used_again_after_a_whole_response(pool: Pool) -> None:
     for _ in range(3):
         exchange = await pool.started()
         pool.made[0].data_received(OK)
@@ -154,8 +160,7 @@ def test_a_response_may_arrive_in_any_pieces(
     asyncio.run(run())
 
 
-async def test_a_body_without_a_length_ends_with_the_connection() -> None:
-    pool = Pool()
+async def test_a_body_without_a_length_ends_with_the_connection(pool: Pool) -> None:
     exchange = await pool.started()
     pool.made[0].data_received(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nwhole")
     assert exchange.outcome is None
@@ -163,7 +168,6 @@ async def test_a_body_without_a_length_ends_with_the_connection() -> None:
 
     assert (exchange.received, exchange.outcome) == (b"whole", "ended")
     assert pool.transports[0].closed
-    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -175,18 +179,17 @@ async def test_a_body_without_a_length_ends_with_the_connection() -> None:
     ],
     ids=["two framings", "two lengths", "another protocol"],
 )
-async def test_a_response_that_can_be_read_in_two_ways_is_refused(response: bytes) -> None:
-    pool = Pool()
+async def test_a_response_that_can_be_read_in_two_ways_is_refused(
+    pool: Pool, response: bytes
+) -> None:
     exchange = await pool.started()
     pool.made[0].data_received(response)
 
     assert type(exchange.outcome) is httpx2.RemoteProtocolError
     assert pool.transports[0].closed
-    await pool.close()
 
 
-async def test_headers_after_the_body_are_bounded_too() -> None:
-    pool = Pool()
+async def test_headers_after_the_body_are_bounded_too(pool: Pool) -> None:
     exchange = await pool.started()
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Long: "
     pool.made[0].data_received(head)
@@ -194,11 +197,9 @@ async def test_headers_after_the_body_are_bounded_too() -> None:
         pool.made[0].data_received(b"x" * 8192)
 
     assert type(exchange.outcome) is httpx2.RemoteProtocolError
-    await pool.close()
 
 
-async def test_the_connection_used_last_is_used_next() -> None:
-    pool = Pool()
+async def test_the_connection_used_last_is_used_next(pool: Pool) -> None:
     for _ in range(3):
         pool.submit(Exchange())
     await settled()
@@ -207,7 +208,6 @@ async def test_the_connection_used_last_is_used_next() -> None:
     exchange = await pool.started()
 
     assert exchange.connection is pool.made[0]
-    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -220,48 +220,43 @@ async def test_the_connection_used_last_is_used_next() -> None:
     ],
     ids=["connection: close", "HTTP/1.0", "more than the response", "two responses"],
 )
-async def test_a_connection_that_may_not_be_used_again_is_closed(response: bytes) -> None:
-    pool = Pool()
+async def test_a_connection_that_may_not_be_used_again_is_closed(
+    pool: Pool, response: bytes
+) -> None:
     exchange = await pool.started()
     pool.made[0].data_received(response)
 
     assert (exchange.received, exchange.outcome) == (b"{}", "ended")
     assert pool.transports[0].closed
     assert (await pool.started()).connection is pool.made[1]
-    await pool.close()
 
 
-async def test_a_connection_that_says_something_unasked_is_closed() -> None:
-    pool = Pool()
-    await pool.started()
-    pool.made[0].data_received(OK)
-    pool.made[0].data_received(OK)
-
-    assert pool.transports[0].closed
-    assert (await pool.started()).connection is pool.made[1]
-    await pool.close()
-
-
-async def test_an_idle_connection_is_closed_before_the_server_closes_it() -> None:
-    pool = Pool()
+async def test_an_idle_connection_is_closed_before_the_server_closes_it(pool: Pool) -> None:
     await pool.started()
     pool.made[0].data_received(OK)
     pool.sweep_at(3.5)
     assert not pool.transports[0].closed
     pool.sweep_at(4.5)
     assert pool.transports[0].closed
-    await pool.close()
 
 
-async def test_a_connection_that_the_server_has_closed_is_forgotten() -> None:
-    pool = Pool()
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda one: one.data_received(OK),
+        lambda one: (one.eof_received(), one.connection_lost(None)),
+    ],
+    ids=["it says something unasked", "the server closes it"],
+)
+async def test_an_idle_connection_that_hears_from_its_server_is_used_no_more(
+    pool: Pool, happens: Callable[[HttpConnection], object]
+) -> None:
     await pool.started()
     pool.made[0].data_received(OK)
-    pool.made[0].eof_received()
-    pool.made[0].connection_lost(None)
+    happens(pool.made[0])
 
+    assert pool.transports[0].closed or pool.made[0]._transport is None
     assert (await pool.started()).connection is pool.made[1]
-    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -278,34 +273,28 @@ async def test_a_connection_that_the_server_has_closed_is_forgotten() -> None:
     ],
 )
 async def test_a_broken_connection_fails_its_exchange(
-    happens: Callable[[HttpConnection], object], fault: type[httpx2.RequestError]
+    pool: Pool, happens: Callable[[HttpConnection], object], fault: type[httpx2.RequestError]
 ) -> None:
-    pool = Pool()
     exchange = await pool.started()
     happens(pool.made[0])
 
     assert type(exchange.outcome) is fault
     assert pool.transports[0].closed or pool.made[0]._transport is None
-    await pool.close()
 
 
-async def test_a_server_that_hangs_up_instead_of_answering_is_described() -> None:
-    pool = Pool()
+async def test_a_server_that_hangs_up_instead_of_answering_is_described(pool: Pool) -> None:
     exchange = await pool.started()
     pool.made[0].eof_received()
 
     assert str(exchange.outcome) == "Server disconnected without sending a response."
-    await pool.close()
 
 
-async def test_a_request_that_cannot_be_written_has_not_been_sent() -> None:
-    pool = Pool()
+async def test_a_request_that_cannot_be_written_has_not_been_sent(pool: Pool) -> None:
     await pool.started()
     pool.made[0].data_received(OK)
     pool.transports[0].breaks = True
 
     assert isinstance((await pool.started()).outcome, httpx2.WriteError)
-    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -318,20 +307,17 @@ async def test_a_request_that_cannot_be_written_has_not_been_sent() -> None:
     ],
 )
 async def test_silence_ends_an_exchange(
-    seconds: float, unflushed: bool, fault: type[httpx2.RequestError] | None
+    pool: Pool, seconds: float, unflushed: bool, fault: type[httpx2.RequestError] | None
 ) -> None:
-    pool = Pool()
     exchange = await pool.started()
     if unflushed:
         pool.made[0].pause_writing()
     pool.sweep_at(seconds)
 
     assert exchange.outcome is None if fault is None else type(exchange.outcome) is fault
-    await pool.close()
 
 
-async def test_the_rest_of_a_response_that_nobody_waits_for_is_read_for_a_while() -> None:
-    pool = Pool()
+async def test_the_rest_of_a_response_that_nobody_waits_for_is_read_for_a_while(pool: Pool) -> None:
     exchange = await pool.started()
     exchange.ended = True
     pool.made[0].data_received(OK)
@@ -348,11 +334,9 @@ async def test_the_rest_of_a_response_that_nobody_waits_for_is_read_for_a_while(
     large.ended = True
     pool.made[1].data_received(b"x" * 70_000)
     assert pool.transports[1].closed
-    await pool.close()
 
 
-async def test_more_exchanges_than_connections_wait_for_their_turn() -> None:
-    pool = Pool()
+async def test_more_exchanges_than_connections_wait_for_their_turn(pool: Pool) -> None:
     exchanges = [Exchange() for _ in range(MAX_CONNECTIONS + 2)]
     for exchange in exchanges:
         pool.submit(exchange)
@@ -365,11 +349,9 @@ async def test_more_exchanges_than_connections_wait_for_their_turn() -> None:
     pool.made[8].connection_lost(None)  # a new one takes its place
     await settled()
     assert exchanges[-1].connection is pool.made[-1]
-    await pool.close()
 
 
-async def test_an_exchange_does_not_wait_for_a_connection_forever() -> None:
-    pool = Pool()
+async def test_an_exchange_does_not_wait_for_a_connection_forever(pool: Pool) -> None:
     exchanges = [Exchange() for _ in range(MAX_CONNECTIONS + 1)]
     for exchange in exchanges:
         pool.submit(exchange)
@@ -378,7 +360,6 @@ async def test_an_exchange_does_not_wait_for_a_connection_forever() -> None:
     assert exchanges[-1].outcome is None
     pool.sweep_at(31)
     assert isinstance(exchanges[-1].outcome, httpx2.PoolTimeout)
-    await pool.close()
 
 
 @pytest.mark.parametrize(
@@ -389,18 +370,17 @@ async def test_an_exchange_does_not_wait_for_a_connection_forever() -> None:
     ],
 )
 async def test_a_connection_that_cannot_be_opened_fails_one_exchange(
-    refusal: Exception, fault: type[httpx2.RequestError]
+    pool: Pool, refusal: Exception, fault: type[httpx2.RequestError]
 ) -> None:
-    pool = Pool()
     pool.refusal = refusal
     assert type((await pool.started()).outcome) is fault
     pool.refusal = None
     assert (await pool.started()).connection is pool.made[0]
-    await pool.close()
 
 
-async def test_an_exchange_that_is_given_up_is_not_written_or_loses_its_connection() -> None:
-    pool = Pool()
+async def test_an_exchange_that_is_given_up_is_not_written_or_loses_its_connection(
+    pool: Pool,
+) -> None:
     written, waiting = Exchange(), Exchange()
     await pool.started(written)
     pool.submit(waiting)
@@ -411,7 +391,6 @@ async def test_an_exchange_that_is_given_up_is_not_written_or_loses_its_connecti
     assert pool.transports[0].closed
     assert waiting.connection is None
     assert (written.outcome, waiting.outcome) == (None, None)
-    await pool.close()
 
 
 async def test_a_closed_pool_takes_nothing() -> None:

@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Iterable
 
 import anyio
 import pytest
@@ -44,18 +43,12 @@ def _run_lines(chunks: Iterable[bytes]) -> list[bytes]:
 @example([b"a", b"\n", b"b"])
 @example([b"\n"])
 @example([b"a\n"])
+@example([b"one\ntw", b"o"])
+@example([])
 def test_however_the_bytes_arrive_the_lines_are_the_same(chunks: list[bytes]) -> None:
     *lines, last = b"".join(chunks).split(b"\n")
 
     assert _run_lines(chunks) == [*lines, *([last] if last else [])]
-
-
-async def test_a_last_line_without_a_newline_is_a_line() -> None:
-    assert await _lines_of([b"one\ntw", b"o"]) == [b"one", b"two"]
-
-
-async def test_nothing_at_all_is_no_line() -> None:
-    assert await _lines_of([]) == []
 
 
 async def test_a_long_line_in_small_chunks_takes_time_in_proportion() -> None:
@@ -116,321 +109,256 @@ async def test_a_line_is_taken_at_once_only_if_everything_before_it_was_read() -
     assert await reader.next_line() == b"mine 3"
 
 
-async def test_reading_pauses_while_too_much_waits() -> None:
-    with _pipe() as (read, write):
-        reader = LineProtocol()
-        transport = PipeReader(read, reader)
-        writer = PipeWriter(write)
-        line = b"x" * 65_535
-        sending = asyncio.ensure_future(writer.send((line + b"\n") * 100))
-        await asyncio.sleep(0.2)
-        assert not sending.done()
-        for _ in range(100):
-            assert await reader.next_line() == line
-        await sending
-        writer.close()
-        transport.close()
+async def test_reading_pauses_while_too_much_waits(pipe: Pipe) -> None:
+    reader = LineProtocol()
+    transport = PipeReader(pipe.read_end, reader)
+    line = b"x" * 65_535
+    sending = asyncio.ensure_future(pipe.writer.send((line + b"\n") * 100))
+    await asyncio.sleep(0.2)
+    assert not sending.done()
+    for _ in range(100):
+        assert await reader.next_line() == line
+    await sending
+    transport.close()
 
 
-async def test_a_pipe_is_read_to_its_end_and_not_after_closing() -> None:
-    with _pipe() as (read, write), _pipe() as (other_read, other_write):
-        lines, closed = LineProtocol(), LineProtocol()
-        PipeReader(read, lines)
-        PipeReader(other_read, closed).close()
-        os.write(write, b"one\ntwo\n")
-        os.write(other_write, b"late\n")
-        os.close(write)
+async def test_a_pipe_is_read_to_its_end(pipe: Pipe) -> None:
+    lines = LineProtocol()
+    PipeReader(pipe.read_end, lines)
+    os.write(pipe.write_end, b"one\ntwo\n")
+    pipe.writer.close()
+    os.close(pipe.write_end)
 
-        assert await lines.next_line() == b"one"
-        assert await lines.next_line() == b"two"
-        assert await lines.next_line() is None
-        assert await closed.next_line() is None
-        assert os.read(other_read, 100) == b"late\n"
+    assert [await lines.next_line() for _ in range(3)] == [b"one", b"two", None]
 
 
-@contextmanager
-def _pipe() -> Generator[tuple[int, int]]:
-    read, write = os.pipe()
-    try:
-        yield read, write
-    finally:
-        for end in (read, write):
-            with contextlib.suppress(OSError):
-                os.close(end)
+async def test_a_pipe_is_not_read_after_closing(pipe: Pipe) -> None:
+    closed = LineProtocol()
+    PipeReader(pipe.read_end, closed).close()
+    os.write(pipe.write_end, b"late\n")
+
+    assert await closed.next_line() is None
+    assert pipe.read() == b"late\n"
 
 
-def _capacity(fd: int) -> int:
-    return fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ) if sys.platform.startswith("linux") else 65536
+class Pipe:
+    """A pipe with a writer."""
 
+    def __init__(self) -> None:
+        self.read_end, self.write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
+        self.writer = PipeWriter(self.write_end)
+        self.unwritten: list[int] = []
+        self.writer.on_broken = self.unwritten.append
 
-async def _drain(fd: int, count: int) -> bytes:
-    """Read exactly this many bytes, letting the loop write in between."""
-    os.set_blocking(fd, False)
-    data = b""
-    with anyio.fail_after(5):
-        while len(data) < count:
-            try:
-                data += os.read(fd, count - len(data))
-            except BlockingIOError:
-                await asyncio.sleep(0)
-    return data
-
-
-async def test_a_small_message_is_written_at_once() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-
-        assert await writer.send(b"hello\n") == 6
-        assert await writer.send(b"again\n") == 12
-
-        assert os.read(read, 100) == b"hello\nagain\n"
-        writer.close()
-
-
-async def test_a_message_larger_than_the_pipe_waits_for_its_reader() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        message = bytes(range(256)) * 4096
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writer.send, message)
-            assert await _drain(read, len(message)) == message
-
-        assert writer.reached_bytes() == len(message)
-        writer.close()
-
-
-async def test_messages_of_many_senders_do_not_mix() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        lines = [bytes([65 + index]) * 50_000 + b"\n" for index in range(8)]
-
-        sending = [asyncio.create_task(writer.send(line)) for line in lines]
-        data = await _drain(read, sum(map(len, lines)))
-        await asyncio.gather(*sending)
-
-        assert sorted(data.splitlines(keepends=True)) == lines
-        writer.close()
-
-
-async def test_a_cancelled_sender_leaves_no_half_message_behind() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        big = b"a" * (3 * _capacity(write)) + b"\n"
-        sending = asyncio.create_task(writer.send(big))
-        await asyncio.sleep(0)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-
-        after = asyncio.create_task(writer.send(b"next\n"))
-        data = await _drain(read, len(big) + 5)
-        await after
-
-        assert data == big + b"next\n"
-        writer.close()
-
-
-async def test_what_nobody_can_read_any_more_counts_as_never_read() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        first = await writer.send(b"first\n")
-        second = await writer.send(b"second\n")
-        os.read(read, first)
-
-        os.close(read)
-
-        assert first <= writer.reached_bytes() < second
-        writer.close()
-        assert writer.reached_bytes() == first
-
-
-async def test_what_a_reader_may_still_read_counts_as_read() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        end = await writer.send(b"pay\n")
-        stopped = os.dup(read)  # of a process that is stopped, or of a child of the reader
-        os.close(read)
+    def read(self, count: int = 100) -> bytes:
         try:
-            assert writer.reached_bytes() == end
+            return os.read(self.read_end, count)
+        except BlockingIOError:
+            return b""
 
-            writer.close()
-            os.close(write)
-
-            assert os.read(stopped, 100) == b"pay\n"
-            assert writer.reached_bytes() == end
-        finally:
-            os.close(stopped)
-
-
-async def test_a_line_that_lacks_only_its_newline_counts_as_sent() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        line = b"a" * _capacity(write) + b"\n"
-        sending = asyncio.create_task(writer.send(line))
-        await asyncio.sleep(0)
-
-        os.close(read)
-
+    async def drain(self, count: int) -> bytes:
+        """Read exactly this many bytes, letting the loop write in between."""
+        data = b""
         with anyio.fail_after(5):
-            assert await sending == len(line)
-        writer.close()
+            while len(data) < count:
+                data += self.read(count - len(data))
+                await asyncio.sleep(0)
+        return data
 
+    def more_than_it_takes(self, times: int = 2) -> bytes:
+        is_linux = sys.platform.startswith("linux")
+        return (
+            b"a" * times * (fcntl.fcntl(self.write_end, fcntl.F_GETPIPE_SZ) if is_linux else 65536)
+        )
 
-async def test_bytes_still_queued_do_not_count_as_read() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        big = b"a" * (2 * _capacity(write))
-        sending = asyncio.create_task(writer.send(big))
+    async def start(self, data: bytes) -> asyncio.Task[int]:
+        sending = asyncio.create_task(self.writer.send(data))
         await asyncio.sleep(0)
-        os.read(read, 100)
-
-        assert writer.reached_bytes() < len(big)
-
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-        writer.close()
+        return sending
 
 
-async def test_a_reader_that_is_gone_breaks_the_pipe() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        os.close(read)
+@pytest.fixture
+async def pipe() -> AsyncGenerator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    pipe.writer.close()
+    for end in (pipe.read_end, pipe.write_end):
+        with contextlib.suppress(OSError):
+            os.close(end)
 
-        for _ in range(2):
-            with pytest.raises(anyio.BrokenResourceError):
-                await writer.send(b"hello\n")
-        writer.close()
+
+async def test_a_small_message_is_written_at_once(pipe: Pipe) -> None:
+    assert await pipe.writer.send(b"hello\n") == 6
+    assert await pipe.writer.send(b"again\n") == 12
+
+    assert pipe.read() == b"hello\nagain\n"
 
 
-async def test_a_reader_that_goes_away_during_a_long_write_breaks_the_pipe() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        sending = asyncio.create_task(writer.send(b"a" * (2 * _capacity(write))))
+async def test_large_messages_of_many_senders_wait_for_the_reader_and_do_not_mix(
+    pipe: Pipe,
+) -> None:
+    lines = [bytes([65 + index]) * 150_000 + b"\n" for index in range(8)]
+
+    sending = [asyncio.create_task(pipe.writer.send(line)) for line in lines]
+    data = await pipe.drain(sum(map(len, lines)))
+    await asyncio.gather(*sending)
+
+    assert sorted(data.splitlines(keepends=True)) == lines
+    assert pipe.writer.reached_bytes() == len(data)
+
+
+async def test_a_cancelled_sender_leaves_no_half_message_behind(pipe: Pipe) -> None:
+    big = pipe.more_than_it_takes(3) + b"\n"
+    sending = await pipe.start(big)
+    pipe.read()
+    assert pipe.writer.reached_bytes() < len(big)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    after = await pipe.start(b"next\n")
+
+    assert await pipe.drain(len(big) + 5 - 100) == big[100:] + b"next\n"
+    await after
+
+
+async def test_what_nobody_can_read_any_more_counts_as_never_read(pipe: Pipe) -> None:
+    first = await pipe.writer.send(b"first\n")
+    second = await pipe.writer.send(b"second\n")
+    os.read(pipe.read_end, first)
+
+    os.close(pipe.read_end)
+
+    assert first <= pipe.writer.reached_bytes() < second
+    pipe.writer.close()
+    assert pipe.writer.reached_bytes() == first
+
+
+async def test_what_a_reader_may_still_read_counts_as_read(pipe: Pipe) -> None:
+    end = await pipe.writer.send(b"pay\n")
+    stopped = os.dup(pipe.read_end)  # of a process that is stopped, or of a child of the reader
+    os.close(pipe.read_end)
+    try:
+        assert pipe.writer.reached_bytes() == end
+
+        pipe.writer.close()
+        os.close(pipe.write_end)
+
+        assert os.read(stopped, 100) == b"pay\n"
+        assert pipe.writer.reached_bytes() == end
+    finally:
+        os.close(stopped)
+
+
+async def test_a_line_that_lacks_only_its_newline_counts_as_sent(pipe: Pipe) -> None:
+    line = pipe.more_than_it_takes(1) + b"\n"
+    sending = await pipe.start(line)
+
+    os.close(pipe.read_end)
+
+    with anyio.fail_after(5):
+        assert await sending == len(line)
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["before", "during a long write"])
+async def test_a_reader_that_is_gone_breaks_the_pipe(pipe: Pipe, is_early: bool) -> None:
+    if is_early:
+        os.close(pipe.read_end)
+    sending = await pipe.start(pipe.more_than_it_takes())
+    if not is_early:
+        os.close(pipe.read_end)
+
+    with pytest.raises(anyio.BrokenResourceError), anyio.fail_after(5):
+        await sending
+    with pytest.raises(anyio.BrokenResourceError):
+        await pipe.writer.send(b"hello\n")
+
+
+async def test_closing_ends_those_who_wait_and_leaves_the_file_to_its_owner(pipe: Pipe) -> None:
+    waiting = await pipe.start(pipe.more_than_it_takes())
+
+    pipe.writer.close()
+    pipe.writer.close()
+
+    with pytest.raises(anyio.ClosedResourceError), anyio.fail_after(5):
+        await waiting
+    with pytest.raises(anyio.ClosedResourceError):
+        await pipe.writer.send(b"late\n")
+    while pipe.read():
+        pass
+    assert os.write(pipe.write_end, b"still open") == 10
+
+
+async def test_messages_posted_in_one_turn_of_the_loop_arrive_in_order(pipe: Pipe) -> None:
+    ends = [pipe.writer.post(b"%d\n" % number, is_alone=number == 0) for number in range(5)]
+    assert pipe.read() == b"0\n"  # it does not wait for others
+    await asyncio.sleep(0)
+
+    assert pipe.read() == b"1\n2\n3\n4\n"
+    assert ends == [2, 4, 6, 8, 10]
+    assert pipe.writer.reached_bytes() == 10
+
+
+async def test_the_reader_gets_the_first_of_many_posted_messages_early(pipe: Pipe) -> None:
+    for number in range(20):
+        pipe.writer.post(b"%02d\n" % number)
+    early = pipe.read()
+    await asyncio.sleep(0)
+
+    assert len(early) == 16 * 3
+    assert early + pipe.read() == b"".join(b"%02d\n" % number for number in range(20))
+
+
+async def test_a_message_of_another_thread_does_not_overtake_posted_ones(pipe: Pipe) -> None:
+    pipe.writer.post(b"first\n")
+    pipe.writer.post(b"second\n")
+    await asyncio.to_thread(pipe.writer.post, b"third\n")
+
+    assert await pipe.drain(19) == b"first\nsecond\nthird\n"
+
+
+async def test_posted_messages_wait_for_a_full_pipe(pipe: Pipe) -> None:
+    messages = [pipe.more_than_it_takes(1) + b"%d\n" % index for index in range(4)]
+    for message in messages:
+        pipe.writer.post(message)
+
+    assert await pipe.drain(sum(map(len, messages))) == b"".join(messages)
+
+
+async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported(pipe: Pipe) -> None:
+    first = pipe.writer.post(b"first\n", is_alone=True)
+    pipe.writer.post(b"second\n")
+    os.close(pipe.read_end)
+    for _ in range(3):
         await asyncio.sleep(0)
 
-        os.close(read)
-
-        with pytest.raises(anyio.BrokenResourceError), anyio.fail_after(5):
-            await sending
-        writer.close()
+    assert pipe.unwritten == [first]
+    with pytest.raises(anyio.BrokenResourceError):
+        pipe.writer.post(b"third\n")
 
 
-async def test_closing_ends_those_who_wait_and_those_who_come_later() -> None:
-    with _pipe() as (_read, write):
-        writer = PipeWriter(write)
-        waiting = asyncio.create_task(writer.send(b"a" * (2 * _capacity(write))))
+@pytest.mark.parametrize("is_refused", [True, False], ids=["refused", "about to end"])
+async def test_nothing_is_posted_to_a_reader_that_is_gone_or_about_to_end(
+    pipe: Pipe, is_refused: bool
+) -> None:
+    end = pipe.writer.post(b"pay\n")  # and written at the end of the turn
+    if is_refused:
+        pipe.writer.refuse()
+    else:
+        pipe.writer.is_doomed = lambda: True
+    with pytest.raises(anyio.BrokenResourceError):
+        pipe.writer.post(b"alone\n", is_alone=True)
+    for _ in range(3):
         await asyncio.sleep(0)
 
-        writer.close()
-        writer.close()
-
-        with pytest.raises(anyio.ClosedResourceError), anyio.fail_after(5):
-            await waiting
-        with pytest.raises(anyio.ClosedResourceError):
-            await writer.send(b"late\n")
-
-
-async def test_closing_leaves_the_file_descriptor_to_its_owner() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        writer.close()
-
-        assert os.write(write, b"still open") == 10
-        assert os.read(read, 100) == b"still open"
-
-
-async def test_messages_posted_in_one_turn_of_the_loop_arrive_in_order() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-
-        ends = [writer.post(b"%d\n" % number, is_alone=number == 0) for number in range(5)]
-        assert os.read(read, 100) == b"0\n"  # it does not wait for others
-        await asyncio.sleep(0)
-
-        assert os.read(read, 100) == b"1\n2\n3\n4\n"
-        assert ends == [2, 4, 6, 8, 10]
-        assert writer.reached_bytes() == 10
-        writer.close()
-
-
-async def test_the_reader_gets_the_first_of_many_posted_messages_early() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-
-        for number in range(20):
-            writer.post(b"%02d\n" % number)
-        early = os.read(read, 100)
-        await asyncio.sleep(0)
-
-        assert len(early) == 16 * 3
-        assert early + os.read(read, 100) == b"".join(b"%02d\n" % number for number in range(20))
-        writer.close()
-
-
-async def test_a_message_of_another_thread_does_not_overtake_posted_ones() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        writer.post(b"first\n")
-        writer.post(b"second\n")
-        await asyncio.to_thread(writer.post, b"third\n")
-        await asyncio.sleep(0)
-
-        assert await _drain(read, 19) == b"first\nsecond\nthird\n"
-        writer.close()
-
-
-async def test_posted_messages_wait_for_a_full_pipe() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        messages = [bytes([65 + index]) * _capacity(write) + b"\n" for index in range(4)]
-        for message in messages:
-            writer.post(message)
-
-        assert await _drain(read, sum(map(len, messages))) == b"".join(messages)
-        writer.close()
-
-
-async def test_posted_messages_that_a_broken_pipe_did_not_take_are_reported() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        reported: list[int] = []
-        writer.on_broken = reported.append
-        first = writer.post(b"first\n", is_alone=True)
-        writer.post(b"second\n")
-        os.close(read)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-        assert reported == [first]
-        with pytest.raises(anyio.BrokenResourceError):
-            writer.post(b"third\n")
-        writer.close()
-
-
-async def test_nothing_is_posted_to_a_reader_that_is_about_to_end() -> None:
-    with _pipe() as (read, write):
-        writer = PipeWriter(write)
-        reported: list[int] = []
-        writer.on_broken = reported.append
-        writer.post(b"queued\n")  # and written at the end of the turn
-        writer.is_doomed = lambda: True
-
-        with pytest.raises(anyio.BrokenResourceError):
-            writer.post(b"alone\n", is_alone=True)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-        assert reported == [0]
-        os.set_blocking(read, False)
-        with pytest.raises(BlockingIOError):
-            os.read(read, 100)
-        writer.close()
+    assert end > pipe.unwritten[0] == 0
+    assert pipe.read() == b""
+    assert pipe.writer.reached_bytes() == 0
 
 
 async def test_what_another_thread_has_written_counts_as_soon_as_it_can_be_read(
-    monkeypatch: pytest.MonkeyPatch,
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written, go_on = threading.Event(), threading.Event()
     write = os.write
@@ -442,41 +370,13 @@ async def test_what_another_thread_has_written_counts_as_soon_as_it_can_be_read(
         assert go_on.wait(5)
         return taken
 
-    read_end, write_end = os.pipe()
-    try:
-        writer = PipeWriter(write_end)
-        monkeypatch.setattr(os, "write", preempted)
-        sending = asyncio.create_task(asyncio.to_thread(writer.write, b"0123456789"))
-        assert await asyncio.to_thread(written.wait, 5)
-        assert os.read(read_end, 100) == b"0123456789"
-        counting = asyncio.create_task(asyncio.to_thread(writer.reached_bytes))
-        await asyncio.wait([counting], timeout=0.1)
-        go_on.set()
+    monkeypatch.setattr(os, "write", preempted)
+    sending = asyncio.create_task(asyncio.to_thread(pipe.writer.write, b"0123456789"))
+    assert await asyncio.to_thread(written.wait, 5)
+    assert pipe.read() == b"0123456789"
+    counting = asyncio.create_task(asyncio.to_thread(pipe.writer.reached_bytes))
+    await asyncio.wait([counting], timeout=0.1)
+    go_on.set()
 
-        assert await sending == 10
-        assert await counting == 10
-        writer.close()
-    finally:
-        os.close(read_end)
-        os.close(write_end)
-
-
-async def test_what_was_posted_before_the_pipe_refused_is_never_written() -> None:
-    read_end, write_end = os.pipe()
-    try:
-        writer = PipeWriter(write_end)
-        unwritten: list[int] = []
-        writer.on_broken = unwritten.append
-        end = writer.post(b"pay\n")
-        writer.refuse()
-        await anyio.wait_all_tasks_blocked()
-
-        assert end > unwritten[0] == 0
-        assert writer.reached_bytes() == 0
-        os.set_blocking(read_end, False)
-        with pytest.raises(BlockingIOError):
-            os.read(read_end, 100)
-        writer.close()
-    finally:
-        os.close(read_end)
-        os.close(write_end)
+    assert await sending == 10
+    assert await counting == 10
