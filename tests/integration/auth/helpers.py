@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+import traceback
 import urllib.request
 from pathlib import Path
 from typing import Any, ClassVar
 
-from plait import OAuth, Toolbox
-from plait.client import FileTokenStore
+import httpx2
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from plait import AuthRequiredError, OAuth, Toolbox
+from plait.client import FileTokenStore, HttpServer
 from plait.testing import OAuthServer
 
 
@@ -75,18 +82,96 @@ class Keeper:
         return self.kept["verifier"]
 
 
-def config(server: OAuthServer, folder: Path, **settings: Any) -> dict[str, Any]:
-    """Return the configuration of the protected server, with its logins in a folder."""
-    auth = OAuth(store=FileTokenStore(folder), **settings)
-    return {"shop": {"url": server.url, "auth": auth}}
+class Shop:
+    """A protected server, and a folder for the logins of this machine."""
+
+    def __init__(self, server: OAuthServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+
+    def auth(self, **settings: Any) -> OAuth:
+        """Return settings that keep logins in the folder."""
+        return OAuth(store=FileTokenStore(self.folder), **settings)
+
+    def entry(self, **settings: Any) -> dict[str, Any]:
+        """Return the configuration of the server."""
+        return {"shop": {"url": self.server.url, "auth": self.auth(**settings)}}
+
+    def http(self, **settings: Any) -> HttpServer:
+        """Return the same as a value."""
+        return HttpServer(url=self.server.url, auth=self.auth(**settings))
+
+    def box(self, **settings: Any) -> Toolbox:
+        """Return a toolbox for the server."""
+        return Toolbox(self.entry(**settings))
+
+    async def whoami(self, **settings: Any) -> str:
+        """Return who the server takes a new client for."""
+        async with self.box(**settings) as box:
+            return (await box.call("shop", "whoami")).text
+
+    async def sign_in(self, **settings: Any) -> Browser:
+        """Sign a person in, and leave the login in the folder."""
+        browser = Browser()
+        await self.whoami(on_redirect=browser, **settings)
+        return browser
+
+    async def refused(self, match: str | None = None, **settings: Any) -> AuthRequiredError:
+        """Return the error of a client that must not get in."""
+        async with self.box(**settings) as box:
+            with pytest.raises(AuthRequiredError, match=match) as caught:
+                await box.tools()
+            assert box.status()["shop"].needs_auth
+        return caught.value
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of saved logins."""
+        return list(self.folder.glob("*.json"))
+
+    def saved(self) -> dict[str, Any]:
+        """Return the only login."""
+        (file,) = self.files
+        return json.loads(file.read_text())
+
+    def change(self, *, metadata: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+        """Change the saved login, or what it says of the authorization server; return it."""
+        login = self.saved() | fields
+        login["authorization_server"] |= metadata or {}
+        (file,) = self.files
+        file.write_text(json.dumps(login))
+        return login
+
+    def count(self, *names: str) -> tuple[int, ...]:
+        """Return how often the server was asked for some things."""
+        return tuple(self.server.counts[name] for name in names)
 
 
-async def signed_in(server: OAuthServer, folder: Path, **settings: Any) -> Browser:
-    """Sign a person in, and leave the login in the folder."""
-    browser = Browser()
-    async with Toolbox(config(server, folder, on_redirect=browser, **settings)) as box:
-        assert (await box.call("shop", "add", {"a": 1, "b": 1})).text == "2"
-    return browser
+def offering(**options: Any) -> pytest.MarkDecorator:
+    """Let the fixture `shop` have an authorization server with these options."""
+    return pytest.mark.parametrize("shop", [pytest.param(options, id="")], indirect=True)
+
+
+def key_pair() -> tuple[str, str]:
+    """Return a private key and its public one."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return private.decode(), public.decode()
+
+
+def whole_text(error: BaseException) -> str:
+    """Return everything that an error and its causes say."""
+    return "".join(traceback.format_exception(error)) + repr(error.__dict__)
+
+
+def paste_from(shown: list[str]) -> str:
+    """Return where a browser is sent to from the last address that was shown."""
+    return httpx2.get(shown[-1]).headers["location"]
 
 
 PROGRAM = """

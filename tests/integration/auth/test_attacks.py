@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import traceback
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from plait.client.config.servers import HttpServer
 from plait.client.transports.auth.endpoints import EndpointGuard, exchange
 from plait.client.transports.auth.login import probe_sign_in
 from plait.testing import OAuthServer, oauth_server
-from tests.integration.auth.helpers import Browser, config
+from tests.integration.auth.helpers import Browser, Shop, whole_text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -100,10 +99,6 @@ async def failure(servers: dict[str, Any]) -> PlaitError:
     return caught.value
 
 
-def whole_text(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)) + repr(error.__dict__)
-
-
 PLACES = (
     "authorization server",
     "metadata of the resource",
@@ -161,12 +156,11 @@ async def test_a_refused_authorization_server_does_not_hide_a_good_one(tmp_path:
     assert "PKCE" in str(error)
 
 
-async def test_of_many_authorization_servers_only_a_few_are_contacted(tmp_path: Path) -> None:
-    with Internal() as internal, oauth_server() as server:
-        named = [f"{internal.url}/{number}" for number in range(100)]
-        server.advertise(*named)
-        await failure(config(server, tmp_path, on_redirect=Browser()))
-        probe = await probe_sign_in("shop", HttpServer(url=server.url))
+async def test_of_many_authorization_servers_only_a_few_are_contacted(shop: Shop) -> None:
+    with Internal() as internal:
+        shop.server.advertise(*(f"{internal.url}/{number}" for number in range(100)))
+        await shop.refused(on_redirect=Browser())
+        probe = await probe_sign_in("shop", HttpServer(url=shop.server.url))
 
     assert {request.rpartition("/")[2] for request in internal.requests} <= {
         "openid-configuration",
@@ -210,38 +204,33 @@ async def test_a_redirect_leads_nowhere_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["token_endpoint", "registration_endpoint"])
-async def test_endpoints_without_https_get_nothing(tmp_path: Path, endpoint: str) -> None:
-    with oauth_server() as server:
-        server.describe(**{endpoint: "http://login.example/x"})
-        error = await failure(config(server, tmp_path, on_redirect=Browser()))
+async def test_endpoints_without_https_get_nothing(shop: Shop, endpoint: str) -> None:
+    shop.server.describe(**{endpoint: "http://login.example/x"})
+    reason = "http://login.example is refused: authorization servers need https"
 
-    assert "http://login.example is refused: authorization servers need https" in str(error)
+    await shop.refused(reason, on_redirect=Browser())
 
 
 @pytest.mark.parametrize(
     "address", ["http://login.example/authorize", "file:///etc/passwd", "javascript:alert(1)//"]
 )
-async def test_a_browser_is_sent_only_to_https(tmp_path: Path, address: str) -> None:
+async def test_a_browser_is_sent_only_to_https(shop: Shop, address: str) -> None:
     browser = Browser()
-    with oauth_server() as server:
-        server.describe(authorization_endpoint=address)
-        await failure(config(server, tmp_path, on_redirect=browser))
+    shop.server.describe(authorization_endpoint=address)
+    await shop.refused(on_redirect=browser)
 
     assert browser.addresses == []
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]], ids=str)
 async def test_a_server_without_s256_gets_no_registration_and_no_person(
-    tmp_path: Path, methods: list[str] | None
+    shop: Shop, methods: list[str] | None
 ) -> None:
     browser = Browser()
-    with oauth_server() as server:
-        server.describe(code_challenge_methods_supported=methods)
-        error = await failure(config(server, tmp_path, on_redirect=browser))
+    shop.server.describe(code_challenge_methods_supported=methods)
+    await shop.refused("does not declare PKCE with S256", on_redirect=browser)
 
-    assert "does not declare PKCE with S256" in str(error)
-    assert server.counts["register"] == 0
-    assert browser.addresses == []
+    assert (browser.addresses, shop.count("register")) == ([], (0,))
 
 
 ANSWERS = {
@@ -255,16 +244,15 @@ ANSWERS = {
 @pytest.mark.parametrize("endpoint", ["token_endpoint", "registration_endpoint"])
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_no_error_quotes_what_an_endpoint_answered(
-    tmp_path: Path, endpoint: str, answer: str
+    shop: Shop, endpoint: str, answer: str
 ) -> None:
-    status, body = ANSWERS[answer]
-    with Internal(status, body) as internal, oauth_server() as server:
-        server.describe(**{endpoint: internal.url})
-        error = await failure(config(server, tmp_path, on_redirect=Browser()))
+    with Internal(*ANSWERS[answer]) as internal:
+        shop.server.describe(**{endpoint: internal.url})
+        reason = "the authorization server at 127.0.0.1 refused"
+        error = await shop.refused(reason, on_redirect=Browser())
 
     assert internal.requests == ["POST /"]
     assert CANARY not in whole_text(error)
-    assert "the authorization server at 127.0.0.1 refused" in str(error)
 
 
 async def visit(address: str) -> int:
@@ -272,7 +260,7 @@ async def visit(address: str) -> int:
         return (await client.get(address)).status_code
 
 
-async def test_the_listener_ignores_answers_without_its_state(tmp_path: Path) -> None:
+async def test_the_listener_ignores_answers_without_its_state(shop: Shop) -> None:
     seen: list[int] = []
 
     class Attacked(Browser):
@@ -282,14 +270,11 @@ async def test_the_listener_ignores_answers_without_its_state(tmp_path: Path) ->
             seen.extend([await visit(back + query) for query in queries])
             await super()._visit(address)
 
-    with oauth_server() as server:
-        async with Toolbox(config(server, tmp_path, on_redirect=Attacked())) as box:
-            assert (await box.call("shop", "add", {"a": 1, "b": 2})).text == "3"
-
+    assert await shop.whoami(on_redirect=Attacked()) == "client-1 with read"
     assert seen == [400, 400, 400, 400]
 
 
-async def test_connections_without_a_request_end_with_the_sign_in(tmp_path: Path) -> None:
+async def test_connections_without_a_request_end_with_the_sign_in(shop: Shop) -> None:
     """Browsers open connections ahead of time; they would end with a traceback each."""
     held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
@@ -299,32 +284,29 @@ async def test_connections_without_a_request_end_with_the_sign_in(tmp_path: Path
             held.append(await asyncio.open_connection(back.hostname, back.port))
             await super()._visit(address)
 
-    with oauth_server() as server:
-        async with Toolbox(config(server, tmp_path, on_redirect=Ahead())) as box:
-            await box.tools()
-            [(reader, writer)] = held
-            async with asyncio.timeout(5):
-                assert await reader.read() == b""
-            writer.close()
+    async with shop.box(on_redirect=Ahead()) as box:
+        await box.tools()
+        [(reader, writer)] = held
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
 
 
-async def test_an_answer_that_comes_before_anything_was_asked_is_ignored(tmp_path: Path) -> None:
+async def test_an_answer_that_comes_before_anything_was_asked_is_ignored(shop: Shop) -> None:
     """The listener is there while the client registers: nobody can answer yet."""
     seen: list[int] = []
 
-    with oauth_server() as server:
+    class Registering(Routed):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.url.path == "/register":
+                (uri,) = json.loads(await request.aread())["redirect_uris"]
+                seen.extend([await visit(f"{uri}?code=evil"), await visit(f"{uri}?error=x")])
+            return await super().handle_async_request(request)
 
-        class Registering(Routed):
-            async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-                if request.url.path == "/register":
-                    (uri,) = json.loads(await request.aread())["redirect_uris"]
-                    seen.extend([await visit(f"{uri}?code=evil"), await visit(f"{uri}?error=x")])
-                return await super().handle_async_request(request)
-
-        entry = config(server, tmp_path, on_redirect=Browser())
-        transport = Registering("", server.issuer)
-        entry["shop"]["httpx_client_factory"] = partial(httpx2.AsyncClient, transport=transport)
-        async with Toolbox(entry) as box:
-            assert (await box.call("shop", "add", {"a": 1, "b": 2})).text == "3"
+    entry = shop.entry(on_redirect=Browser())
+    transport = Registering("", shop.server.issuer)
+    entry["shop"]["httpx_client_factory"] = partial(httpx2.AsyncClient, transport=transport)
+    async with Toolbox(entry) as box:
+        assert (await box.call("shop", "add", {"a": 1, "b": 2})).text == "3"
 
     assert seen == [400, 400]

@@ -3,239 +3,222 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from plait import AuthRequiredError, ConnectError, Toolbox
-from plait.testing import free_port, oauth_server
-from tests.integration.auth.helpers import config, program, signed_in
+from plait.testing import free_port
+from tests.integration.auth.helpers import Shop, offering, program
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
-
-
-def file_in(folder: Path) -> Path:
-    (file,) = folder.glob("*.json")
-    return file
+pytestmark = [pytest.mark.timeout(90)]
 
 
-def saved(folder: Path) -> dict[str, Any]:
-    return json.loads(file_in(folder).read_text())
-
-
-async def add_many(box: Toolbox, count: int) -> list[str]:
+async def add_many(box: Toolbox, count: int) -> list[int]:
     calls = (box.call("shop", "add", {"a": 0, "b": number}) for number in range(count))
-    return [result.text for result in await asyncio.gather(*calls)]
+    return [int(result.text) for result in await asyncio.gather(*calls)]
 
 
+@pytest.mark.anyio
+@offering(scopes=("read", "list"))
 async def test_without_a_login_connecting_ends_at_once_and_says_how_to_get_one(
-    tmp_path: Path,
+    shop: Shop,
 ) -> None:
-    with oauth_server(scopes=("read", "list")) as server:
-        async with Toolbox(config(server, tmp_path)) as box:
-            with pytest.raises(AuthRequiredError) as caught:
-                await box.tools()
+    error = await shop.refused("scopes read, list.*plait auth login shop")
 
-            assert box.status()["shop"].needs_auth
-        assert caught.value.server == "shop"
-        assert caught.value.status == 401
-        assert "scopes read, list" in str(caught.value)
-        assert "plait auth login shop" in str(caught.value)
-        assert server.counts["authorize"] == server.counts["register"] == 0
+    assert (error.server, error.status) == ("shop", 401)
+    assert shop.count("authorize", "register") == (0, 0)
 
 
-async def test_a_login_outlives_the_process_that_made_it(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        with program(server, tmp_path) as other:
-            printed, complaints = other.communicate("\n", timeout=60)
+@pytest.mark.anyio
+async def test_a_login_outlives_the_process_that_made_it(shop: Shop) -> None:
+    await shop.sign_in()
+    with program(shop.server, shop.folder) as other:
+        printed, complaints = other.communicate("\n", timeout=60)
 
-        assert (printed, complaints) == ("ready\nclient-1 with read\n", "")
-        assert server.counts["authorize"] == 1
-        assert server.counts["authorization_code"] == 1
-
-
-async def test_a_login_is_kept_where_only_its_owner_can_read_it(tmp_path: Path) -> None:
-    folder = tmp_path / "logins"
-    with oauth_server() as server:
-        await signed_in(server, folder)
-
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-        login = saved(folder)
-        assert login["expires_at"] == pytest.approx(time.time() + 3600, abs=120)
-        assert login["authorization_server"]["issuer"] == server.issuer
+    assert (printed, complaints) == ("ready\nclient-1 with read\n", "")
+    assert shop.count("authorize", "authorization_code") == (1, 1)
 
 
-async def test_a_token_that_is_about_to_end_is_refreshed_before_it_is_used(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        login = saved(tmp_path)
-        file_in(tmp_path).write_text(json.dumps({**login, "expires_at": time.time() + 30}))
-        server.counts.clear()
+@pytest.mark.anyio
+async def test_a_login_is_kept_where_only_its_owner_can_read_it(shop: Shop) -> None:
+    await shop.sign_in()
 
-        async with Toolbox(config(server, tmp_path)) as box:
-            assert await add_many(box, 20) == [str(number) for number in range(20)]
-
-        assert server.counts["refresh_token"] == 1
-        assert server.counts["unauthorized"] == 0
-        renewed = saved(tmp_path)
-        assert renewed["refresh_token"] not in {None, login["refresh_token"]}
-        assert renewed["scope"] == "read"
-        assert renewed["expires_at"] > time.time() + 3000
+    assert shop.folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in shop.folder.iterdir()} == {0o600}
+    login = shop.saved()
+    assert login["expires_at"] == pytest.approx(time.time() + 3600, abs=120)
+    assert login["authorization_server"]["issuer"] == shop.server.issuer
 
 
+@pytest.mark.anyio
+async def test_a_token_that_is_about_to_end_is_refreshed_before_it_is_used(shop: Shop) -> None:
+    await shop.sign_in()
+    login = shop.change(expires_at=time.time() + 30)
+    shop.server.counts.clear()
+
+    async with shop.box() as box:
+        assert await add_many(box, 20) == list(range(20))
+
+    assert shop.count("refresh_token", "unauthorized") == (1, 0)
+    renewed = shop.saved()
+    assert renewed["refresh_token"] not in {None, login["refresh_token"]}
+    assert renewed["scope"] == "read"
+    assert renewed["expires_at"] > time.time() + 3000
+
+
+@pytest.mark.anyio
 async def test_an_access_token_that_ended_is_refreshed_once_however_many_calls_wait(
-    tmp_path: Path,
+    shop: Shop,
 ) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        async with Toolbox(config(server, tmp_path)) as box:
-            await box.tools()
-            before = saved(tmp_path)
-            server.counts.clear()
-            server.end_access(together=20)
+    await shop.sign_in()
+    async with shop.box() as box:
+        await box.tools()
+        before = shop.saved()
+        shop.server.counts.clear()
+        shop.server.end_access(together=20)
 
-            assert await add_many(box, 20) == [str(number) for number in range(20)]
+        assert await add_many(box, 20) == list(range(20))
 
-        assert server.counts["unauthorized"] == 20
-        assert server.counts["refresh_token"] == 1
-        assert server.counts["authorize"] == 0
-        assert saved(tmp_path)["refresh_token"] != before["refresh_token"]
+    assert shop.count("unauthorized", "refresh_token", "authorize") == (20, 1, 0)
+    assert shop.saved()["refresh_token"] != before["refresh_token"]
 
 
-async def test_a_refresh_token_that_is_not_replaced_is_kept(tmp_path: Path) -> None:
-    with oauth_server(rotate=False) as server:
-        await signed_in(server, tmp_path)
-        before = saved(tmp_path)
-        server.end_access()
+@pytest.mark.anyio
+@offering(rotate=False)
+async def test_a_refresh_token_that_is_not_replaced_is_kept(shop: Shop) -> None:
+    await shop.sign_in()
+    before = shop.saved()
+    shop.server.end_access()
 
-        async with Toolbox(config(server, tmp_path)) as box:
-            assert await add_many(box, 1) == ["0"]
+    assert await shop.whoami() == "client-1 with read"
 
-        assert saved(tmp_path)["refresh_token"] == before["refresh_token"]
-        assert saved(tmp_path)["access_token"] != before["access_token"]
-
-
-async def test_tokens_that_live_for_a_moment_are_not_refreshed_for_every_call(
-    tmp_path: Path,
-) -> None:
-    with oauth_server(token_seconds=40) as server:
-        await signed_in(server, tmp_path)
-        async with Toolbox(config(server, tmp_path)) as box:
-            await add_many(box, 5)
-
-        assert server.counts["refresh_token"] == 0
+    assert shop.saved()["refresh_token"] == before["refresh_token"]
+    assert shop.saved()["access_token"] != before["access_token"]
 
 
-async def test_processes_that_share_a_login_refresh_it_once(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        with program(server, tmp_path) as first, program(server, tmp_path) as second:
-            for other in (first, second):
-                assert other.stdout is not None
-                assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
-            server.end_access()
-            server.counts.clear()
-            for other in (first, second):
-                assert other.stdin is not None
-                other.stdin.write("\n")
-                other.stdin.flush()
-            said = [other.communicate(timeout=60) for other in (first, second)]
+@pytest.mark.anyio
+@offering(token_seconds=40)
+async def test_tokens_that_live_for_a_moment_are_not_refreshed_for_every_call(shop: Shop) -> None:
+    await shop.sign_in()
+    async with shop.box() as box:
+        await add_many(box, 5)
 
-        assert said == [("client-1 with read\n", "")] * 2
-        assert server.counts["refresh_token"] == 1
+    assert shop.count("refresh_token") == (0,)
 
 
-async def test_a_login_that_was_revoked_is_reported_within_a_second_or_so(tmp_path: Path) -> None:
-    with oauth_server(scopes=("read", "list")) as server:
-        await signed_in(server, tmp_path)
-        async with Toolbox(config(server, tmp_path)) as box:
-            await box.tools()
-            server.revoke()
-            began = time.monotonic()
-            with pytest.raises(AuthRequiredError) as caught:
-                await box.call("shop", "add", {"a": 1, "b": 2})
-            took = time.monotonic() - began
+@pytest.mark.anyio
+async def test_processes_that_share_a_login_refresh_it_once(shop: Shop) -> None:
+    await shop.sign_in()
+    with program(shop.server, shop.folder) as first, program(shop.server, shop.folder) as second:
+        for other in (first, second):
+            assert other.stdout is not None
+            assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
+        shop.server.end_access()
+        shop.server.counts.clear()
+        for other in (first, second):
+            assert other.stdin is not None
+            other.stdin.write("\n")
+            other.stdin.flush()
+        printed = [other.communicate(timeout=60) for other in (first, second)]
 
-            assert "revoked" in str(caught.value)
-            assert "scopes read, list" in str(caught.value)
-            assert "plait auth login shop" in str(caught.value)
-            await box.ready()
-            assert box.status()["shop"].needs_auth
-
-        assert took < 5  # a second on a machine that has nothing else to do
-        assert saved(tmp_path)["access_token"] is None
-        assert saved(tmp_path)["client"]["client_id"] == "client-1"
+    assert printed == [("client-1 with read\n", "")] * 2
+    assert shop.count("refresh_token") == (1,)
 
 
-async def test_a_client_that_signs_in_again_elsewhere_is_noticed(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        async with Toolbox(config(server, tmp_path)) as box:
-            await box.tools()
-            server.revoke()
-            await signed_in(server, tmp_path)
+def test_threads_without_a_loop_share_a_login(shop: Shop) -> None:
+    asyncio.run(shop.sign_in())
+    boxes = [shop.box() for _ in range(3)]
+    try:
+        for box in boxes:
+            box.tools_blocking()
+        shop.server.end_access()
+        shop.server.counts.clear()
+        texts = {box.call_blocking("shop", "whoami").text for box in boxes}
+    finally:
+        for box in boxes:
+            box.close()
 
-            assert await add_many(box, 3) == ["0", "1", "2"]
-
-        assert server.counts["register"] == 1
-
-
-async def test_a_client_that_was_forgotten_registers_again(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        server.end_access()
-        server.forget_clients()
-        async with Toolbox(config(server, tmp_path)) as box:
-            with pytest.raises(AuthRequiredError, match="invalid_client"):
-                await box.tools()
-        await signed_in(server, tmp_path)
-
-        assert server.counts["register"] == 2
+    assert texts == {"client-1 with read"}
+    assert shop.count("refresh_token") == (1,)
 
 
-async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        server.counts.clear()
-        server.refuse_next(1000)
-        async with Toolbox(config(server, tmp_path)) as box:
-            with pytest.raises(AuthRequiredError, match="the login is refused"):
-                await box.tools()
+@pytest.mark.anyio
+@offering(scopes=("read", "list"))
+async def test_a_login_that_was_revoked_is_reported_within_a_second_or_so(shop: Shop) -> None:
+    await shop.sign_in()
+    async with shop.box() as box:
+        await box.tools()
+        shop.server.revoke()
+        began = time.monotonic()
+        with pytest.raises(
+            AuthRequiredError, match=r"revoked.*scopes read, list.*plait auth login shop"
+        ):
+            await box.call("shop", "add", {"a": 1, "b": 2})
+        took = time.monotonic() - began
 
-        assert server.counts["mcp"] < 10
-        assert server.counts["refresh_token"] < 4
+        await box.ready()
+        assert box.status()["shop"].needs_auth
 
-
-async def test_users_of_one_machine_have_logins_of_their_own(tmp_path: Path) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path, user="ann")
-        async with Toolbox(config(server, tmp_path, user="bob")) as box:
-            with pytest.raises(AuthRequiredError):
-                await box.tools()
-        await signed_in(server, tmp_path, user="bob")
-
-        async with Toolbox(config(server, tmp_path, user="ann")) as box:
-            assert (await box.call("shop", "whoami")).text == "client-1 with read"
+    assert took < 5  # a second on a machine that has nothing else to do
+    assert shop.saved()["access_token"] is None
+    assert shop.saved()["client"]["client_id"] == "client-1"
 
 
+@pytest.mark.anyio
+async def test_a_client_that_signs_in_again_elsewhere_is_noticed(shop: Shop) -> None:
+    await shop.sign_in()
+    async with shop.box() as box:
+        await box.tools()
+        shop.server.revoke()
+        await shop.sign_in()
+
+        assert await add_many(box, 3) == [0, 1, 2]
+
+    assert shop.count("register") == (1,)
+
+
+@pytest.mark.anyio
+async def test_a_client_that_was_forgotten_registers_again(shop: Shop) -> None:
+    await shop.sign_in()
+    shop.server.end_access()
+    shop.server.forget_clients()
+    await shop.refused("invalid_client")
+    await shop.sign_in()
+
+    assert shop.count("register") == (2,)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_refuses_every_token_is_not_asked_for_ever(shop: Shop) -> None:
+    await shop.sign_in()
+    shop.server.counts.clear()
+    shop.server.refuse_next(1000)
+    await shop.refused("the login is refused")
+
+    assert shop.server.counts["mcp"] < 10
+    assert shop.server.counts["refresh_token"] < 4
+
+
+@pytest.mark.anyio
+async def test_users_of_one_machine_have_logins_of_their_own(shop: Shop) -> None:
+    await shop.sign_in(user="ann")
+    await shop.refused(user="bob")
+    await shop.sign_in(user="bob")
+
+    assert await shop.whoami(user="ann") == "client-1 with read"
+
+
+@pytest.mark.anyio
 async def test_an_authorization_server_that_is_down_is_no_reason_to_sign_in_again(
-    tmp_path: Path,
+    shop: Shop,
 ) -> None:
-    with oauth_server() as server:
-        await signed_in(server, tmp_path)
-        login = saved(tmp_path)
-        nobody = f"http://127.0.0.1:{free_port()}/token"
-        metadata = {**login["authorization_server"], "token_endpoint": nobody}
-        file_in(tmp_path).write_text(json.dumps({**login, "authorization_server": metadata}))
-        server.end_access()
-        async with Toolbox(config(server, tmp_path)) as box:
-            with pytest.raises(ConnectError, match="the authorization server at") as caught:
-                await box.tools()
+    await shop.sign_in()
+    login = shop.change(metadata={"token_endpoint": f"http://127.0.0.1:{free_port()}/token"})
+    shop.server.end_access()
+    async with shop.box() as box:
+        with pytest.raises(ConnectError, match="the authorization server at") as caught:
+            await box.tools()
 
-        assert caught.value.retry == "always"
-        assert saved(tmp_path)["refresh_token"] == login["refresh_token"]
+    assert caught.value.retry == "always"
+    assert shop.saved()["refresh_token"] == login["refresh_token"]
