@@ -173,24 +173,17 @@ class OperationError:
         return self.message
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OperationResult:
     """Whether an operation succeeded, and its errors."""
 
-    __slots__ = ("_errors", "_succeeded")
-
-    def __init__(self, *, succeeded: bool, errors: tuple[OperationError, ...] = ()) -> None:
-        self._succeeded = succeeded
-        self._errors = errors
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the operation succeeded."""
-        return self._succeeded
+    succeeded: bool
+    failures: tuple[OperationError, ...] = ()
 
     @property
     def errors(self) -> list[OperationError]:
         """A copy of the list of errors."""
-        return list(self._errors)
+        return list(self.failures)
 
     @staticmethod
     @functools.cache
@@ -201,12 +194,12 @@ class OperationResult:
     @staticmethod
     def failed(*errors: OperationError) -> OperationResult:
         """Return a failure."""
-        return OperationResult(succeeded=False, errors=errors)
+        return OperationResult(succeeded=False, failures=errors)
 
     def __str__(self) -> str:
-        if self._succeeded:
+        if self.succeeded:
             return "Succeeded"
-        return f"Failed: {', '.join(map(str, self._errors))}" if self._errors else "Failed"
+        return f"Failed: {', '.join(map(str, self.failures))}" if self.failures else "Failed"
 
     def __repr__(self) -> str:
         return f"<OperationResult {self}>"

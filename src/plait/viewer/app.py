@@ -25,10 +25,8 @@ from plait.viewer.connected import ConnectedServers
 from plait.viewer.guard import Guard
 from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import SITE, VIEWER_SCRIPT, VIEWER_STYLE, hint, not_found
-from plait.viewer.reports import ReportPages, ReportRenderer
-from plait.viewer.runs import RunPages
+from plait.viewer.sections import ReportPages, ReportRenderer, RunPages, ThinkingPages
 from plait.viewer.servers import ServerPages
-from plait.viewer.thinking import ThinkingPages
 
 _ASSETS = {STYLE, SCRIPT, THINKING_STYLE, THINKING_SCRIPT, VIEWER_STYLE, VIEWER_SCRIPT}
 _GRACE_SECONDS = 2

@@ -54,6 +54,7 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
     queried = session.query_servers(ctx, config, lambda box, server: box.tools(server))
     tools = [tool for listed in queried.results.values() for tool in listed]
     idle = [] if queried.errors else checked.idle_rules(tools)
+    reached = {tool.full_name: [number for number, _ in checked.reached(tool)] for tool in tools}
     if as_json:
         print_json(
             {
@@ -64,7 +65,7 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
                         "server": tool.server,
                         "tool": tool.wire_name,
                         "verdicts": _verdicts(checked, tool),
-                        "rules": [number for number, _ in checked.reached(tool)],
+                        "rules": reached[tool.full_name],
                     }
                     for tool in tools
                 ],
@@ -81,10 +82,8 @@ def check(ctx: click.Context, file: str | None, as_json: bool) -> None:
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
         for tool in tools:
             verdicts = " or ".join(_verdicts(checked, tool))
-            reached = [number for number, _ in checked.reached(tool)]
-            by = ", ".join(
-                "the default" if number is None else f"rule {number}" for number in reached
-            )
+            rules = (f"rule {one}" if one else "the default" for one in reached[tool.full_name])
+            by = ", ".join(rules)
             verdict = Text(verdicts, _STYLES.get(verdicts, ""))
             table.add_row(verdict, Text(visible(tool.full_name)), Text(by, "dim"))
         if tools:

@@ -1,9 +1,13 @@
-"""The pages of runs: the list, one run that is followed while it goes on, and two side by side."""
+"""The pages of runs, reasoning sessions and reports: a list of each, and one, followed live."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -18,11 +22,15 @@ from plait.html.conversation import (
     run_page,
     step_articles,
 )
-from plait.html.elements import Html, h, join
+from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
+from plait.html.pieces import Column, list_filters, table, table_row
 from plait.html.plots import total_seconds
 from plait.html.runs import runs_section
 from plait.html.steps import steps_of
+from plait.reasoning.diagram import read_document
+from plait.reasoning.html import thinking, title_of
+from plait.reasoning.storage.port import SessionLine, Storage
 from plait.traces.trace import Trace
 from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary
 from plait.viewer.pages import SITE, Live, hint, not_found
@@ -136,3 +144,144 @@ class RunPages:
             return f"{address}/text/{event}/{part}"
 
         return RunView(source=source, wire=self.library.wire(request.path_params["file"], trace))
+
+
+MAX_SESSIONS = 500
+"""Rows of the list, which is sent again with each change."""
+_COLUMNS: tuple[Column, ...] = (
+    *(("about", None), ("mode", None), ("status", None)),
+    *(("thoughts", "n"), ("changed", None)),
+)
+
+
+class ThinkingPages:
+    """Answers requests about the sessions of a store."""
+
+    def __init__(self, store: Storage, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def routes(self) -> list[Route]:
+        """Return the addresses of these pages."""
+        return [
+            Route("/thinking", self.list),
+            Route("/thinking/{session:path}", self.session),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """Answer with all sessions, the most recently changed first."""
+        lines = await self._store.list_sessions(limit=MAX_SESSIONS)
+        version = "\n".join(f"{one.session.id} {one.session.version}" for one in lines)
+
+        def build(mark: Html) -> str:
+            title = h("h1", "Thinking", h("small", f" {self._name}"))
+            return page("Thinking", title, _sessions(lines), mark, site=SITE)
+
+        return Live(version).answer(request, build)
+
+    async def session(self, request: Request) -> Response:
+        """Answer with one session."""
+        session = await self._store.get_session(request.path_params["session"])
+        if session is None:
+            return not_found("such session")
+        live = Live(f"{session.id} {session.version}")
+        if request.headers.get("if-none-match") == live.tag:
+            return live.answer(request, str)
+        document = await read_document(self._store, session)
+
+        def build(mark: Html) -> str:
+            return page(title_of(document), thinking(document), mark, site=SITE)
+
+        return live.answer(request, build)
+
+
+def _sessions(lines: Sequence[SessionLine]) -> Html:
+    if not lines:
+        return h("p", "No sessions yet.", class_="empty")
+    rows: list[Html] = []
+    for line in lines:
+        session = line.session
+        link = h("a", line.title or session.id, href=f"/thinking/{session.id}", dir="auto")
+        state = "good" if session.status == "concluded" else "warn"
+        cells: tuple[Child, ...] = (
+            [link, h("small", session.id)],
+            session.mode,
+            h("span", session.status, class_=f"badge {state}"),
+            str(line.thoughts),
+            h("time", session.updated_at[:16].replace("T", " ")),
+        )
+        rows.append(table_row(_COLUMNS, cells, data_item=True, tabindex="-1"))
+    sessions = table(_COLUMNS, rows, class_="sessions", is_list=True)
+    return h("section", list_filters("session", len(lines)), h("div", sessions, class_="wide"))
+
+
+_REPORT_COLUMNS: tuple[Column, ...] = (("report", None), ("result", None))
+
+
+class ReportRenderer(Protocol):
+    """Finds reports and renders them; verification and viewer do not know each other."""
+
+    def find(self, path: Path) -> Sequence[Path]:
+        """Return the folders of reports at a path."""
+        ...
+
+    def summary(self, report: Path) -> str:
+        """Describe a report in one line."""
+        ...
+
+    def body(self, report: Path) -> Html:
+        """Render a report, complete or not."""
+        ...
+
+    def version(self, report: Path) -> str:
+        """Return a text that changes whenever the report does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPages:
+    """Answers requests about reports; its functions run in threads, since they read files."""
+
+    paths: Sequence[Path]
+    renderer: ReportRenderer
+
+    def routes(self) -> list[Route]:
+        """Return the addresses of these pages."""
+        return [Route("/reports", self.list), Route("/reports/{report}", self.report)]
+
+    def _reports(self) -> dict[str, Path]:
+        found = [report for path in self.paths for report in self.renderer.find(path)]
+        return {hashlib.sha256(str(one.resolve()).encode()).hexdigest()[:16]: one for one in found}
+
+    def list(self, request: Request) -> Response:
+        """Answer with all reports."""
+        reports = self._reports()
+        version = "\n".join(map(self.renderer.version, reports.values()))
+
+        def build(mark: Html) -> str:
+            rows = [
+                table_row(
+                    _REPORT_COLUMNS,
+                    (h("a", str(path), href=f"/reports/{key}"), self.renderer.summary(path)),
+                    data_item=True,
+                    tabindex="-1",
+                )
+                for key, path in reports.items()
+            ]
+            example = "plait verify init\nplait verify suite.yaml"
+            empty = hint("No verification reports yet. Make one:", example)
+            body = h("div", table(_REPORT_COLUMNS, rows), class_="wide") if rows else empty
+            return page("Reports", h("h1", "Reports"), body, mark, site=SITE)
+
+        return Live(version).answer(request, build)
+
+    def report(self, request: Request) -> Response:
+        """Answer with one report."""
+        path = self._reports().get(request.path_params["report"])
+        if path is None:
+            return not_found("such report")
+
+        def build(mark: Html) -> str:
+            return page(path.name, self.renderer.body(path), mark, site=SITE)
+
+        return Live(self.renderer.version(path)).answer(request, build)
