@@ -213,10 +213,12 @@ class McpToolServerConfigurationService:
         options: GatewayRequestOptions | None = None,
         *,
         turn_context: TurnContext | None = None,
+        owner: str = "",
     ) -> ServerList:
         """List the tool servers of an agent, in development those of the manifest.
 
-        Entries that cannot be used are in `skipped`.
+        Entries that cannot be used are in `skipped`. `owner` identifies the user of a token that
+        surely is theirs: the list then holds for their next token, too.
 
         Raises:
             ConfigError: The agent is missing.
@@ -248,7 +250,7 @@ class McpToolServerConfigurationService:
             environ=self.environ,
         )
         # By the token itself: its claims are not checked here, so that anybody can forge them.
-        key = (url, token_key(auth_token))
+        key = (url, "owner" if owner else "token", owner or token_key(auth_token))
         try:
             return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
         except DiscoveryError as error:

@@ -9,7 +9,7 @@ import math
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -312,8 +312,14 @@ class McpToolRegistrationService:
             environ=self.configuration.environ,
         )
         shared = await source.shared()
+        # The host exchanges tokens for the user whom it has signed in; others may be forged.
+        is_exchanged = not (source.token or settings.development)
         servers = await self.configuration.list_tool_servers(
-            agent_of(turn_context, shared), shared, options, turn_context=turn_context
+            agent_of(turn_context, shared),
+            shared,
+            options,
+            turn_context=turn_context,
+            owner=user_key(turn_context, shared) if is_exchanged else "",
         )
         credentials = await source.for_servers(servers, shared)
         headers = partial(
@@ -405,7 +411,7 @@ class McpToolRegistrationService:
     async def send_chat_history_from_messages(
         self,
         turn_context: TurnContext,
-        messages: Sequence[MessageLikeRepresentation],
+        messages: Iterable[MessageLikeRepresentation],
         limit: int | None = None,
         tool_options: GatewayRequestOptions | None = None,
         *,
@@ -466,11 +472,12 @@ _TOOL_ROLES = frozenset({"tool", "function"})
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
 
-def limited(messages: Sequence[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
+def limited(messages: Iterable[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
     """Keep at most `limit` messages; a negative limit is ignored."""
+    kept = list(messages)
     if limit is None or limit < 0:
-        return messages
-    return messages[:limit] if limit_from == "start" else messages[max(0, len(messages) - limit) :]
+        return kept
+    return kept[:limit] if limit_from == "start" else kept[max(0, len(kept) - limit) :]
 
 
 def history_from_messages(

@@ -7,7 +7,9 @@ import json
 import platform
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain.agents import create_agent as foreign_create_agent
@@ -344,6 +346,28 @@ async def test_while_the_gateway_is_down_its_last_list_serves(make_gateway: Make
         gateway.faults.set("discovery=401")
         with pytest.raises(DiscoveryError):
             await registering.register(None, None, turn(), mine)
+
+
+async def test_a_token_that_was_renewed_by_exchange_keeps_the_list_of_its_user(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway()
+    owners = iter(["ann", "ann", "bob"])
+
+    class Host:
+        """Exchanges a new token each time."""
+
+        async def exchange_token(self, *args: object, **options: object) -> Any:
+            return SimpleNamespace(token=token(oid=next(owners), jti=str(uuid4())))
+
+    async with service(gateway, ttl_seconds=0) as registering:
+        await registering.register(Host(), "agentic", turn())
+        gateway.faults.set("discovery=500")
+
+        again = await registering.register(Host(), "agentic", turn())
+        assert len(again.servers) == 3
+        with pytest.raises(DiscoveryError):
+            await registering.register(Host(), "agentic", turn())
 
 
 async def test_servers_of_one_name_at_two_addresses_are_two_servers(

@@ -125,8 +125,9 @@ def test_a_limit_keeps_the_newest_or_the_oldest(
 ) -> None:
     messages = [HumanMessage(str(number)) for number in range(3)]
 
-    assert [int(one.text) for one in limited(messages, limit, "end")] == newest
-    assert [int(one.text) for one in limited(messages, limit, "start")] == oldest
+    for given in (messages, iter(messages)):
+        assert [int(one.text) for one in limited(given, limit, "end")] == newest
+    assert [int(one.text) for one in limited(iter(messages), limit, "start")] == oldest
 
 
 def test_the_body_is_what_the_gateway_takes_byte_for_byte() -> None:

@@ -27,6 +27,7 @@ def _shape(inner: Any, profile: Profile, *, required: bool = True) -> tuple[Any,
     [
         {"type": "object", "properties": {"a": {"type": ["string", "null"], "x-own": 1}}},
         {"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}], "not": {}},
+        {"type": "object", "properties": {}, "allOf": [{}], "unevaluatedProperties": False},
         {
             "type": "object",
             "properties": {"a": {"oneOf": [{"const": 1}], "if": True}},
