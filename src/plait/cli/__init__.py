@@ -26,6 +26,7 @@ COMMANDS = {
     "gateway": LazyCommand("gateway", "Manage the tool servers of an agent, and its chat history."),
     "trace": LazyCommand("trace", "List, show and compare traces of agent runs."),
     "verify": LazyCommand("verify", "Run a suite of cases, and report how often they pass."),
+    "serve": LazyCommand("serve", "Serve all servers as one MCP server, whose sessions heal."),
     "view": LazyCommand(
         "view", "Look at runs, servers, reasoning sessions and reports in a browser."
     ),

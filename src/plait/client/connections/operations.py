@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,7 +25,16 @@ from plait.errors import InputNeededError, InputRefusedError, ProtocolError
 
 logger = logging.getLogger("plait.client.connections")
 
-PageT = TypeVar("PageT", bound="types.PaginatedResult | _ToolPage")
+
+class Page(Protocol):
+    """One page of a list."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Leads to the next page."""
+
+
+PageT = TypeVar("PageT", bound=Page)
 T = TypeVar("T")
 
 _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"

@@ -143,6 +143,7 @@ class Peer:
         self.streams = 0
         """How many of them stay for as long as the session: streams of changes."""
         self.server_requests: dict[RequestId, _ServerRequest] = {}
+        self.max_requests = MAX_SERVER_REQUESTS
         self.sender: Sender | None = None
         """Writes messages; `None` before the transport is open, and after it is closed."""
         self.handler: Handler | None = None
@@ -359,7 +360,7 @@ class Peer:
         key = coerced_id(request_id) or request_id
         self.server_requests[key] = asked
         waiting = [one.size for one in self.server_requests.values()]
-        if len(waiting) > MAX_SERVER_REQUESTS or sum(waiting) > MAX_SERVER_REQUEST_BYTES:
+        if len(waiting) > self.max_requests or sum(waiting) > MAX_SERVER_REQUEST_BYTES:
             self.end("the server sends requests without reading the answers")
             self.close()
             return

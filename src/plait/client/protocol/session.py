@@ -211,6 +211,22 @@ class McpSession:
             types.INTERNAL_ERROR, f"the server requested input more than {MAX_INPUT_ROUNDS} times"
         )
 
+    async def raw_result(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the result of a request as the server sent it, repaired where needed."""
+        for _ in range(MAX_INPUT_ROUNDS):
+            ended = await self.request(method, params)
+            result = await read_aside(ended, result_in_era)
+            self.peer.note_repairs(ended)
+            if not is_unfinished(result, ended.version):
+                return result
+            asked = types.InputRequiredResult.model_validate(result, by_name=False)
+            params = {**(params or {}), **await self._answers_to(asked)}
+        raise RequestError(
+            types.INTERNAL_ERROR, f"the server requested input more than {MAX_INPUT_ROUNDS} times"
+        )
+
     async def _answers_to(self, asked: types.InputRequiredResult) -> dict[str, Any]:
         """Answer what the server asks before it gives a result; return the fields to send."""
         fields: dict[str, Any] = {}

@@ -1,0 +1,576 @@
+"""A client of `plait serve`: its requests, in both eras of the protocol.
+
+The peer of `client/protocol` plays the server's part: what arrives are requests, and what it sends
+are notifications, and in the handshake era questions of the servers behind. A client of the modern
+era gets such a question as the result of its call, and makes the call again with the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import anyio
+from pydantic_core import to_json
+
+from plait._support import mcp_types as types
+from plait._support.redact import Redactor
+from plait._version import __version__
+from plait.client.protocol.exchange import PendingRequest
+from plait.client.protocol.inbound import SUBSCRIPTION_ID
+from plait.client.protocol.peer import Peer, RequestError
+from plait.client.protocol.reading import RequestId
+from plait.errors import PlaitError
+from plait.serve.upstream import (
+    ANSWER_SECONDS,
+    AskClient,
+    CallOptions,
+    ListKind,
+    Row,
+    Upstream,
+)
+
+if TYPE_CHECKING:
+    from plait.client.protocol.exchange import OnProgress
+
+logger = logging.getLogger("plait.serve")
+
+MAX_REQUESTS: Final = 4096
+"""How many requests of a client may be under way at once."""
+MAX_HELD_CALLS: Final = 256
+"""How many calls of a client may wait for answers that come with another request."""
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+_CHANGED: Final[dict[ListKind, tuple[str, str]]] = {
+    "tools": ("notifications/tools/list_changed", "toolsListChanged"),
+    "prompts": ("notifications/prompts/list_changed", "promptsListChanged"),
+    "resources": ("notifications/resources/list_changed", "resourcesListChanged"),
+    "resourceTemplates": ("notifications/resources/list_changed", "resourcesListChanged"),
+}
+"""The notification that a list has changed, and the field that asks for it."""
+_CAPABILITIES: Final[Row] = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "completions": {},
+    "logging": {},
+}
+_LISTS: Final[dict[str, ListKind]] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_ASKS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests in whose course the modern era lets a server ask something."""
+_CACHEABLE: Final = frozenset({*_LISTS, "resources/read", "server/discover"})
+
+OpenUpstream = Callable[["ClientSession"], Upstream]
+
+
+class Stream(Protocol):
+    """What carries the messages that belong to one request: the response to it, over HTTP."""
+
+    async def deliver(self, body: bytes) -> None:
+        """Write a message, or raise `anyio.BrokenResourceError`."""
+        ...
+
+
+current_stream: ContextVar[Stream | None] = ContextVar("plait_serve_stream", default=None)
+"""That of the request in this context; on stdio there is one for everything."""
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    """A request of the client that is under way."""
+
+    id: RequestId
+    method: str
+    params: Row
+    modern: bool
+    stream: Stream | None
+    log_level: str | None = None
+    held: _HeldCall | None = None
+    """The call that it makes or continues, in the modern era."""
+
+    @property
+    def newest(self) -> _Request:
+        """The request by which a client of the modern era waits for the result now."""
+        return self if self.held is None else self.held.request
+
+    @property
+    def progress_token(self) -> RequestId | None:
+        meta: Row = self.params.get("_meta") or {}
+        return meta.get("progressToken")
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """What a server behind asks the client of the modern era, until it is answered."""
+
+    request: Row
+    answer: asyncio.Future[Row]
+
+
+@dataclass(slots=True, eq=False)
+class _HeldCall:
+    """A request of the modern era that goes on while the client answers a question."""
+
+    identity: bytes
+    """What is asked, which a continued call must repeat."""
+    request: _Request
+    """The newest request for it, to which progress belongs."""
+    task: asyncio.Future[Row]
+    questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    expiry: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Listener:
+    """A stream of changes of the modern era."""
+
+    wanted: Row
+    subscription: RequestId
+    stream: Stream | None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+_current: ContextVar[_Request | None] = ContextVar("plait_serve_request", default=None)
+
+
+class ClientSession:
+    """What one client has asked for, and the servers behind it."""
+
+    def __init__(self, name: str, open_upstream: OpenUpstream, *, instructions: str = "") -> None:
+        self.name = name
+        self.peer = Peer(name, Redactor(()), lambda: None)
+        self.peer.max_requests = MAX_REQUESTS
+        self.peer.handler = self
+        self.capabilities: Mapping[str, Any] = {}
+        self.client_info: Mapping[str, Any] = {}
+        self.version: str | None = None
+        """The version of the handshake; `None` before it, and in the modern era."""
+        self._instructions = instructions
+        self._open_upstream = open_upstream
+        self._upstream: Upstream | None = None
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._level: str | None = None
+        self._held: dict[str, _HeldCall] = {}
+        self._going_on: set[_HeldCall] = set()
+        """The requests of the modern era that may ask something."""
+        self._listeners: list[_Listener] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._methods: dict[str, Callable[[_Request], Awaitable[Row]]] = {
+            "initialize": self._initialize,
+            "server/discover": self._discover,
+            "ping": self._ping,
+            "tools/call": self._call_tool,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_level,
+            "subscriptions/listen": self._listen,
+            **dict.fromkeys(_LISTS, self._list),
+        }
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[ClientSession]:
+        """Keep the session, and what belongs to it, during the block."""
+        try:
+            async with self._stack:
+                try:
+                    yield self
+                finally:
+                    for held in self._held.values():
+                        _drop(held)
+                    for listener in self._listeners:
+                        listener.ended.set()
+                    await self.peer.aclose()
+        finally:
+            for task in tuple(self._tasks):
+                task.cancel()
+
+    async def upstream(self) -> Upstream:
+        """Return the servers behind; they are connected when they are first needed."""
+        async with self._opening:
+            if self._upstream is None:
+                made = self._open_upstream(self)
+                self._upstream = await self._stack.enter_async_context(made.open())
+        return self._upstream
+
+    # What arrives
+
+    def notified(self, method: str, params: Row | None) -> None:
+        """Take a notification of the client; cancelling is the peer's."""
+        logger.debug("%s: %s %s", self.name, method, params)
+
+    async def answer(self, request_id: RequestId, method: str, params: Row | None) -> Row:
+        """Answer a request of the client, or raise `RequestError`."""
+        fields = params or {}
+        meta: Row = fields.get("_meta") or {}
+        version = meta.get(types.PROTOCOL_VERSION_META_KEY)
+        modern = self.version is None and (version is not None or method == "server/discover")
+        if modern:
+            self._check_modern(version, meta)
+        handle = self._methods.get(method)
+        if (
+            handle is None
+            or (modern and method in _HANDSHAKE_ONLY)
+            or (not modern and method in _MODERN_ONLY)
+        ):
+            raise RequestError(types.METHOD_NOT_FOUND, "Method not found", method)
+        level = meta.get(types.LOG_LEVEL_META_KEY)
+        request = _Request(request_id, method, fields, modern, current_stream.get(), level)
+        _current.set(request)
+        try:
+            if modern and method in _ASKS:
+                return self._stamped(request, await self._answer_with_questions(request, handle))
+            result = await handle(request)
+        except PlaitError as error:
+            raise RequestError(types.INTERNAL_ERROR, str(error)) from error
+        return self._stamped(request, result) if modern else _without_modern_fields(result)
+
+    def _check_modern(self, version: object, meta: Row) -> None:
+        known = types.version.MODERN_PROTOCOL_VERSIONS
+        if version not in known:
+            data = {"supported": list(known), "requested": version}
+            raise RequestError(
+                types.UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data
+            )
+        declared = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
+        if not isinstance(declared, dict):
+            text = f"_meta has no {types.CLIENT_CAPABILITIES_META_KEY}"
+            raise RequestError(types.INVALID_PARAMS, text)
+        if self._upstream is None:
+            self.capabilities = declared  # pyright: ignore[reportUnknownMemberType]
+            self.client_info = meta.get(types.CLIENT_INFO_META_KEY) or {}
+
+    def _stamped(self, request: _Request, result: Row) -> Row:
+        result = {"resultType": "complete", **result}
+        if request.method in _CACHEABLE and result["resultType"] == "complete":
+            result = {"ttlMs": 0, "cacheScope": "private", **result}
+        meta: Row = result.get("_meta") or {}
+        return {**result, "_meta": {types.SERVER_INFO_META_KEY: server_info(), **meta}}
+
+    # The requests of MCP
+
+    async def _initialize(self, request: _Request) -> Row:
+        asked = request.params.get("protocolVersion")
+        known = types.version.HANDSHAKE_PROTOCOL_VERSIONS
+        self.version = asked if asked in known else types.version.LATEST_HANDSHAKE_VERSION
+        self.capabilities = request.params.get("capabilities") or {}
+        self.client_info = request.params.get("clientInfo") or {}
+        return {
+            "protocolVersion": self.version,
+            "capabilities": _CAPABILITIES,
+            "serverInfo": server_info(),
+            **await self._advice(),
+        }
+
+    async def _discover(self, request: _Request) -> Row:
+        del request
+        return {
+            "supportedVersions": list(types.version.MODERN_PROTOCOL_VERSIONS),
+            "capabilities": _CAPABILITIES,
+            **await self._advice(),
+        }
+
+    async def _advice(self) -> Row:
+        """Return what the servers say about their use, as far as it is known now."""
+        upstream = await self.upstream()
+        text = "\n\n".join(filter(None, (self._instructions, await upstream.instructions())))
+        return {"instructions": text} if text else {}
+
+    async def _ping(self, request: _Request) -> Row:
+        del request
+        return {}
+
+    async def _list(self, request: _Request) -> Row:
+        kind = _LISTS[request.method]
+        return {kind: await (await self.upstream()).rows(kind)}
+
+    async def _call_tool(self, request: _Request) -> Row:
+        name, arguments = request.params.get("name"), request.params.get("arguments")
+        if not isinstance(name, str):
+            raise RequestError(types.INVALID_PARAMS, "Invalid params: a call needs a name")
+        if not isinstance(arguments, dict | None):
+            raise RequestError(types.INVALID_PARAMS, "Invalid params: arguments are an object")
+        upstream = await self.upstream()
+        can_ask = "elicitation" in self.capabilities
+        options = CallOptions(
+            on_progress=self._progress_of(request),
+            on_log=partial(self._log_of, request),
+            ask=self._asker(request) if can_ask else None,
+        )
+        given = cast("Row | None", arguments) or {}
+        return await upstream.call_tool(name, given, options)
+
+    async def _get_prompt(self, request: _Request) -> Row:
+        return await (await self.upstream()).get_prompt(_without_retry(request.params))
+
+    async def _read_resource(self, request: _Request) -> Row:
+        return await (await self.upstream()).read_resource(str(request.params.get("uri")))
+
+    async def _subscribe(self, request: _Request) -> Row:
+        await (await self.upstream()).subscribe(str(request.params.get("uri")))
+        return {}
+
+    async def _unsubscribe(self, request: _Request) -> Row:
+        (await self.upstream()).unsubscribe(str(request.params.get("uri")))
+        return {}
+
+    async def _complete(self, request: _Request) -> Row:
+        return await (await self.upstream()).complete(request.params)
+
+    async def _set_level(self, request: _Request) -> Row:
+        level = request.params.get("level")
+        if level not in LEVELS:
+            raise RequestError(types.INVALID_PARAMS, f"Invalid params: no log level {level!r}")
+        self._level = level
+        await (await self.upstream()).set_log_level(level)
+        return {}
+
+    async def _listen(self, request: _Request) -> Row:
+        """Announce changes until the client stops listening."""
+        wanted: Row = request.params.get("notifications") or {}
+        upstream = await self.upstream()
+        listener = _Listener(wanted, request.id, request.stream)
+        uris = [uri for uri in wanted.get("resourceSubscriptions") or () if isinstance(uri, str)]
+        for uri in uris:
+            await upstream.subscribe(uri)
+        known = {field for _, field in _CHANGED.values()} | {"resourceSubscriptions"}
+        honoured = {key: value for key, value in wanted.items() if key in known and value}
+        await self._tell_listener(
+            listener,
+            "notifications/subscriptions/acknowledged",
+            {"notifications": honoured},
+        )
+        self._listeners.append(listener)
+        try:
+            await listener.ended.wait()
+        finally:
+            self._listeners.remove(listener)
+            others = {uri for one in self._listeners for uri in _uris_of(one)}
+            for uri in uris:
+                if uri not in others:
+                    upstream.unsubscribe(uri)
+        return {"_meta": {SUBSCRIPTION_ID: request.id}}
+
+    # What is told
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Announce that a list has changed."""
+        method, wanted = _CHANGED[kind]
+        if self.version is not None:
+            self._start(self._tell(method, None))
+        for listener in self._listeners:
+            if listener.wanted.get(wanted):
+                self._start(self._tell_listener(listener, method, {}))
+
+    def resource_updated(self, uri: str) -> None:
+        """Announce that a resource has changed."""
+        method = "notifications/resources/updated"
+        if self.version is not None:
+            self._start(self._tell(method, {"uri": uri}))
+        for listener in self._listeners:
+            if uri in _uris_of(listener):
+                self._start(self._tell_listener(listener, method, {"uri": uri}))
+
+    def log(self, params: Row) -> None:
+        """Pass a log message on that belongs to no call."""
+        if self.version is not None and self._is_wanted(params, self._level):
+            self._start(self._tell("notifications/message", params))
+
+    def _is_wanted(self, params: Row, level: str | None) -> bool:
+        lowest = LEVELS.index(level) if level in LEVELS else 0
+        return params.get("level") in LEVELS[lowest:]
+
+    def _log_of(self, request: _Request, params: types.LoggingMessageNotificationParams) -> None:
+        """Pass a log message of a call on; in the modern era only to those who asked for it."""
+        newest = request.newest
+        row: Row = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        level = newest.log_level if request.modern else self._level
+        if (level is not None or not request.modern) and self._is_wanted(row, level):
+            self._start(self._tell("notifications/message", row, newest.stream))
+
+    def _progress_of(self, request: _Request) -> OnProgress | None:
+        if request.progress_token is None:
+            return None
+
+        async def report(done: float, total: float | None, text: str | None) -> None:
+            newest = request.newest
+            params: Row = {"progressToken": newest.progress_token, "progress": done}
+            params |= {} if total is None else {"total": total}
+            params |= {} if text is None else {"message": text}
+            await self._tell("notifications/progress", params, newest.stream)
+
+        return report
+
+    async def _tell(self, method: str, params: Row | None, stream: Stream | None = None) -> None:
+        message: Row = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        try:
+            if stream is None:
+                await self.peer.deliver(message)
+            else:
+                await stream.deliver(to_json(message, inf_nan_mode="null"))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            logger.debug("%s: %s was not sent: the client is gone", self.name, method)
+
+    async def _tell_listener(self, listener: _Listener, method: str, params: Row) -> None:
+        marked = {**params, "_meta": {SUBSCRIPTION_ID: listener.subscription}}
+        await self._tell(method, marked, listener.stream)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What is asked
+
+    @property
+    def ask(self) -> AskClient:
+        """Sends a request to the client, in the course of the request in this context."""
+        request = _current.get()
+        if request is not None:
+            return self._asker(request)
+        if self.version is not None:
+            return partial(self._ask_client, None)
+        # Only one call can have caused it, or it is not known whose question it is.
+        going_on = [held for held in self._going_on if not held.task.done()]
+        if len(going_on) != 1:
+            raise RequestError(types.INVALID_REQUEST, "no call of the client caused this")
+        return partial(_ask_by_result, going_on[0])
+
+    def _asker(self, request: _Request) -> AskClient:
+        if request.held is None:
+            return partial(self._ask_client, request.stream)
+        return partial(_ask_by_result, request.held)
+
+    async def _ask_client(self, stream: Stream | None, method: str, params: Row) -> Row:
+        """Send a request to a client of the handshake era, and return its result."""
+        current_stream.set(stream)
+        request_id = self.peer.next_request_id()
+        request = PendingRequest(method, request_id, self.version or "")
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        await self.peer.exchange(request, to_json(message), timeout_seconds=ANSWER_SECONDS)
+        result: Row = (request.message or {}).get("result") or {}
+        return result
+
+    async def _answer_with_questions(
+        self, request: _Request, handle: Callable[[_Request], Awaitable[Row]]
+    ) -> Row:
+        """Return the result of a request, or what a server asks before there is one."""
+        state = request.params.get("requestState")
+        identity = _identity(request)
+        if state is None:
+            task = asyncio.ensure_future(handle(request))
+            held = request.held = _HeldCall(identity, request, task)
+            self._going_on.add(held)
+            task.add_done_callback(lambda _: self._going_on.discard(held))
+        else:
+            found = self._held.pop(str(state), None)
+            if found is None or not hmac.compare_digest(found.identity, identity):
+                if found is not None:
+                    self._held[str(state)] = found
+                text = "the requestState is unknown, has expired, or is of another request"
+                raise RequestError(types.INVALID_PARAMS, text)
+            held, held.request = found, request
+            if held.expiry is not None:
+                held.expiry.cancel()
+            answers: Row = request.params.get("inputResponses") or {}
+            for key, question in tuple(held.questions.items()):
+                if isinstance(answer := answers.get(key), dict):
+                    del held.questions[key]
+                    if not question.answer.done():
+                        question.answer.set_result(answer)  # pyright: ignore[reportUnknownArgumentType]
+            if not held.questions:
+                held.asked.clear()
+        asked = asyncio.ensure_future(held.asked.wait())
+        try:
+            await asyncio.wait({held.task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            _drop(held)
+            raise
+        finally:
+            asked.cancel()
+        if held.task.done():
+            return held.task.result()
+        return self._hold(held)
+
+    def _hold(self, held: _HeldCall) -> Row:
+        """Keep a call until the client makes it again with its answers."""
+        if len(self._held) >= MAX_HELD_CALLS:
+            oldest = next(iter(self._held))
+            _drop(self._held.pop(oldest))
+        state = secrets.token_urlsafe(24)
+        self._held[state] = held
+
+        def expire() -> None:
+            if self._held.pop(state, None) is not None:
+                _drop(held)
+
+        held.expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, expire)
+        requests = {key: question.request for key, question in held.questions.items()}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+
+
+_HANDSHAKE_ONLY: Final = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
+_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
+_MODERN_FIELDS: Final = ("resultType", "ttlMs", "cacheScope")
+
+
+def server_info() -> Row:
+    """Return the name and version of this server."""
+    return {"name": "plait", "version": __version__}
+
+
+def _without_modern_fields(result: Row) -> Row:
+    return {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
+
+
+def _without_retry(params: Row) -> Row:
+    return {key: params[key] for key in params.keys() - {"requestState", "inputResponses"}}
+
+
+def _uris_of(listener: _Listener) -> list[str]:
+    return list(listener.wanted.get("resourceSubscriptions") or ())
+
+
+def _identity(request: _Request) -> bytes:
+    params = _without_retry(request.params)
+    params.pop("_meta", None)
+    return json.dumps([request.method, params], sort_keys=True).encode()
+
+
+def _drop(held: _HeldCall) -> None:
+    if held.expiry is not None:
+        held.expiry.cancel()
+    held.task.cancel()
+
+
+async def _ask_by_result(held: _HeldCall, method: str, params: Row) -> Row:
+    """Ask a client of the modern era, by the result of its request."""
+    answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
+    request: Row = {"method": method}
+    if params:
+        request["params"] = params
+    held.questions[f"q{secrets.token_hex(4)}"] = _Question(request, answer)
+    held.asked.set()
+    return await answer

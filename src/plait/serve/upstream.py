@@ -1,0 +1,667 @@
+"""The servers behind, as one client sees them: what they offer, and requests to them.
+
+Lists are answered from what is known: the last list of each server, at first the one on disk. So
+no server that is slow or down delays a client, which is told when a list has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
+
+from pydantic_core import from_json
+
+from plait._support import mcp_types as types
+from plait._support.redact import Redactor
+from plait._support.sanitize import is_clean_json, sanitize_text
+from plait.client.calls.approval import Approval, ApprovalRequest
+from plait.client.calls.outcome import ToolResult, original_of
+from plait.client.calls.sampling import Sampling
+from plait.client.calls.tool_call import CallbackContext, OnProgress, ToolCall
+from plait.client.catalog.tool import HINTS, Tool
+from plait.client.config.secrets import secret_values
+from plait.client.connections.operations import all_pages
+from plait.client.protocol.peer import RequestError, is_request_error
+from plait.client.protocol.results import read_aside, result_in_era
+from plait.client.toolbox import Toolbox
+from plait.errors import (
+    ClientClosedError,
+    InvalidArgumentsError,
+    PlaitError,
+    ProtocolError,
+    ResourceNotFoundError,
+    ToolNotFoundError,
+)
+from plait.serve.names import (
+    Naming,
+    Target,
+    guessed_target,
+    named_server,
+    with_public_names,
+    with_public_uris,
+)
+
+if TYPE_CHECKING:
+    from plait.client.config.read import ClientConfig
+    from plait.client.connections.change_listener import Subscription
+    from plait.client.protocol.inbound import OnElicitation
+    from plait.client.protocol.session import McpSession
+    from plait.serve.snapshot import Snapshot
+
+logger = logging.getLogger("plait.serve")
+
+ListKind = Literal["tools", "prompts", "resources", "resourceTemplates"]
+"""A list, by its field in results."""
+
+METHODS: Final[dict[ListKind, str]] = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+}
+FIRST_LIST_SECONDS: Final = 3.0
+"""How long the first list waits for servers that were never seen: many clients list only once."""
+ANSWER_SECONDS: Final = 600.0
+"""How long a client may take to answer a server."""
+MAX_ITEMS: Final = 100_000
+"""How many items of one list are passed on."""
+
+Row = dict[str, Any]
+T = TypeVar("T")
+AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Sends a request to the client, in the course of one of its own requests."""
+
+
+class Client(Protocol):
+    """What the servers behind may do to a client."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared itself capable of."""
+        ...
+
+    @property
+    def ask(self) -> AskClient:
+        """Sends a request to the client."""
+        ...
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Announce that a list has changed."""
+        ...
+
+    def resource_updated(self, uri: str) -> None:
+        """Announce that a resource has changed."""
+        ...
+
+    def log(self, params: dict[str, Any]) -> None:
+        """Pass a log message on that belongs to no call."""
+        ...
+
+
+@dataclass(slots=True)
+class Offer:
+    """What one server offers, as it listed it; `None` is a list that it has not given yet."""
+
+    tools: list[Row] | None = None
+    prompts: list[Row] | None = None
+    resources: list[Row] | None = None
+    resource_templates: list[Row] | None = None
+    instructions: str | None = None
+
+    def rows(self, kind: ListKind) -> list[Row] | None:
+        """Return one of the lists."""
+        rows: list[Row] | None = getattr(self, _ATTRIBUTES[kind])
+        return rows
+
+    def put(self, kind: ListKind, rows: list[Row]) -> bool:
+        """Replace one of the lists, and return whether it has changed."""
+        changed = self.rows(kind) != rows
+        setattr(self, _ATTRIBUTES[kind], rows)
+        return changed
+
+
+_ATTRIBUTES: Final[dict[ListKind, str]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resourceTemplates": "resource_templates",
+}
+_CHOSEN: Final = "plait/name"
+"""The key of `_meta` with the name that the user chose for a tool; clients do not get it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CallOptions:
+    """What a client wants during one of its calls."""
+
+    on_progress: OnProgress | None = None
+    on_log: Callable[[types.LoggingMessageNotificationParams], None] | None = None
+    ask: AskClient | None = None
+
+
+@dataclass(slots=True)
+class _Lists:
+    offers: dict[str, Offer]
+    """What each server offers, as it is known."""
+    first: dict[tuple[str, ListKind], asyncio.Event] = field(
+        default_factory=dict[tuple[str, ListKind], asyncio.Event]
+    )
+    """Set when a server has listed, or cannot."""
+
+
+class Upstream:
+    """The servers of one client, with sessions of their own."""
+
+    def __init__(
+        self, config: ClientConfig, client: Client, snapshot: Snapshot, naming: Naming = "server"
+    ) -> None:
+        self._client = client
+        self._snapshot = snapshot
+        self._naming: Naming = naming
+        self._lists = _Lists(snapshot.load())
+        self._redact = {
+            name: Redactor(secret_values(server)) for name, server in config.servers.items()
+        }
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscriptions: dict[str, Subscription] = {}
+        can = client.capabilities
+        options: dict[str, Any] = {"log_level": config.options.get("log_level") or "info"}
+        if "elicitation" in can:
+            options["on_elicitation"] = _callback_outside_calls
+        if "sampling" in can:
+            # The client bounds what its own model does; these bounds only stop what never ends.
+            options["on_sampling"] = Sampling(
+                self._sample,
+                max_tokens=10**9,
+                max_calls_per_call=1000,
+                max_calls_per_minute=1000,
+                max_input_bytes=32_000_000,
+                timeout_seconds=ANSWER_SECONDS,
+                allow_tools="tools" in (can["sampling"] or {}),
+            )
+        if "roots" in can:
+            options["roots"] = self._roots
+        self.box = Toolbox(
+            config,
+            **options,
+            on_log=self._log,
+            on_approval=self._approve,
+            on_initialized=self._opened,
+            on_tools_list_changed=partial(self._changed, "tools"),
+            on_prompts_list_changed=partial(self._changed, "prompts"),
+            on_resources_list_changed=self._resources_changed,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Upstream]:
+        """Connect to the servers during the block, without waiting for any of them."""
+        async with self.box:
+            for server in self.box.server_names:
+                self._refresh(server, *METHODS)
+            try:
+                yield self
+            finally:
+                for subscription in self._subscriptions.values():
+                    subscription.cancel()
+                for task in tuple(self._tasks):
+                    task.cancel()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What the servers offer
+
+    def _refresh(self, server: str, *kinds: ListKind) -> None:
+        for kind in kinds:
+            first = self._lists.first.setdefault((server, kind), asyncio.Event())
+            task = asyncio.get_running_loop().create_task(self._list(server, kind, first))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _list(self, server: str, kind: ListKind, first: asyncio.Event) -> None:
+        try:
+            if kind == "tools":
+                rows = [_row_of(tool) for tool in await self.box.tools(server)]
+            else:
+                rows = await self._read(server, partial(_all_rows, kind), METHODS[kind])
+        except ProtocolError as error:
+            if error.code != types.METHOD_NOT_FOUND:
+                logger.warning("%s: %s", server, error)
+                return
+            rows = []
+        except ClientClosedError:
+            return
+        except PlaitError as error:
+            # When it is back, its first session is a reason to list again.
+            logger.warning("going on with the last list of %s: %s", server, error)
+            return
+        finally:
+            first.set()
+        offer = self._lists.offers.setdefault(server, Offer())
+        if offer.put(kind, rows):
+            self._client.list_changed(kind)
+            self._snapshot.save(self._lists.offers)
+
+    async def _known(self, kind: ListKind) -> dict[str, list[Row]]:
+        """Return the last list of each server, in the order of the configuration."""
+        offers = self._lists.offers
+        names = self.box.server_names
+        unknown = [
+            self._lists.first[name, kind]
+            for name in names
+            if name not in offers or offers[name].rows(kind) is None
+        ]
+        if unknown:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_LIST_SECONDS):
+                    await asyncio.gather(*(event.wait() for event in unknown))
+        return {name: offers[name].rows(kind) or [] for name in names if name in offers}
+
+    async def rows(self, kind: ListKind) -> list[Row]:
+        """Return a list of all servers, under the names for clients."""
+        known = await self._known(kind)
+        if kind in {"resources", "resourceTemplates"}:
+            return with_public_uris(known, "uri" if kind == "resources" else "uriTemplate")
+        rows = {Target(name, row["name"]): row for name, some in known.items() for row in some}
+        named = with_public_names(
+            ((target, _chosen_name(row)) for target, row in rows.items()), self._naming
+        )
+        listed = [_public_row(name, rows[target]) for name, target in named.items()]
+        return [*listed, *self._own_rows({*named})] if kind == "tools" else listed
+
+    def _own_rows(self, taken: set[str]) -> list[Row]:
+        return [{**_row_of(tool), "name": tool.name} for tool in self.box.own_tools(taken=taken)]
+
+    async def instructions(self) -> str | None:
+        """Return what the servers say about their use, as far as it is known."""
+        parts = [
+            (name, self._lists.offers[name].instructions)
+            for name in self.box.server_names
+            if name in self._lists.offers
+        ]
+        texts = [(name, text) for name, text in parts if text]
+        if self._naming == "plain":
+            return "\n\n".join(text for _, text in texts) or None
+        return "\n\n".join(f"# {name}\n\n{text}" for name, text in texts) or None
+
+    async def _find(self, kind: ListKind, name: str) -> Target | None:
+        """Return what a client means by a name of a tool or prompt."""
+        known = await self._known(kind)
+        rows = {Target(server, row["name"]): row for server, some in known.items() for row in some}
+        named = with_public_names(
+            ((target, _chosen_name(row)) for target, row in rows.items()), self._naming
+        )
+        return named.get(name) or guessed_target(name, self.box.server_names, self._naming)
+
+    # Requests
+
+    async def call_tool(self, name: str, arguments: Row, options: CallOptions) -> Row:
+        """Call a tool by its name for clients; a failure that a model can read is a result.
+
+        Raises:
+            RequestError: There is no such tool, or the server answered with an error.
+        """
+        for own in self.box.own_tools():
+            if name == own.name:
+                return _result_row(await self.box.call(own.server, own.wire_name, arguments))
+        target = await self._find("tools", name)
+        if target is None:
+            raise RequestError(types.INVALID_PARAMS, f"Unknown tool: {name}")
+        ask = options.ask
+        call = ToolCall(
+            server=target.server,
+            tool=target.name,
+            arguments=arguments,
+            on_progress=options.on_progress,
+            on_log=options.on_log,
+            on_elicitation=None if ask is None else partial(_elicit, ask),
+            on_approval=None if ask is None else partial(_ask_approval, ask),
+        )
+        try:
+            if (executor := self.box.calls.plain(target.server, target.name)) is not None:
+                result = await executor.run(call, _as_sent)
+            else:
+                result = await self.box.calls.run(call)
+        except (ToolNotFoundError, ProtocolError) as error:
+            raise self._sent_error(target.server, error) from error
+        except PlaitError as error:
+            return {"content": [{"type": "text", "text": str(error)}], "isError": True}
+        row = _result_row(result) if isinstance(result, ToolResult) else result
+        return sanitized_row(row) if self.box.sanitizes else row
+
+    async def get_prompt(self, params: Row) -> Row:
+        """Fill in a prompt by its name for clients."""
+        target = await self._find("prompts", str(params.get("name")))
+        if target is None:
+            raise RequestError(types.INVALID_PARAMS, f"Unknown prompt: {params.get('name')}")
+        return await self.forward(target.server, "prompts/get", {**params, "name": target.name})
+
+    async def read_resource(self, uri: str) -> Row:
+        """Read a resource by its URI for clients."""
+        targets = await self._owners(uri)
+        for target in targets:
+            try:
+                result = await self.forward(target.server, "resources/read", {"uri": target.name})
+            except RequestError as error:
+                if target is targets[-1] or error.code not in _NOT_FOUND:
+                    raise
+            else:
+                contents: list[Row] = result.get("contents") or []
+                renamed = [
+                    {**one, "uri": uri} if one.get("uri") == target.name else one
+                    for one in contents
+                ]
+                return {**result, "contents": renamed}
+        raise RequestError(types.INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+
+    async def _owners(self, uri: str) -> list[Target]:
+        """Return the servers that may have a resource, the most likely first."""
+        names = self.box.server_names
+        if (named := named_server(uri, names)) is not None:
+            return [named]
+        listed, templates = await self._known("resources"), await self._known("resourceTemplates")
+        for server, rows in listed.items():
+            if any(row.get("uri") == uri for row in rows):
+                return [Target(server, uri)]
+        fitting = [
+            server
+            for server, rows in templates.items()
+            if any(_matches(str(row.get("uriTemplate")), uri) for row in rows)
+        ]
+        others = [name for name in names if listed.get(name) and name not in fitting]
+        return [Target(name, uri) for name in fitting or others or names]
+
+    async def complete(self, params: Row) -> Row:
+        """Complete an argument of a prompt or of a resource template."""
+        match params.get("ref"):
+            case {"type": "ref/prompt", "name": str(name), **rest}:
+                target = await self._find("prompts", name)
+                ref = {**rest, "type": "ref/prompt", "name": target and target.name}
+            case {"type": "ref/resource", "uri": str(uri), **rest}:
+                templates = await self._known("resourceTemplates")
+                target = named_server(uri, self.box.server_names)
+                for server, rows in templates.items():
+                    if target is None and any(row.get("uriTemplate") == uri for row in rows):
+                        target = Target(server, uri)
+                if target is None:
+                    target = (await self._owners(uri))[0]
+                ref = {**rest, "type": "ref/resource", "uri": target.name}
+            case _:
+                raise RequestError(types.INVALID_PARAMS, "Invalid params: ref")
+        if target is None:
+            raise RequestError(types.INVALID_PARAMS, "Unknown prompt")
+        return await self.forward(target.server, "completion/complete", {**params, "ref": ref})
+
+    async def subscribe(self, uri: str) -> None:
+        """Announce changes of a resource to the client, also after restarts of its server."""
+        if uri in self._subscriptions:
+            return
+        target = (await self._owners(uri))[0]
+
+        def updated(_uri: str) -> None:
+            self._client.resource_updated(uri)
+
+        try:
+            self._subscriptions[uri] = await self.box.subscribe(target.server, target.name, updated)
+        except PlaitError as error:
+            raise self._sent_error(target.server, error) from error
+
+    def unsubscribe(self, uri: str) -> None:
+        """End the announcements."""
+        if (subscription := self._subscriptions.pop(uri, None)) is not None:
+            subscription.cancel()
+
+    async def set_log_level(self, level: types.LoggingLevel) -> None:
+        """Set the lowest level of log messages, on servers that are there."""
+        for server in self.box.server_names:
+            task = asyncio.ensure_future(self._set_log_level(server, level))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _set_log_level(self, server: str, level: types.LoggingLevel) -> None:
+        try:
+            await self.box.set_logging_level(level, server)
+        except PlaitError as error:
+            logger.debug("%s: the log level is not set: %s", server, error)
+
+    async def forward(self, server: str, method: str, params: Row) -> Row:
+        """Make a request that changes nothing, and return its result as the server sent it.
+
+        Raises:
+            RequestError: The server cannot be reached, or answered with an error.
+        """
+        fields = {key: value for key, value in params.items() if key != "_meta"}
+        try:
+            return await self._read(
+                server, lambda session: session.raw_result(method, fields), method
+            )
+        except PlaitError as error:
+            raise self._sent_error(server, error) from error
+
+    async def _read(
+        self, server: str, operation: Callable[[McpSession], Awaitable[T]], method: str
+    ) -> T:
+        return await self.box.lifecycle.run(
+            lambda runtime: runtime.request(server, operation, method)
+        )
+
+    def _sent_error(self, server: str, error: PlaitError) -> RequestError:
+        """Return the error that the server sent, or one that says why there is none."""
+        cause: BaseException | None = error
+        while cause is not None:
+            if is_request_error(cause) and cause.code != types.CONNECTION_CLOSED:
+                text = self._redact[server](cause.message)
+                return RequestError(cause.code, text, cause.data)
+            cause = cause.__cause__
+        code = types.INTERNAL_ERROR
+        if isinstance(error, ToolNotFoundError | InvalidArgumentsError):
+            code = types.INVALID_PARAMS
+        elif isinstance(error, ResourceNotFoundError):
+            code = error.code or types.INVALID_PARAMS
+        return RequestError(code, str(error))
+
+    # What the servers ask and tell
+
+    async def _approve(self, request: ApprovalRequest) -> Approval:
+        """Answer for a client that cannot be asked."""
+        text = (
+            f"this client cannot be asked; to allow it, change the policy of your mcp.json "
+            f"({request.reason})"
+        )
+        return Approval("reject", message=text, by="program")
+
+    async def _sample(
+        self, server: str, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
+        del server
+        answer = await self._client.ask("sampling/createMessage", _plain(params))
+        kind = types.CreateMessageResult
+        if params.tools is not None:
+            return types.CreateMessageResultWithTools.model_validate(answer, by_name=False)
+        return kind.model_validate(answer, by_name=False)
+
+    async def _roots(self) -> list[types.Root]:
+        answer = await self._client.ask("roots/list", {})
+        return types.ListRootsResult.model_validate(answer, by_name=False).roots
+
+    def _log(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
+        del server
+        self._client.log(_plain(params))
+
+    def _changed(self, kind: ListKind, params: object, context: CallbackContext) -> None:
+        del params
+        self._refresh(context.server_name, kind)
+
+    def _resources_changed(self, params: object, context: CallbackContext) -> None:
+        del params
+        self._refresh(context.server_name, "resources", "resourceTemplates")
+
+    def _opened(self, info: Any, context: CallbackContext) -> None:
+        """Note what a server says about its use; after a restart it may offer something else."""
+        offer = self._lists.offers.setdefault(context.server_name, Offer())
+        offer.instructions = info.instructions
+        if self._lists.first.get((context.server_name, "tools"), asyncio.Event()).is_set():
+            self._refresh(context.server_name, *METHODS)
+
+
+_NOT_FOUND: Final = frozenset({types.INVALID_PARAMS, -32002})
+
+
+def _callback_outside_calls(server: str) -> OnElicitation:
+    del server
+    return _decline_outside_calls
+
+
+async def _decline_outside_calls(
+    context: object, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    """Decline a question that belongs to no call of this client: it is for nobody."""
+    del context, params
+    return types.ElicitResult(action="decline")
+
+
+async def _elicit(
+    ask: AskClient, context: object, params: types.ElicitRequestParams
+) -> types.ElicitResult:
+    del context
+    answer = await ask("elicitation/create", _plain(params))
+    return types.ElicitResult.model_validate(answer, by_name=False)
+
+
+async def _ask_approval(ask: AskClient, request: ApprovalRequest) -> Approval:
+    """Ask the person at the client whether a call may be made."""
+    shown = "\n".join(f"  {name} = {value!r}" for name, value in request.arguments.items())
+    params = {
+        "mode": "form",
+        "message": f"Allow {request.where}?\n{shown}\n({request.reason})",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"allow": {"type": "boolean", "title": f"Allow {request.where}"}},
+            "required": ["allow"],
+        },
+    }
+    match await ask("elicitation/create", params):
+        case {"action": "accept", "content": {"allow": True}}:
+            return Approval("approve")
+        case _:
+            return Approval("reject")
+
+
+def _plain(model: Any) -> dict[str, Any]:
+    data: dict[str, Any] = model.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return data
+
+
+async def _all_rows(kind: ListKind, session: McpSession) -> list[Row]:
+    """Return a list of a server as it sent it, of every page."""
+    rows: list[Row] = []
+
+    async def fetch(cursor: str | None) -> _Page:
+        params = {} if cursor is None else {"cursor": cursor}
+        ended = await session.request(METHODS[kind], params)
+        page = await read_aside(ended, result_in_era)
+        session.peer.note_repairs(ended)
+        rows.extend(page.get(kind) or ())
+        return _Page(page.get("nextCursor"))
+
+    await all_pages(fetch, lambda: len(rows) >= MAX_ITEMS)
+    return rows[:MAX_ITEMS]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    next_cursor: str | None
+
+
+def _row_of(tool: Tool) -> Row:
+    """Return a tool as the server listed it, with the user's overrides."""
+    origin = tool
+    while isinstance(origin.source, Tool):
+        origin = origin.source
+    if isinstance(origin.source, bytes):
+        row: Row = from_json(origin.source)
+    else:
+        hints = {name: tool.annotations[key] for name, key in HINTS if key in tool.annotations}
+        row = {
+            "title": tool.title,
+            "description": tool.description or None,
+            "inputSchema": dict(tool.input_schema),
+            "outputSchema": tool.output_schema,
+            "annotations": hints or None,
+            "icons": list(tool.icons) or None,
+            "_meta": tool.meta,
+        }
+        row = {key: value for key, value in row.items() if value is not None}
+    row["name"] = tool.wire_name
+    if tool.override is not None and tool.override.name is not None:
+        row["_meta"] = {**(row.get("_meta") or {}), _CHOSEN: tool.override.name}
+    return row
+
+
+def _chosen_name(row: Row) -> str | None:
+    meta: Row = row.get("_meta") or {}
+    return meta.get(_CHOSEN)
+
+
+def _public_row(name: str, row: Row) -> Row:
+    row = {**row, "name": name}
+    if _chosen_name(row) is not None:
+        row["_meta"] = {key: value for key, value in row["_meta"].items() if key != _CHOSEN}
+        if not row["_meta"]:
+            del row["_meta"]
+    return row
+
+
+def _as_sent(result: Mapping[str, Any], version: str, began: float) -> Row | None:
+    """Take the result of a direct call as it is, unless it needs repair."""
+    del version, began
+    content = result.get("content")
+    return dict(result) if isinstance(content, list) else None
+
+
+def _result_row(result: ToolResult) -> Row:
+    """Return a result in wire format, with blocks that had to be repaired as they were sent."""
+    content = [original_of(block) or _plain(block) for block in result.content]
+    row: Row = {"content": content, "isError": result.is_error}
+    if result.structured_content is not None:
+        row["structuredContent"] = result.structured_content
+    if (meta := result.wire_meta) is not None:
+        row["_meta"] = meta
+    return row
+
+
+_TEXTS: Final = ("text", "name", "title", "description", "uri", "mimeType")
+
+
+def sanitized_row(result: Row) -> Row:
+    """Remove what hides text from the content of a result."""
+    content: list[Any] = result["content"]
+    if is_clean_json(content):
+        return result
+    return {**result, "content": [_sanitized_block(block) for block in content]}
+
+
+def _sanitized_block(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    clean = dict(cast("Row", block))
+    for name in _TEXTS:
+        if isinstance(clean.get(name), str):
+            clean[name] = sanitize_text(clean[name])
+    if isinstance(clean.get("resource"), dict):
+        clean["resource"] = _sanitized_block(clean["resource"])
+    return clean
+
+
+_EXPRESSION = re.compile(r"\\\{([^}]*)\\\}")
+
+
+def _matches(template: str, uri: str) -> bool:
+    """Return whether a URI may come from a URI template."""
+    pattern = re.escape(template)
+    pattern = _EXPRESSION.sub(lambda found: ".*" if found[1][:1] in "+#" else "[^/]*", pattern)
+    return re.fullmatch(pattern, uri) is not None
