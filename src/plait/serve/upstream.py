@@ -20,6 +20,7 @@ from pydantic_core import from_json
 from plait._support import mcp_types as types
 from plait._support.redact import Redactor
 from plait._support.sanitize import is_clean_json, sanitize_text
+from plait._support.threads import in_thread
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.calls.outcome import ToolResult, original_of
 from plait.client.calls.sampling import Sampling
@@ -46,6 +47,7 @@ from plait.serve.names import (
     with_public_names,
     with_public_uris,
 )
+from plait.serve.search import CALL_TOOL, SEARCH_TOOLS, ToolSearch
 
 if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
@@ -159,11 +161,21 @@ class Upstream:
     """The servers of one client, with sessions of their own."""
 
     def __init__(
-        self, config: ClientConfig, client: Client, snapshot: Snapshot, naming: Naming = "server"
+        self,
+        config: ClientConfig,
+        client: Client,
+        snapshot: Snapshot,
+        naming: Naming = "server",
+        *,
+        search: bool = False,
     ) -> None:
+        """With `search`, the client gets a search in place of the tools."""
         self._client = client
         self._snapshot = snapshot
         self._naming: Naming = naming
+        self._has_search = search
+        self._search: ToolSearch | None = None
+        """That of the tools which are listed now, once it is needed."""
         self._lists = _Lists(snapshot.load())
         self._redact = {
             name: Redactor(secret_values(server)) for name, server in config.servers.items()
@@ -243,6 +255,7 @@ class Upstream:
             first.set()
         offer = self._lists.offers.setdefault(server, Offer())
         if offer.put(kind, rows):
+            self._search = None
             self._client.list_changed(kind)
             self._snapshot.save(self._lists.offers)
 
@@ -262,6 +275,20 @@ class Upstream:
         return {name: offers[name].rows(kind) or [] for name in names if name in offers}
 
     async def rows(self, kind: ListKind) -> list[Row]:
+        """Return a list for the client."""
+        if kind == "tools" and self._has_search:
+            return (await self._tool_search()).rows()
+        return await self._public_rows(kind)
+
+    async def _tool_search(self) -> ToolSearch:
+        search = self._search
+        if search is None:
+            rows = await self._public_rows("tools")
+            names = [name for name, offer in self._lists.offers.items() if offer.tools]
+            search = self._search = await in_thread(ToolSearch, rows, names)
+        return search
+
+    async def _public_rows(self, kind: ListKind) -> list[Row]:
         """Return a list of all servers, under the names for clients."""
         known = await self._known(kind)
         if kind in {"resources", "resourceTemplates"}:
@@ -305,6 +332,15 @@ class Upstream:
         Raises:
             RequestError: There is no such tool, or the server answered with an error.
         """
+        if self._has_search and name in {SEARCH_TOOLS, CALL_TOOL}:
+            search = await self._tool_search()
+            if name == SEARCH_TOOLS:
+                return _text_row(search.find(str(arguments.get("query") or "")))
+            name = str(arguments.get("name"))
+            if (text := search.advice_about(name)) is not None:
+                return {**_text_row(text), "isError": True}
+            given: object = arguments.get("arguments") or {}
+            arguments = cast("Row", given) if isinstance(given, dict) else {}
         for own in self.box.own_tools():
             if name == own.name:
                 return _result_row(await self.box.call(own.server, own.wire_name, arguments))
@@ -329,7 +365,7 @@ class Upstream:
         except (ToolNotFoundError, ProtocolError) as error:
             raise self._sent_error(target.server, error) from error
         except PlaitError as error:
-            return {"content": [{"type": "text", "text": str(error)}], "isError": True}
+            return {**_text_row(str(error)), "isError": True}
         row = _result_row(result) if isinstance(result, ToolResult) else result
         return sanitized_row(row) if self.box.sanitizes else row
 
@@ -632,6 +668,10 @@ def _result_row(result: ToolResult) -> Row:
     if (meta := result.wire_meta) is not None:
         row["_meta"] = meta
     return row
+
+
+def _text_row(text: str) -> Row:
+    return {"content": [{"type": "text", "text": text}]}
 
 
 _TEXTS: Final = ("text", "name", "title", "description", "uri", "mimeType")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Call tools server__tool, or, for a single server, as it does.",
 )
+@click.option("--search", is_flag=True, help="Offer a search in place of the tools.")
 @click.option(
     "--http", "address", metavar="[HOST:]PORT", help="Serve Streamable HTTP, for several clients."
 )
@@ -44,6 +45,7 @@ def serve(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     naming: Naming,
+    search: bool,
     address: str | None,
     allowed_hosts: tuple[str, ...],
 ) -> None:
@@ -57,6 +59,7 @@ def serve(
         plait serve                            every server of the mcp.json
         plait serve --only github --only files  two of them
         plait serve --only time --names plain   one, with its own names
+        plait serve --search                    two tools that find and call all others
         plait serve --http 8000                 for clients that speak Streamable HTTP
     """
     if ctx.invoked_subcommand is not None:
@@ -73,7 +76,7 @@ def serve(
     def open_upstream(session: ClientSession) -> Upstream:
         # Servers may offer other tools to clients that can do more.
         snapshot = Snapshot.of(config, *choices, *sorted(session.capabilities))
-        return Upstream(config, session, snapshot, naming)
+        return Upstream(config, session, snapshot, naming, search=search)
 
     if address is None:
         from plait.serve.stdio import serve_stdio
