@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2] / "src" / "plait"
 FILES = (
     *(ROOT / "client" / "transports" / "auth").glob("*.py"),
     ROOT / "cli" / "commands" / "auth.py",
-    ROOT / "cli" / "doctor" / "findings.py",
+    ROOT / "cli" / "commands" / "doctor.py",
 )
 
 WITHOUT_SDK = """

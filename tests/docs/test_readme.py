@@ -130,7 +130,8 @@ def test_every_command_that_is_named_exists_with_its_options(line: list[str]) ->
         if isinstance(command, click.Group) and len(line) > 2:
             named = command.get_command(click.Context(command), line[2])
             # `plait verify SUITE` runs a suite.
-            command = named or command.get_command(click.Context(command), "run")
+            group = command if command.invoke_without_command else None
+            command = named or command.get_command(click.Context(command), "run") or group
         assert command is not None
         known |= {option for parameter in command.params for option in parameter.opts}
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from plait._support.suggestions import nearest
-from plait.client.catalog.deferral import definition_text
-from plait.client.catalog.search import ToolIndex
+from plait.client.catalog.deferral import ToolIndex, definition_text
 from plait.client.catalog.tool import Tool
 
 SEARCH_TOOLS: Final = "search_tools"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from plait._support.files import write_atomically
 from plait._support.redact import encoded_forms
 from plait._version import __version__
-from plait.client.catalog.disk_cache import cache_folder
+from plait.client.catalog.listing import cache_folder
 from plait.client.config.secrets import secret_values
 
 if TYPE_CHECKING:
