@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from mcp import Client, MCPError, StdioServerParameters, types
+from mcp import Client, MCPError, types
 from mcp.client.sse import sse_client
 
 from plait.testing import running
+from tests.integration.testing.support import command_of, parameters, text
 from tests.servers import (
     everything_server,
     everything_stdio_config,
@@ -35,28 +36,15 @@ ENVELOPE = {
 }
 
 
-def parameters(config: dict[str, object]) -> StdioServerParameters:
-    return StdioServerParameters(
-        command=cast("str", config["command"]), args=cast("list[str]", config["args"])
-    )
-
-
 def request(method: str, *, modern: bool, **params: Any) -> Json:
     meta = {"_meta": ENVELOPE} if modern else {}
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, **meta}}
 
 
-async def text(client: Client, tool: str, **arguments: object) -> str:
-    block = (await client.call_tool(tool, arguments)).content[0]
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
 def spoken(config: dict[str, object], *messages: Json) -> list[str]:
-    command = [cast("str", config["command"]), *cast("list[str]", config["args"])]
     lines = "".join(f"{json.dumps(message)}\n" for message in messages)
     done = subprocess.run(
-        command, input=lines, capture_output=True, text=True, timeout=30, check=True
+        command_of(config), input=lines, capture_output=True, text=True, timeout=30, check=True
     )
     return done.stdout.splitlines()
 

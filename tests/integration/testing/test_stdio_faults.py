@@ -6,23 +6,23 @@ import json
 import signal
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Unpack, cast
+from typing import Any, NamedTuple, Unpack, get_args
 
 import pytest
-from mcp import Client, MCPError, StdioServerParameters, types
+from mcp import Client, MCPError, types
 
 from plait.testing import FaultOptions, StateDir, eventually
+from plait.testing.faults.options import NoiseKind
 from plait.testing.faults.serve import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
+from tests.integration.testing.support import command_of, parameters, text
 from tests.nursery import stdio_config
 
 pytestmark = pytest.mark.anyio
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(NamedTuple):
     """How a server ended, and what it wrote."""
 
     code: int
@@ -30,32 +30,16 @@ class Done:
     stderr: bytes
 
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
+ME = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize"} | {
+    "params": {"protocolVersion": "2025-11-25", **ME}
 }
-
-
-def command(**options: Unpack[FaultOptions]) -> list[str]:
-    config = stdio_config(**options)
-    return [cast("str", config["command"]), *cast("list[str]", config["args"])]
-
-
-def parameters(**options: Unpack[FaultOptions]) -> StdioServerParameters:
-    program, *args = command(**options)
-    return StdioServerParameters(command=program, args=args)
 
 
 def spoken(*messages: dict[str, Any], answers: int = 0, **options: Unpack[FaultOptions]) -> Done:
     """Send messages to a server, wait for so many answers, close its input and let it end."""
     with subprocess.Popen(
-        command(**options), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0
+        command_of(stdio_config(**options)), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
@@ -72,20 +56,9 @@ def spoken(*messages: dict[str, Any], answers: int = 0, **options: Unpack[FaultO
         return Done(server.wait(30), stdout, server.stderr.read())
 
 
-async def text(client: Client, tool: str, **arguments: object) -> str:
-    block = (await client.call_tool(tool, arguments)).content[0]
-    assert isinstance(block, types.TextContent)
-    return block.text
-
-
 def test_all_noise_at_once_surrounds_the_answers() -> None:
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-    done = spoken(
-        INITIALIZE,
-        ping,
-        answers=2,
-        noise=["banner", "crlf", "bom", "half", "split", "utf8", "biglines"],
-    )
+    done = spoken(INITIALIZE, ping, answers=2, noise=get_args(NoiseKind))
 
     opening = BOM + BANNER + BAD_UTF8 + BIG_LINE + HALF
     assert done.stdout.startswith(opening)
@@ -97,15 +70,10 @@ def test_all_noise_at_once_surrounds_the_answers() -> None:
     assert rest == b""
 
 
-def test_a_server_may_end_before_the_handshake_with_its_last_words() -> None:
+def test_a_server_may_end_with_last_words_before_the_handshake_or_never_answer() -> None:
     done = spoken(exit_after=0, exit_code=127, stderr_line=["first", "no such module: left_pad"])
 
-    assert done.code == 127
-    assert done.stdout == b""
-    assert done.stderr.decode().splitlines() == ["first", "no such module: left_pad"]
-
-
-def test_a_server_may_never_answer() -> None:
+    assert done == (127, b"", b"first\nno such module: left_pad\n")
     assert spoken(INITIALIZE, hang_handshake=True).stdout == b""
 
 
@@ -125,7 +93,8 @@ def test_a_legacy_only_server_does_not_know_discover_and_still_takes_the_handsha
 
 
 async def test_a_server_exits_after_so_many_answered_calls(tmp_path: Path) -> None:
-    async with Client(parameters(exit_after=2, slow_start=0.1, state_dir=tmp_path)) as client:
+    options = stdio_config(exit_after=2, slow_start=0.1, state_dir=tmp_path)
+    async with Client(parameters(options)) as client:
         assert await text(client, "counter") == "1"
         assert await text(client, "counter") == "2"
         with pytest.raises(MCPError, match="Connection closed"):
@@ -140,7 +109,7 @@ async def test_what_was_paid_is_known_after_the_death_of_the_process(
     tmp_path: Path, mode: Any
 ) -> None:
     state = StateDir(tmp_path)
-    async with Client(parameters(state_dir=tmp_path), mode=mode) as client:
+    async with Client(parameters(stdio_config(state_dir=tmp_path)), mode=mode) as client:
         with pytest.raises(MCPError):
             await client.call_tool("hang", read_timeout_seconds=0.1)
 
