@@ -63,6 +63,9 @@ NO_POLICY = NamePolicy()
 @example([_tool("a", "read"), _tool("b", "read"), _tool("a b", "a__read")], NO_POLICY, set())
 @example([_tool("a", "x.y"), _tool("a", "x-y"), _tool("a", "x_y")], NO_POLICY, {"a__x_y"})
 @example([_tool("ä", "read"), _tool("_", "read")], NO_POLICY, set())
+@example([_tool("a_b", "c"), _tool("a", "b_c")], NamePolicy("_"), set())
+@example([_tool("a", "/b"), _tool("a/", "b")], NamePolicy("__"), set())
+@example([_tool("a", ""), _tool("a", "x" * 70 + "\ud83d")], NO_POLICY, set())
 def test_every_tool_gets_a_legal_name_of_its_own(
     listed: list[Tool], policy: NamePolicy, taken: set[str]
 ) -> None:
@@ -83,6 +86,7 @@ def test_every_tool_gets_a_legal_name_of_its_own(
 )
 @example([_tool("a", "x.y"), _tool("a", "x_y")], NO_POLICY, Random(1))
 @example([_tool("a", "read"), _tool("b", "read"), _tool("b", "a__read")], NO_POLICY, Random(1))
+@example([_tool("a", "/b"), _tool("a/", "b")], NamePolicy("__"), Random(3))
 def test_names_do_not_depend_on_the_order(
     listed: list[Tool], policy: NamePolicy, random: Random
 ) -> None:
@@ -105,14 +109,6 @@ def test_a_name_that_looks_like_the_hash_of_another_does_not_depend_on_the_order
     assert first == second
     assert first[f"b/{hashed}"] == hashed
     assert len(set(first.values())) == 3
-
-
-def test_tools_that_only_a_slash_tells_apart_do_not_depend_on_the_order() -> None:
-    listed = [("a", "/b"), ("a/", "b")]
-    policy = NamePolicy("__")
-
-    assert _names(*listed, policy=policy) == _names(*listed[::-1], policy=policy)[::-1]
-    assert len(set(_names(*listed, policy=policy))) == 2
 
 
 @given(st.lists(tools, max_size=8), policies)
@@ -147,58 +143,44 @@ def test_refusing_collisions_changes_nothing_where_there_are_none(
         assert with_public_names(listed, strict) == with_public_names(listed, policy)
 
 
-parts = st.text("ab_", min_size=1, max_size=4)
+IN_FRONT = (
+    *((NamePolicy(), "read"), (NamePolicy("_"), "files_read"), (NamePolicy("__"), "files__read")),
+    (NamePolicy(extra="p"), "p__read"),
+    (NamePolicy("_", "p"), "p__files_read"),
+    (NamePolicy("__", "p"), "p__files__read"),
+)
 
 
-@given(st.lists(st.tuples(parts, parts), max_size=6, unique=True))
-@example([("a_b", "c"), ("a", "b_c")])
-def test_servers_and_tools_with_underscores_never_share_a_name(listed: list[Pair]) -> None:
-    names = _names(*listed, policy=NamePolicy("_"))
-
-    assert len(set(names)) == len(names)
-
-
-@given(st.lists(pairs, max_size=8))
-def test_names_are_the_same_every_time(listed: list[Pair]) -> None:
-    assert _names(*listed) == _names(*listed)
-
-
-def test_a_name_that_is_legal_and_alone_is_kept() -> None:
-    assert _names(("a", "read_file"), ("a", "write-file"), ("b", "Search2")) == [
-        "read_file",
-        "write-file",
-        "Search2",
-    ]
-
-
-@pytest.mark.parametrize("swap", [False, True])
-def test_two_servers_with_one_name_both_get_their_server_in_front(swap: bool) -> None:
-    listed = [("b", "read"), ("a", "read")] if swap else [("a", "read"), ("b", "read")]
-
-    assert sorted(_names(*listed)) == ["a__read", "b__read"]
-
-
-def test_three_servers_with_one_name_all_get_their_server_in_front() -> None:
-    assert _names(("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")) == ["a__x", "b__x", "c__x", "y"]
-
-
-def test_names_that_become_equal_clash_too() -> None:
-    assert _names(("a", "read.file"), ("b", "read_file")) == ["a__read_file", "b__read_file"]
-
-
-def test_a_name_given_twice_by_one_server_stays_apart() -> None:
-    names = _names(("a", "read"), ("a", "read"), ("a", "read"))
-
-    assert len(set(names)) == 3
+@pytest.mark.parametrize(
+    ("listed", "policy", "names"),
+    [
+        *(([("files", "read")], policy, [name]) for policy, name in IN_FRONT),
+        pytest.param(
+            [("a", "read_file"), ("a", "write-file"), ("b", "Search2")],
+            NO_POLICY,
+            ["read_file", "write-file", "Search2"],
+            id="a name that is legal and alone is kept",
+        ),
+        (
+            [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")],
+            NO_POLICY,
+            ["a__x", "b__x", "c__x", "y"],
+        ),
+        ([("a", "read.file"), ("b", "read_file")], NO_POLICY, ["a__read_file", "b__read_file"]),
+        ([("a", "x"), ("b", "x")], NamePolicy(extra="p"), ["p__a__x", "p__b__x"]),
+        ([("a_b", "c"), ("a", "b_c")], NamePolicy("_"), ["a_b__c", "a__b_c"]),
+    ],
+)
+def test_names_that_clash_get_their_server_in_front(
+    listed: list[Pair], policy: NamePolicy, names: list[str]
+) -> None:
+    assert _names(*listed, policy=policy) == names
 
 
 @pytest.mark.parametrize(
     ("name", "legal"),
     [
-        ("read", "read"),
-        ("read.file", "read_file"),
-        ("a/b c", "a_b_c"),
-        ("ünï", "_n_"),
+        *(("read", "read"), ("read.file", "read_file"), ("a/b c", "a_b_c"), ("ünï", "_n_")),
         ("x" * 64, "x" * 64),
     ],
 )
@@ -212,39 +194,6 @@ def test_a_name_too_long_is_cut_and_marked() -> None:
     assert len(one) == len(two) == 64
     assert one != two
     assert one.startswith("x" * 55)
-
-
-def test_an_empty_name_gets_one() -> None:
-    assert LEGAL.fullmatch(legal_name(""))
-
-
-def test_half_of_a_surrogate_pair_in_a_name_is_no_reason_to_fail() -> None:
-    assert LEGAL.fullmatch(legal_name("x" * 70 + "\ud83d"))
-
-
-@pytest.mark.parametrize(
-    ("policy", "name"),
-    [
-        (NamePolicy(), "read"),
-        (NamePolicy("_"), "files_read"),
-        (NamePolicy("__"), "files__read"),
-        (NamePolicy(extra="p"), "p__read"),
-        (NamePolicy("_", "p"), "p__files_read"),
-        (NamePolicy("__", "p"), "p__files__read"),
-    ],
-)
-def test_a_policy_puts_things_in_front(policy: NamePolicy, name: str) -> None:
-    assert _names(("files", "read"), policy=policy) == [name]
-
-
-def test_names_that_clash_keep_what_stands_in_front_of_all() -> None:
-    assert _names(("a", "x"), ("b", "x"), policy=NamePolicy(extra="p")) == ["p__a__x", "p__b__x"]
-
-
-def test_names_that_clash_over_one_underscore_get_two() -> None:
-    listed = [("a_b", "c"), ("a", "b_c")]
-
-    assert _names(*listed, policy=NamePolicy("_")) == ["a_b__c", "a__b_c"]
 
 
 def test_a_name_from_an_override_stands_without_its_server() -> None:
@@ -290,14 +239,9 @@ def test_a_strict_policy_refuses_names_that_clash_and_says_what_to_do() -> None:
     assert "exclude" in message
 
 
-def test_a_strict_policy_refuses_a_name_that_is_taken() -> None:
+def test_a_strict_policy_refuses_a_name_that_is_taken_and_bears_one_tool_listed_twice() -> None:
+    strict = NamePolicy(on_collision="error")
+
     with pytest.raises(ConfigError, match="files/read"):
-        with_public_names(
-            [_tool("files", "read")], NamePolicy(on_collision="error"), taken=["read"]
-        )
-
-
-def test_a_strict_policy_bears_a_tool_that_is_listed_twice() -> None:
-    named = with_public_names([_tool("a", "x")] * 2, NamePolicy(on_collision="error"))
-
-    assert len({tool.name for tool in named}) == 2
+        with_public_names([_tool("files", "read")], strict, taken=["read"])
+    assert len({tool.name for tool in with_public_names([_tool("a", "x")] * 2, strict)}) == 2
