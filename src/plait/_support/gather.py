@@ -17,25 +17,12 @@ async def resolve(value: Awaitable[T] | T) -> T:
     return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
 
 
-async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results in order; the first failure is raised."""
-    return await asyncio.gather(*work)
-
-
 async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results in order; the first failure cancels the others, and is raised."""
-    waiting = list(work)
-    if len(waiting) == 1:
-        return [await waiting[0]]
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in waiting]
+            tasks = [group.create_task(coroutine) for coroutine in work]
     except BaseExceptionGroup as failed:
         error = first_cause(failed)
         raise error from error.__cause__
     return [task.result() for task in tasks]
-
-
-async def gather_outcomes(work: Iterable[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-    """Return the results or exceptions in order."""
-    return await asyncio.gather(*work, return_exceptions=True)

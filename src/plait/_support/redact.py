@@ -90,7 +90,13 @@ class Redactor:
                     text = text.replace(secret, HIDDEN)
                     lower = _lower(text)
             elif secret in lower:
-                text, lower = _without(secret, text, lower)
+                parts: list[str] = []
+                start = 0
+                while (found := lower.find(secret, start)) >= 0:
+                    parts += [text[start:found], HIDDEN]
+                    start = found + len(secret)
+                text = "".join([*parts, text[start:]])
+                lower = lower.replace(secret, HIDDEN)
         folded = text.casefold()
         for words, pattern, replacement in _PATTERNS:
             if any(word in folded for word in words):
@@ -115,16 +121,6 @@ class Redactor:
         # A secret that is cut in two is not recognized: it can only be at the end.
         unsure = max(MAX_UNKNOWN_CHARS, *map(len, self._secrets[:1]), 0)
         return self(text[: limit + unsure])[:-unsure][:limit] + "…"
-
-
-def _without(secret: str, text: str, lower: str) -> tuple[str, str]:
-    """Replace a secret, found in the text in lower case, in both."""
-    parts: list[str] = []
-    start = 0
-    while (found := lower.find(secret, start)) >= 0:
-        parts += [text[start:found], HIDDEN]
-        start = found + len(secret)
-    return "".join([*parts, text[start:]]), lower.replace(secret, HIDDEN)
 
 
 def _lower(text: str) -> str:
@@ -159,11 +155,6 @@ MIN_ENCODED_CHARS = 6
 """Encodings of shorter values could occur in other words by chance."""
 
 MIN_LINE_CHARS = 8
-_ESCAPE = re.compile(r"%[0-9A-F]{2}")
-
-
-def _with_small_escapes(text: str) -> str:
-    return _ESCAPE.sub(lambda escape: escape[0].lower(), quote(text, safe=""))
 
 
 _QUOTINGS: tuple[Callable[[str], str], ...] = (
@@ -177,7 +168,7 @@ _QUOTINGS: tuple[Callable[[str], str], ...] = (
     quote,
     lambda text: quote(text, safe=""),
     quote_plus,
-    _with_small_escapes,
+    lambda text: re.sub("%..", lambda escape: escape[0].lower(), quote(text, safe="")),
 )
 
 

@@ -20,7 +20,6 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from plait._support.exception_groups import one_line
-from plait._support.gather import gather_all
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean
 from plait._support.threads import import_once, in_thread
@@ -997,7 +996,7 @@ async def examine_servers(config: ClientConfig, box: Toolbox) -> list[Examined]:
             launch=launch,
         )
 
-    return await gather_all(examine(*item) for item in config.servers.items())
+    return await asyncio.gather(*(examine(*item) for item in config.servers.items()))
 
 
 def _written(source: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait._support.loops import calls_into, running_loop
+from plait._support.threads import calls_into, running_loop
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from plait._support import mcp_types as types
-from plait._support.loops import calls_into
+from plait._support.threads import calls_into
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.call_routing import HeldCall
 from plait.client.calls.tool_call import (

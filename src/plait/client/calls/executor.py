@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
-from plait._support.loops import running_loop
+from plait._support.threads import running_loop
 from plait.client.calls.approval import PolicyCheck, hints_of
 from plait.client.calls.arguments import argument_error_text, prepare_in_bounded_time
 from plait.client.calls.call_budget import RunCounters

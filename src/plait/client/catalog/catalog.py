@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from plait._support.clock import Clock, SystemClock
-from plait._support.gather import gather_outcomes
 from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
 from plait.client.catalog.filters import ToolFilter, patterns_in
@@ -164,12 +163,13 @@ class ToolCatalog:
         """
         accesses = access or {}
         names = list(servers) or self.options.listed_servers(self._pool.connections)
-        answers = await gather_outcomes(
+        listing = (
             self._tools_in_time(
                 name, accesses.get(name), wait, refresh=refresh, named=name in servers
             )
             for name in names
         )
+        answers = await asyncio.gather(*listing, return_exceptions=True)
         listed_tools: dict[str, tuple[Tool, ...]] = {}
         failed: dict[str, PlaitError] = {}
         outdated: dict[str, PlaitError] = {}

@@ -31,7 +31,6 @@ import anyio
 
 from plait._support.causes import without_secrets
 from plait._support.clock import Clock, SystemClock
-from plait._support.gather import gather_all
 from plait._support.suggestions import suggest_names
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import (
@@ -424,7 +423,7 @@ class ConnectionPool:
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions of a conversation."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
-        await gather_all(connection.close() for connection in leaving)
+        await asyncio.gather(*(connection.close() for connection in leaving))
 
     def add(self, name: str, server: ServerConfig) -> None:
         """Add a server."""
@@ -435,7 +434,7 @@ class ConnectionPool:
         leaving = [self.connections.pop(name)]
         self._opened.pop(name, None)
         leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
-        await gather_all(connection.close() for connection in leaving)
+        await asyncio.gather(*(connection.close() for connection in leaving))
 
     @property
     def opened(self) -> bool:
@@ -453,7 +452,7 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
         everything = [*self.connections.values(), *self._private.values()]
-        await gather_all(connection.close() for connection in everything)
+        await asyncio.gather(*(connection.close() for connection in everything))
         await self._tasks.close()
 
     def status(self) -> Status:

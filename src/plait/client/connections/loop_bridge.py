@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache, partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from plait._support.loops import running_loop
+from plait._support.threads import running_loop
 from plait.errors import BlockingCallError, ClientClosedError
 
 logger = logging.getLogger("plait.client.connections")

@@ -19,7 +19,7 @@ from typing import cast
 import anyio
 from typing_extensions import override
 
-from plait._support.loops import running_loop
+from plait._support.threads import running_loop
 
 MAX_READ_AHEAD_BYTES = 1024 * 1024
 """Reading stops while so much has not been handled."""
