@@ -1,6 +1,4 @@
 from plait.langchain.client.client import MultiServerMCPClient as MultiServerMCPClient
-from plait.langchain.client.execute import execute_tool as execute_tool
-from plait.langchain.client.execute import execute_tool_blocking as execute_tool_blocking
 from plait.langchain.client.loading import (
     convert_mcp_tool_to_langchain_tool as convert_mcp_tool_to_langchain_tool,
 )
@@ -27,6 +25,8 @@ from plait.langchain.client.settings import WebsocketConnection as WebsocketConn
 from plait.langchain.client.spec import AgentSpec as AgentSpec
 from plait.langchain.client.spec import create_agent as create_agent
 from plait.langchain.client.to_fastmcp import to_fastmcp as to_fastmcp
+from plait.langchain.client.tool_list import execute_tool as execute_tool
+from plait.langchain.client.tool_list import execute_tool_blocking as execute_tool_blocking
 from plait.langchain.tools.blocks import mcp_content_from as mcp_content_from
 from plait.langchain.tools.callbacks import CallbackContext as CallbackContext
 from plait.langchain.tools.callbacks import Callbacks as Callbacks

@@ -285,7 +285,12 @@ class MultiServerMCPClient(ConnectionOwner):
             except ConnectError as error:
                 failures[name] = error
         if failures:
-            raise ServerInfoError(failures, servers=len(facts) + len(failures))
+            names = ", ".join(repr(name) for name in failures)
+            reasons = "; ".join(str(error) for error in failures.values())
+            missing = f"{len(failures)} of {len(facts) + len(failures)} servers ({names})"
+            raise ServerInfoError(
+                f"no information from {missing}: {reasons}", server=", ".join(failures)
+            )
         return facts
 
     async def get_prompt(
@@ -308,7 +313,7 @@ class MultiServerMCPClient(ConnectionOwner):
         """
         await self._current_toolbox()
         await import_in_thread("plait.langchain.client.resources")
-        from plait.langchain.client.resources import blobs_from  # noqa: PLC0415  # slow to import
+        from plait.langchain.client.resources import get_mcp_resource  # noqa: PLC0415  # slow
 
         named = [server_name] if server_name else []
         if uris is None:
@@ -320,8 +325,7 @@ class MultiServerMCPClient(ConnectionOwner):
             selected = [(server, uri) for server in servers for uri in uris]
         blobs: list[Blob] = []
         for server, uri in selected:
-            contents = (await self.toolbox.read_resource(server, uri)).contents
-            blobs += await blobs_from(uri, contents)
+            blobs += await get_mcp_resource(ServerHandle(self.toolbox, server), uri)
         return blobs
 
     async def list_resources(self, *servers: str) -> list[Listed[types.Resource]]:
@@ -377,14 +381,6 @@ class MultiServerMCPClient(ConnectionOwner):
 
 class ServerInfoError(ConnectError, RuntimeError):
     """Servers could not be reached for their information."""
-
-    def __init__(self, failures: Mapping[str, PlaitError], servers: int) -> None:
-        names = ", ".join(repr(name) for name in failures)
-        reasons = "; ".join(str(error) for error in failures.values())
-        super().__init__(
-            f"no information from {len(failures)} of {servers} servers ({names}): {reasons}",
-            server=", ".join(failures),
-        )
 
 
 class ServerList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
 from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.tools.caller import ToolboxCaller
-from plait.langchain.tools.content import DEFAULT_HANDLING, output_from_error
+from plait.langchain.tools.content import DEFAULT_HANDLING
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 from plait.langchain.tools.tool import MCPTool
 
@@ -181,6 +182,7 @@ class _CallRunner(ToolRunner):
 
     @override
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
+        began = time.monotonic()
         try:
             arguments = await checked_arguments(_CALL_SCHEMA, invocation.arguments, tool=CALL_TOOL)
             name = str(arguments["name"])
@@ -191,8 +193,6 @@ class _CallRunner(ToolRunner):
                 hint = f"did you mean {meant!r}?" if meant else f"search with {self._search_name}"
                 raise ToolNotFoundError(f"there is no tool {name!r}: {hint}", tool=name)
         except PlaitError as error:
-            if not self.settings.is_for_model(error):
-                raise
-            return output_from_error(error, tool, sanitize=self.settings.sanitize)
+            return self.output_of_error(error, tool, began)
         target_invocation = replace(invocation, arguments=arguments.get("arguments") or {})
         return await self._runner.run(tools[name], target_invocation, config)

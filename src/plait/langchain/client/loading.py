@@ -11,11 +11,10 @@ from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
-from plait.client.connections.opening import enter_session
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
-from plait.langchain.client.sessions import SessionCaller, opened_session, server_from
-from plait.langchain.tools.callbacks import CallbackContext, Callbacks
+from plait.langchain.client.sessions import SessionCaller
+from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
@@ -84,10 +83,7 @@ async def load_mcp_tools(
         caller, listed = toolbox.calls, await toolbox.tools()
     else:
         caller = SessionCaller(session, name, timeout_seconds=options.get("default_tool_timeout"))
-        listed = await caller.list_tools(strict=throw_on_load_error)
-        if sanitize:
-            listed = [sanitize_tool(tool)[0] for tool in listed]
-        caller.schemas = {tool.wire_name: tool.wire_schema for tool in listed}
+        listed = await caller.list_tools(strict=throw_on_load_error, sanitize=sanitize)
     runner = ToolRunner(caller, settings)
     return [MCPTool(tool, runner, profile=profile) for tool in with_public_names(listed, names)]
 
@@ -116,8 +112,7 @@ def convert_mcp_tool_to_langchain_tool(
     if session is None:
         caller = _toolbox(connection, name, callbacks, {}).calls
     else:
-        caller = SessionCaller(session, name)
-        caller.schemas = {named.wire_name: named.wire_schema}
+        caller = SessionCaller(session, name, tools=[named])
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -146,15 +141,9 @@ async def load_mcp_server_info(
         from plait.langchain.client.user_session import info_of  # noqa: PLC0415  # the SDK is there
 
         return await info_of(session)
-    if connection is None:
-        raise ValueError(_NO_SOURCE_TEXT)
     name = server_name or _UNKNOWN_SERVER
-    context = CallbackContext(server_name=name)
-    mcp_callbacks = None if callbacks is None else callbacks.to_mcp_format(context=context)
-    server = server_from(connection)
-    opening = opened_session(name, server, mcp_callbacks=mcp_callbacks, enter=enter_session)
-    async with opening as opened:
-        return ServerInfo.of(opened)
+    async with _toolbox(connection, name, callbacks, {}) as toolbox:
+        return await toolbox.server_info(name)
 
 
 def _toolbox(

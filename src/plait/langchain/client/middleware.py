@@ -118,22 +118,16 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolCallResult]],
     ) -> ToolCallResult:
         """Run a tool of the servers, or return an error if it does not exist any more."""
-        if (fault := fault_of(request.tool_call["args"])) is not None:
-            return error_message(request, fault)
-        if request.tool is not None:
-            return await handler(request)
-        found = await self._with_tool(request, run_of(request))
+        found = _known_call(request) or await self._with_tool(request, run_of(request))
         return found if isinstance(found, ToolMessage) else await handler(found)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolCallResult]
     ) -> ToolCallResult:
         """Do what `awrap_tool_call` does, and block until it is done."""
-        if (fault := fault_of(request.tool_call["args"])) is not None:
-            return error_message(request, fault)
-        if request.tool is not None:
-            return handler(request)
-        found = self.client.run_blocking(self._with_tool, request, run_of(request))
+        found = _known_call(request) or self.client.run_blocking(
+            self._with_tool, request, run_of(request)
+        )
         return found if isinstance(found, ToolMessage) else handler(found)
 
     async def _prepared_request(
@@ -202,7 +196,11 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
                 messages=cast("Any", request.state).get("messages") or request.messages,
             )
         except PlaitError as error:
-            if not self._is_outage(error):
+            # An outage does not end the run, unless a server is required.
+            kinds = {"transport"} if self.client.raises_auth_errors else {"transport", "auth"}
+            status = self.client.status()
+            is_required = any(status[name].required for name in status.failures)
+            if error.kind not in kinds or not self._report_unavailable or is_required:
                 raise
             logger.warning("continuing without tools: %s", error)
             return []
@@ -224,14 +222,6 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         if not deferring.is_set or not deferring.is_native:
             return False
         return provider_of(model) in _NATIVE_PROVIDERS
-
-    def _is_outage(self, error: PlaitError) -> bool:
-        """Return whether the run can continue without the servers that failed."""
-        kinds = {"transport"} if self.client.raises_auth_errors else {"transport", "auth"}
-        if error.kind not in kinds or not self._report_unavailable:
-            return False
-        status = self.client.status()
-        return not any(status[name].required for name in status.failures)
 
     async def _with_tool(
         self, request: ToolCallRequest, run: Mapping[str, Any]
@@ -259,6 +249,13 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         text = f"There is no tool {name!r} (any more). Use one of those that are offered"
         text += ", or search for others." if self.client.toolbox.deferral.is_set else "."
         return error_message(request, text)
+
+
+def _known_call(request: ToolCallRequest) -> ToolCallRequest | ToolMessage | None:
+    """Return a call that has its tool, and an error for one that is not complete JSON."""
+    if (fault := fault_of(request.tool_call["args"])) is not None:
+        return error_message(request, fault)
+    return None if request.tool is None else request
 
 
 def _as_written(

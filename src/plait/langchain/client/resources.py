@@ -49,11 +49,7 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
 async def get_mcp_resource(session: Source, uri: str) -> list[Blob]:
     """Read a resource; each part of its contents becomes a blob."""
     read: Any = await session.read_resource(cast("Any", uri))
-    return await blobs_from(uri, own_type(types.ReadResourceResult, read).contents)
-
-
-async def blobs_from(uri: str, contents: list[ResourceContents]) -> list[Blob]:
-    """Translate all parts of a resource."""
+    contents = own_type(types.ReadResourceResult, read).contents
     return await convert_aside(partial(convert_mcp_resource_to_langchain_blob, uri), contents)
 
 
@@ -65,10 +61,19 @@ async def load_mcp_resources(
     Raises:
         RuntimeError: A resource could not be read; `__cause__` is the error.
     """
-    if uris is None:
-        selected = await _listed_uris(session)
-    else:
-        selected = [uris] if isinstance(uris, str) else list(uris)
+    selected = [uris] if isinstance(uris, str) else uris
+    if selected is None:
+
+        async def fetch(cursor: str | None) -> types.ListResourcesResult:
+            sdk = sys.modules.get("mcp")  # without it, there is no session of it
+            if sdk is None or not isinstance(session, sdk.ClientSession):
+                return await cast("ServerHandle", session).list_resources(cursor=cursor)
+            opened = cast("ClientSession", session)
+            params = sdk.types.PaginatedRequestParams(cursor=cursor)
+            return own_type(types.ListResourcesResult, await opened.list_resources(params=params))
+
+        pages = await all_pages(fetch)
+        selected = [resource.uri for page in pages for resource in page.resources]
     blobs: list[Blob] = []
     for uri in selected:
         try:
@@ -76,18 +81,6 @@ async def load_mcp_resources(
         except Exception as error:  # boundary: a session may raise anything
             raise RuntimeError(f"Error fetching resource {uri}") from error
     return blobs
-
-
-async def _listed_uris(session: Source) -> list[str]:
-    async def fetch(cursor: str | None) -> types.ListResourcesResult:
-        sdk = sys.modules.get("mcp")  # without it, there is no session of it
-        if sdk is None or not isinstance(session, sdk.ClientSession):
-            return await cast("ServerHandle", session).list_resources(cursor=cursor)
-        opened = cast("ClientSession", session)
-        params = sdk.types.PaginatedRequestParams(cursor=cursor)
-        return own_type(types.ListResourcesResult, await opened.list_resources(params=params))
-
-    return [resource.uri for page in await all_pages(fetch) for resource in page.resources]
 
 
 def convert_mcp_prompt_message_to_langchain_message(

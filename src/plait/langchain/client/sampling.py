@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableBinding
-from langchain_core.runnables.config import var_child_runnable_config
 
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
@@ -17,6 +16,7 @@ from plait.client.calls.outcome import json_text
 from plait.client.calls.sampling import Sampler, Sampling, SamplingRequest, SamplingResult
 from plait.errors import ConfigError
 from plait.langchain.tools.blocks import Block, mcp_content_from, standard_block, text_block
+from plait.langchain.tools.graph_run import as_run_config
 
 _TOKEN_LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
 """The names that chat models have for the limit of output tokens."""
@@ -51,21 +51,16 @@ def _sampler(model: object) -> Sampler:
     if isinstance(model, BaseChatModel | RunnableBinding):
         return _ChatModelSampler(cast("Runnable[Any, Any]", model))
     if callable(model):
-        return _translating_sampler(model)
+
+        async def sample(server: str, request: SamplingRequest) -> SamplingResult | str:
+            reply: Any = await resolve(model(server, request))
+            return result_from(reply, request) if isinstance(reply, AIMessage) else reply
+
+        return sample
     raise ConfigError(
         "sampling takes a chat model, a name such as 'provider:model', or a function of a server "
         f"and its request; found {type(model).__name__}"
     )
-
-
-def _translating_sampler(function: Callable[..., Any]) -> Sampler:
-    """Let a function also return a LangChain message."""
-
-    async def sample(server: str, request: SamplingRequest) -> SamplingResult | str:
-        reply: Any = await resolve(function(server, request))
-        return result_from(reply, request) if isinstance(reply, AIMessage) else reply
-
-    return sample
 
 
 class _ChatModelSampler:
@@ -95,11 +90,8 @@ class _ChatModelSampler:
         if request.stop_sequences:
             extra["stop"] = request.stop_sequences
         # The callbacks of the run must not trace or stream this call.
-        token = var_child_runnable_config.set(None)
-        try:
+        with as_run_config(None):
             reply = await model.ainvoke(messages_from(request), **extra)
-        finally:
-            var_child_runnable_config.reset(token)
         return result_from(reply, request)
 
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from plait._support import mcp_types as types
 from plait._support.front_door import needing_extras
@@ -19,6 +19,7 @@ from plait._support.redact import Redactor
 from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import ToolCall, call_deadline, within_run
+from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_config
 from plait.client.config.secrets import secret_values
@@ -48,13 +49,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.langchain")
 
-SessionT = TypeVar("SessionT")
-
-Enter: TypeAlias = Callable[
-    [AsyncExitStack, ServerConfig, Wire, ServerMemory, SessionOptions], Awaitable[SessionT]
-]
-"""Opens a session on a stack."""
-
 
 @asynccontextmanager
 async def create_session(
@@ -67,7 +61,7 @@ async def create_session(
     """
     with needing_extras("a session of one's own"):
         from mcp import ClientSession  # noqa: PLC0415  # the SDK is an extra
-    server = server_from(connection)
+    server = read_config({"servers": {"server": connection}}).servers["server"]
     callbacks = mcp_callbacks or MCPCallbacks()
     options: dict[str, Any] = {
         "logging_callback": callbacks.logging_callback,
@@ -84,12 +78,8 @@ async def create_session(
 
 @asynccontextmanager
 async def opened_session(
-    name: str,
-    server: ServerConfig,
-    *,
-    mcp_callbacks: MCPCallbacks | None = None,
-    enter: Enter[SessionT] = enter_stock_session,
-) -> AsyncGenerator[SessionT]:
+    name: str, server: ServerConfig, *, mcp_callbacks: MCPCallbacks | None = None
+) -> AsyncGenerator[ClientSession]:
     """Open and initialize a session with a server; it is closed when the block ends."""
     callbacks = mcp_callbacks or MCPCallbacks()
     options = SessionOptions(
@@ -102,22 +92,22 @@ async def opened_session(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(limit):
-                session = await enter(stack, server, wire, ServerMemory(), options)
+                session = await enter_stock_session(stack, server, wire, ServerMemory(), options)
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
         yield session
-
-
-def server_from(connection: Mapping[str, Any] | ServerConfig, name: str = "server") -> ServerConfig:
-    """Read one connection; raises `ConfigError` if it is not valid."""
-    return read_config({"servers": {name: connection}}).servers[name]
 
 
 class SessionCaller(Caller):
     """Calls tools over a session that the user manages, without reconnects and retries."""
 
     def __init__(
-        self, session: AnySession, name: str, *, timeout_seconds: float | None = None
+        self,
+        session: AnySession,
+        name: str,
+        *,
+        timeout_seconds: float | None = None,
+        tools: Sequence[Tool] = (),
     ) -> None:
         with needing_extras("a session of one's own"):
             from plait.langchain.client.user_session import user_session  # noqa: PLC0415  # the SDK
@@ -125,7 +115,7 @@ class SessionCaller(Caller):
         self._bare = user_session(session)
         self._client = cast("Any", self._bare)
         self._timeout_seconds = timeout_seconds
-        self.schemas: dict[str, Mapping[str, Any]] = {}
+        self._schemas = {tool.wire_name: tool.wire_schema for tool in tools}
         """What arguments are checked by before they are sent, by the tool."""
         self._wire = Wire(name, Redactor(()), lambda: None)
         bridge = LoopBridge()
@@ -135,7 +125,7 @@ class SessionCaller(Caller):
         # Ends the thread that a call without a loop has started; there is nothing to wait for.
         weakref.finalize(self, bridge.forget)
 
-    async def list_tools(self, *, strict: bool = False) -> list[Tool]:
+    async def list_tools(self, *, strict: bool, sanitize: bool) -> list[Tool]:
         """List the tools of all pages, up to 1,000 pages; `strict` raises if one is not valid."""
         with watched_exchanges() as exchanges:
             listed = await list_tools(self._client)
@@ -143,13 +133,17 @@ class SessionCaller(Caller):
             if strict and note.startswith("tool "):
                 raise ProtocolError(note, server=self._wire.server, retryable=False)
             logger.warning("%s: %s", self._wire.server, note)
-        return [Tool.from_row(self._wire.server, row) for row in listed.tools]
+        tools = [Tool.from_row(self._wire.server, row) for row in listed.tools]
+        if sanitize:
+            tools = [sanitize_tool(tool)[0] for tool in tools]
+        self._schemas = {tool.wire_name: tool.wire_schema for tool in tools}
+        return tools
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make a call; without a result, raise a `PlaitError`."""
         began = time.perf_counter()
         deadline = call_deadline(call, Timeouts(), self._timeout_seconds)
-        if (schema := self.schemas.get(call.tool)) is not None:
+        if (schema := self._schemas.get(call.tool)) is not None:
             arguments = await checked_arguments(schema, call.arguments, tool=call.tool)
             call = replace(call, arguments=arguments)
         if call.recorder is not None:

@@ -1,6 +1,7 @@
 """The LangChain tools of a client: those of its servers, and those that its toolbox answers itself.
 
-The latter read resources, and the rest of shortened results. The module is loaded with the first
+The latter read resources, and the rest of shortened results. `execute_tool` calls a tool by its
+name, without an agent. The module is loaded with the first
 list of tools, for LangChain is large.
 """
 
@@ -12,9 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from langgraph.types import Command
 from typing_extensions import override
 
 from plait._support import mcp_types as types
+from plait._support.suggestions import suggest_names
 from plait._support.threads import collection_paused, convert_aside, in_thread
 from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult, block_from_resource
@@ -22,8 +25,9 @@ from plait.client.calls.result_budget.limiter import READ_MORE
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool
-from plait.errors import PlaitError
+from plait.errors import PlaitError, ToolNotFoundError
 from plait.langchain.client.deferred import deferred_tools
+from plait.langchain.tools.blocks import Block, text_block
 from plait.langchain.tools.caller import ToolboxCaller
 from plait.langchain.tools.runner import Invocation, Outcome, RunnerSettings, ToolRunner
 from plait.langchain.tools.tool import MCPTool
@@ -204,21 +208,6 @@ def read_more_tools(
     ]
 
 
-class _ReadMoreCaller(ToolboxCaller):
-    """Answers the tool from the results that a toolbox keeps."""
-
-    def __init__(self, toolbox: Toolbox, name: str) -> None:
-        super().__init__(toolbox, partial(toolbox.calls.read_more, reader=name))
-
-    @override
-    async def access_for(
-        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
-    ) -> CallerCredentials | None:
-        if server not in self._toolbox.server_names:
-            return None  # no server made the result: it is a resource that was read
-        return await self._toolbox.calls.access_for(server, run, access)
-
-
 class _ReadMoreRunner(ToolRunner):
     """Runs the tool as one of the server that made the result.
 
@@ -232,7 +221,8 @@ class _ReadMoreRunner(ToolRunner):
         settings: RunnerSettings,
         access: CallerCredentials | None,
     ) -> None:
-        super().__init__(_ReadMoreCaller(toolbox, name), settings, access=access)
+        caller = ToolboxCaller(toolbox, partial(toolbox.calls.read_more, reader=name))
+        super().__init__(caller, settings, access=access)
         self._limiter = toolbox.calls.limiter
 
     @override
@@ -240,3 +230,45 @@ class _ReadMoreRunner(ToolRunner):
         server = self._limiter.server_of(invocation.arguments.get("handle"))
         tool = tool if server is None else replace(tool, server=server)
         return await super().run(tool, invocation, config)
+
+
+async def execute_tool(
+    client: MultiServerMCPClient,
+    name: str,
+    args: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> list[Block]:
+    """Call a tool by its public name or as `server/tool`, and return its content blocks.
+
+    `context` is the `configurable` part of the call's config, such as `{"timeout": 5}`.
+
+    Raises:
+        ToolNotFoundError: No server offers it.
+        ToolFailedError: The tool reported a failure.
+        PlaitError: The call failed, or its outcome is not known.
+    """
+    servers = client.toolbox.server_names
+    tools = [
+        tool.tool
+        for tool in await client.get_tools()
+        if isinstance(tool, MCPTool) and tool.tool.server in servers
+    ]
+    found = [tool for tool in tools if name in {tool.name, tool.full_name}]
+    if not found:
+        hint = suggest_names(name, [tool.name for tool in tools])
+        raise ToolNotFoundError(f"there is no tool {name!r} ({hint})", tool=name)
+    runner = client.runner(handle_tool_errors=False)
+    config = {"configurable": dict(context or {})}
+    outcome = await runner.run(found[0], Invocation(arguments=args or {}), config)
+    content: Any = [] if isinstance(outcome, Command) else outcome.content
+    return [text_block(content)] if isinstance(content, str) else list(content)
+
+
+def execute_tool_blocking(
+    client: MultiServerMCPClient,
+    name: str,
+    args: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> list[Block]:
+    """Do what `execute_tool` does, and block until it is done."""
+    return client.run_blocking(execute_tool, client, name, args, context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mcp
@@ -22,7 +21,7 @@ from plait.langchain.library_internals import dispatcher_of, with_dispatcher
 if TYPE_CHECKING:
     from mcp import Client
 
-OnProgress = Callable[[float, float | None, str | None], Awaitable[None]]
+    from plait.client.protocol.exchange import OnProgress
 
 AnySession: TypeAlias = "Client | ClientSession"
 """A session of the MCP SDK: the high-level client of SDK 2.x, or the session in it."""
@@ -87,28 +86,24 @@ class UserSession:
         """What the session has agreed on with the server, if it says so."""
         return getattr(self._session, "protocol_version", None)
 
-    async def list_tools(self, *, cursor: str | None = None) -> types.ListToolsResult:
-        """List one page of the tools."""
+    async def tool_page(self, cursor: str | None = None) -> dict[str, Any]:
+        """Return one page of the tools as JSON."""
         if not self.overrides("list_tools"):
-            return await self._list_tools(types.PaginatedRequestParams(cursor=cursor))
+            page = await self._list_tools(types.PaginatedRequestParams(cursor=cursor))
+            return {
+                "tools": [row_of(tool) for tool in page.tools],
+                "nextCursor": page.next_cursor,
+                "ttlMs": page.ttl_ms,
+                "cacheScope": page.cache_scope,
+            }
         is_session = isinstance(self._session, ClientSession)
         params = sdk_types.PaginatedRequestParams(cursor=cursor)
         more = {"params": params} if is_session else {"cursor": cursor}
-        page = await self._session.list_tools(**more if cursor else {})
-        after = getattr(page, "nextCursor" if IS_SDK_1 else "next_cursor", None)
-        return types.ListToolsResult(
-            tools=[own_type(types.Tool, tool) for tool in page.tools],
-            next_cursor=after if isinstance(after, str) else None,  # a mock has any attribute
-        )
-
-    async def tool_page(self, cursor: str | None = None) -> dict[str, Any]:
-        """Return one page of the tools as JSON."""
-        page = await self.list_tools(cursor=cursor)
+        listed = await self._session.list_tools(**more if cursor else {})
+        after = getattr(listed, "nextCursor" if IS_SDK_1 else "next_cursor", None)
         return {
-            "tools": [row_of(tool) for tool in page.tools],
-            "nextCursor": page.next_cursor,
-            "ttlMs": page.ttl_ms,
-            "cacheScope": page.cache_scope,
+            "tools": [row_of(own_type(types.Tool, tool)) for tool in listed.tools],
+            "nextCursor": after if isinstance(after, str) else None,  # a mock has any attribute
         }
 
     async def _list_tools(self, params: types.PaginatedRequestParams) -> types.ListToolsResult:

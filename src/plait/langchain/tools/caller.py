@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from typing_extensions import override
+
 from plait.client.calls.result_budget.limiter import READ_MORE
 
 if TYPE_CHECKING:
@@ -68,17 +70,23 @@ class Caller(Protocol):
 
 
 class ToolboxCaller(Caller):
-    """Calls tools with a toolbox, or with a function for those that no server answers."""
+    """Answers calls that no server answers with a function, and the rest with a toolbox."""
 
     def __init__(
-        self,
-        toolbox: Toolbox,
-        execute: Callable[[ToolCall], Coroutine[Any, Any, ToolResult]] | None = None,
+        self, toolbox: Toolbox, execute: Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
     ) -> None:
         self._toolbox = toolbox
-        self._execute = execute or toolbox.calls.execute
+        self._execute = execute
         self.read_resource = toolbox.read_resource
         self.run_blocking = toolbox.run_blocking
+
+    @override
+    async def access_for(
+        self, server: str, run: Mapping[str, Any] | None, access: CallerCredentials | None = None
+    ) -> CallerCredentials | None:
+        if server not in self._toolbox.server_names:
+            return None
+        return await self._toolbox.calls.access_for(server, run, access)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         """Make the call."""

@@ -35,7 +35,7 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -93,10 +93,6 @@ class Question:
     """A digest of what the answer is bound to."""
     more: Any = field(repr=False)
     """What the call needs besides the answer to go on."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to plain data, which the class takes as keywords."""
-        return asdict(self)
 
 
 def shown_value(questions: Sequence[Question]) -> dict[str, Any]:
@@ -174,7 +170,7 @@ class GraphTask:
         """By key, when each call was made in comparison with others; questions have this order."""
         self._is_loaded = not facts.runs_again
         self._loading = asyncio.Lock()
-        self.past: dict[str, _Past] = {}
+        self.past: defaultdict[str, _Past] = defaultdict(_Past)
         """What is known of calls from earlier runs, by key."""
         self._records = 0
         self._answered: list[frozenset[str]] = []
@@ -209,9 +205,6 @@ class GraphTask:
             self._order[key] = len(self._order)
         return key
 
-    def _past_of(self, key: str) -> _Past:
-        return self.past.setdefault(key, _Past())
-
     def full_name(self, key: str) -> tuple[str, str, str]:
         """Return how a call is known in all threads and tasks."""
         return self._thread, self._name, key
@@ -226,21 +219,21 @@ class GraphTask:
         writes = await facts.writes()
         records = [value for _, channel, value in writes if channel == _CHANNEL]
         own = [record for record in records if record["task"] == self._name]
-        self.past, self._answered = {}, []
+        self.past, self._answered = defaultdict(_Past), []
         asked: dict[str, list[Question]] = {}
         for record in sorted(own, key=lambda record: record["number"]):
             self._records = max(self._records, record["number"])
             match record:
                 case {"kind": "sent", "call": key}:
-                    self._past_of(key).is_sent = True
+                    self.past[key].is_sent = True
                 case {"kind": "dropped", "call": key}:
-                    self._past_of(key).is_sent = False
+                    self.past[key].is_sent = False
                 case {"kind": "ended", "call": key}:
-                    self._past_of(key).outcome = record
+                    self.past[key].outcome = record
                 case {"kind": "asked", "shown": shown, "questions": questions}:
                     asked[shown] = [Question(**one) for one in questions]
                     for question in asked[shown]:
-                        past = self._past_of(question.call)
+                        past = self.past[question.call]
                         past.is_sent, past.unanswered = False, question
                 case {"kind": "answered", "calls": calls, "answers": answers}:
                     self._answered.append(frozenset(calls))
@@ -253,7 +246,7 @@ class GraphTask:
             self._last_interrupt = last.value, questions
 
     def _note_answer(self, question: Question, answer: object) -> None:
-        past = self._past_of(question.call)
+        past = self.past[question.call]
         past.unanswered = None
         past.answers.append((question, answer))
 
@@ -291,7 +284,7 @@ class GraphTask:
         ]
         for question, given in answers:
             self._note_answer(question, given)
-        pairs = [(question.to_dict(), given) for question, given in answers]
+        pairs = [(asdict(question), given) for question, given in answers]
         asked = [question.call for question in questions]
         await self.record(facts, kind="answered", calls=asked, answers=pairs)
 
@@ -325,7 +318,7 @@ class GraphTask:
         """
         if self._graph_interrupt is not None:
             # It comes too late to be shown, and asks again when the graph resumes.
-            asked = [question.to_dict()]
+            asked = [asdict(question)]
             await self.record(facts, kind="asked", shown="", questions=asked)
             raise self._graph_interrupt
         changed = asyncio.Event()
@@ -361,7 +354,7 @@ class GraphTask:
         questions.sort(key=lambda question: self._order[question.call])
         self._answered.clear()
         value = shown_value(questions)
-        asked = [question.to_dict() for question in questions]
+        asked = [asdict(question) for question in questions]
         await self.record(facts, kind="asked", shown=digest(value), questions=asked)
         answers: list[object] = []
         try:
@@ -394,6 +387,11 @@ class GraphCall:
         return self._call.call_id
 
     @property
+    def _past(self) -> _Past:
+        """What is known of the call from earlier runs."""
+        return self._task.past[self.key]
+
+    @property
     def pause(self) -> Pause:
         """How the client recognizes the call when it is made again with answers."""
         return Pause(self._task.full_name(self.key), resumed=bool(self.answers("elicitation")))
@@ -401,13 +399,11 @@ class GraphCall:
     @property
     def unanswered(self) -> Question | None:
         """What the call asked in an earlier run, if there is no answer yet."""
-        past = self._task.past.get(self.key)
-        return None if past is None else past.unanswered
+        return self._past.unanswered
 
     def answers(self, kind: Kind) -> list[tuple[Question, object]]:
         """Return the questions of a kind that were answered, oldest first."""
-        past = self._task.past.get(self.key)
-        return [] if past is None else [pair for pair in past.answers if pair[0].kind == kind]
+        return [pair for pair in self._past.answers if pair[0].kind == kind]
 
     async def ask(
         self, kind: Kind, value: Mapping[str, Any], *, facts: str = "", more: Any = None
@@ -429,15 +425,13 @@ class GraphCall:
         Raises:
             PlaitError: The call has failed, or it was sent and its result is not known.
         """
-        past = self._task.past.get(self.key)
-        if past is None:
-            return None
+        past = self._past
         if past.outcome is None and past.is_sent:
             running = _running.get(self._task.full_name(self.key))
             if running is not None:
                 return self._result_of(await asyncio.wrap_future(running))
             await self._task.reload(self._facts)  # it may have ended a moment ago
-            past = self._task.past.get(self.key, past)
+            past = self._past
         if past.outcome is not None:
             return self._result_of(past.outcome)
         if past.is_sent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -75,14 +76,13 @@ class ToolCallInterceptor(Protocol):
 def chain_of(handler: Handler, interceptors: Sequence[ToolCallInterceptor]) -> Handler:
     """Wrap a handler in interceptors; the first of them is outermost."""
 
-    def wrapped(interceptor: ToolCallInterceptor, inner: Handler) -> Handler:
-        async def handle(request: MCPToolCallRequest) -> MCPToolCallResult:
-            return await interceptor(request, inner)
-
-        return handle
+    async def wrapped(
+        interceptor: ToolCallInterceptor, inner: Handler, request: MCPToolCallRequest
+    ) -> MCPToolCallResult:
+        return await interceptor(request, inner)
 
     for interceptor in reversed(interceptors):
-        handler = wrapped(interceptor, handler)
+        handler = partial(wrapped, interceptor, handler)
     return handler
 
 

@@ -34,9 +34,6 @@ _UNCLEAR_TEXT = (
 
 _CHANGED_TEXT = "the call changed after it was approved, so it needs another approval"
 
-_BINDING_FIELDS = ("type", "server_name", "tool_name", "arguments", "annotations", "instead_of")
-"""What an approval is bound to: the call, and what the server says of its tool."""
-
 
 class Approvals:
     """Gets approval for a call, once for each form that it takes.
@@ -56,52 +53,49 @@ class Approvals:
         Raises:
             GraphInterrupt: There is no answer yet.
         """
-        key = _facts(_interrupt_value(request, None))
-        if key not in self._decisions:
-            self._decisions[key] = await self._decide(request)
-        return self._decisions[key]
-
-    async def _decide(self, request: ApprovalRequest) -> object:
-        """Return the decision about a call as it is now, or interrupt the graph for it."""
+        # An approval is bound to the call, and to what the server says of its tool.
+        facts = digest(
+            [
+                request.server,
+                request.tool,
+                dict(request.arguments),
+                dict(request.annotations),
+                request.instead_of,
+            ]
+        )
+        if facts in self._decisions:
+            return self._decisions[facts]
+        decision: object = None
         if self._on_approval is not None:
-            decision: object = await resolve(self._on_approval(request))
-            if decision is not None:
-                return decision
-        if self._call is None:
-            return None
-        value = _interrupt_value(request, self._call.call_id)
-        facts, unanswered = _facts(value), self._call.unanswered
-        answers = self._call.answers("approval")
+            decision = await resolve(self._on_approval(request))
+        if decision is None and self._call is not None:
+            decision = await self._answer(request, facts, self._call)
+        self._decisions[facts] = decision
+        return decision
+
+    async def _answer(self, request: ApprovalRequest, facts: str, call: GraphCall) -> Approval:
+        """Return the answer to the interrupt of a call as it is now, or interrupt the graph."""
+        answers, unanswered = call.answers("approval"), call.unanswered
         given = [answer for question, answer in answers if question.facts == facts]
         if given and (approval := Approval.read(given[-1])) is not None:
             return approval
+        value: dict[str, Any] = {
+            "type": "mcp_approval",
+            "server_name": request.server,
+            "tool_name": request.tool,
+            "tool_call_id": call.call_id,
+            "arguments": dict(request.arguments),
+            "annotations": dict(request.annotations),
+            "reason": request.reason,
+            "allowed_decisions": list(DECISIONS),
+        }
+        if request.instead_of is not None:  # the server that failed: the call goes to its fallback
+            value["instead_of"] = request.instead_of
         if given or (unanswered is not None and unanswered.facts == facts):
             value["problem"] = _UNCLEAR_TEXT
         elif answers:
             value["problem"] = _CHANGED_TEXT
-        return await self._call.ask("approval", value, facts=facts)
-
-
-def _interrupt_value(request: ApprovalRequest, tool_call_id: str | None) -> dict[str, Any]:
-    """Return the value of an approval interrupt: the call, and the possible decisions."""
-    value: dict[str, Any] = {
-        "type": "mcp_approval",
-        "server_name": request.server,
-        "tool_name": request.tool,
-        "tool_call_id": tool_call_id,
-        "arguments": dict(request.arguments),
-        "annotations": dict(request.annotations),
-        "reason": request.reason,
-        "allowed_decisions": list(DECISIONS),
-    }
-    if request.instead_of is not None:  # the server that failed: the call goes to its fallback
-        value["instead_of"] = request.instead_of
-    return value
-
-
-def _facts(value: Mapping[str, Any]) -> str:
-    """Return a digest of what an approval is bound to, of the value of its interrupt."""
-    return digest([value.get(name) for name in _BINDING_FIELDS])
+        return await call.ask("approval", value, facts=facts)
 
 
 async def wait_for_sign_in(in_graph: GraphCall, call: ToolCall, error: HttpError) -> NoReturn:

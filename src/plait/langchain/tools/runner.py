@@ -31,6 +31,7 @@ from plait.errors import (
     ConfigError,
     ForbiddenError,
     InputNeededError,
+    InvalidArgumentsError,
     PlaitError,
 )
 from plait.langchain.tools.callbacks import CallbackContext, Callbacks
@@ -68,7 +69,7 @@ from plait.langchain.tools.interrupts import (
     input_answers,
     wait_for_sign_in,
 )
-from plait.langchain.tools.written_calls import check_call, fault_of_call
+from plait.langchain.tools.written_calls import fault_of_call
 from plait.models.call_arguments import INVALID
 
 if TYPE_CHECKING:
@@ -177,20 +178,37 @@ class ToolRunner:
 
     async def run(self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]) -> Outcome:
         """Run a tool; errors that a developer must act on are raised."""
-        if (apply := self.change_of(tool.server)) is not None:
+        plain = self.plain(tool, config)
+        if plain is None and (apply := self.change_of(tool.server)) is not None:
             await apply()
-        if (plain := self.plain(tool, config)) is not None:
-            return await self.run_plain(plain, tool, invocation, config)
-        sender, began = await self._sender(tool, invocation, config), time.monotonic()
-        request = MCPToolCallRequest(
-            name=tool.wire_name,
-            args=dict(invocation.arguments),
-            server_name=tool.server,
-            runtime=invocation.runtime,
-        )
+            plain = self.plain(tool, config)
+        if plain is not None:
+            call, task = self._plain_call(tool, invocation), None
+            if config:
+                task = task_of(configurable_of(config))
+            sender = _Sender(self._caller, self.settings, tool, call, task)
+        else:
+            sender = await self._sender(tool, invocation, config)
+        began = time.monotonic()
         try:
-            check_call(tool, invocation.arguments, invocation.runtime)
-            request.args = dict((await sender.complete(request)).arguments)
+            if plain is None or invocation.runtime is not None or INVALID in invocation.arguments:
+                fault = fault_of_call(invocation.arguments, invocation.runtime)
+                if fault is not None:
+                    raise InvalidArgumentsError(fault, server=tool.server, tool=tool.wire_name)
+            if plain is not None:
+                execute = partial(plain.run, convert=self._converter(tool))
+                made = await sender.make(sender.call, execute)
+                if isinstance(made, ToolOutput):
+                    return made
+                return await self._output_of(sender, sender.note_answer(made))
+            request = MCPToolCallRequest(
+                name=tool.wire_name,
+                args=dict(invocation.arguments),
+                server_name=tool.server,
+                runtime=invocation.runtime,
+            )
+            sender.call = await self._caller.apply_overrides(sender.call, context=request)
+            request.args = dict(sender.call.arguments)
             interceptors = list(self.settings.interceptors)
             before, after = self.settings.before_tool_call, self.settings.after_tool_call
             if before is not None or after is not None:
@@ -206,7 +224,7 @@ class ToolRunner:
                 return result
             return await self._output_of(sender, sender.made_by_interceptors(result))
         except PlaitError as error:
-            return self._output_of_error(error, tool, began)
+            return self.output_of_error(error, tool, began)
 
     def plain(self, tool: Tool, config: Mapping[str, Any]) -> ToolExecutor | None:
         """Return what makes a call that has no options, and that nobody intercepts."""
@@ -218,41 +236,11 @@ class ToolRunner:
             return None
         return self._caller.plain(tool.server, tool.wire_name)
 
-    async def run_plain(
-        self,
-        plain: ToolExecutor,
-        tool: Tool,
-        invocation: Invocation,
-        config: Mapping[str, Any],
-    ) -> Outcome:
-        """Do what `run` does, with what `plain` has returned."""
-        call, began = self._plain_call(tool, invocation), time.monotonic()
-        convert, sender = self._converter(tool), None
-        try:
-            if invocation.runtime is not None or INVALID in invocation.arguments:
-                check_call(tool, invocation.arguments, invocation.runtime)
-            task = task_of(configurable_of(config)) if config else None
-            if task is None:
-                result = await plain.run(call, convert)
-            else:
-                sender = _Sender(self._caller, self.settings, tool, call, task)
-                result = await sender.make(call, partial(plain.run, convert=convert))
-            if isinstance(result, ToolOutput):
-                return result
-            sender = sender or _Sender(self._caller, self.settings, tool, call, task)
-            return await self._output_of(sender, sender.note_answer(result))
-        except PlaitError as error:
-            return self._output_of_error(error, tool, began)
-
     def run_blocking(
-        self,
-        tool: Tool,
-        invocation: Invocation,
-        config: Mapping[str, Any],
-        plain: ToolExecutor | None = None,
+        self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
     ) -> Outcome:
         """Do what `run` does, and block until it is done; a direct call needs no event loop."""
-        plain = plain or self.plain(tool, config)
+        plain = self.plain(tool, config)
         # The records of a graph that can pause, and the fault of a call, are the matter of `run`.
         if (
             plain is None
@@ -268,7 +256,7 @@ class ToolRunner:
             sender = _Sender(self._caller, self.settings, tool, call, None)
             return self.block_on(self._output_of, sender, sender.note_answer(result))
         except PlaitError as error:
-            return self._output_of_error(error, tool, began)
+            return self.output_of_error(error, tool, began)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -287,7 +275,18 @@ class ToolRunner:
         """Return the output for a result, with its resources, and within its budget."""
         settings = self.settings
         if uris := pending_reads(result):
-            result = with_resources(result, await self._contents(sender, uris))
+            # Embedded resources of which the server sent only the URI.
+            read = partial(self._caller.read_resource, result.server, access=sender.access)
+            found = await asyncio.gather(*map(read, uris), return_exceptions=True)
+            contents: dict[str, Sequence[ResourceContents]] = {}
+            for uri, one in zip(uris, found, strict=True):
+                if isinstance(one, types.ReadResourceResult):
+                    contents[uri] = one.contents
+                elif isinstance(one, PlaitError):
+                    logger.warning("%s: cannot read the resource %s: %s", result.server, uri, one)
+                else:
+                    raise one
+            result = with_resources(result, contents)
         # Interceptors and resources come before, for they may change its size.
         result = await self._caller.bounded(result, sender.call, reader=self._reader_name)
         convert = partial(
@@ -302,7 +301,7 @@ class ToolRunner:
             raise error_from(output)
         return output
 
-    def _output_of_error(self, error: PlaitError, tool: Tool, began: float) -> ToolOutput:
+    def output_of_error(self, error: PlaitError, tool: Tool, began: float) -> ToolOutput:
         """Return the output for an error, or raise one that the model cannot act on."""
         if not self.settings.is_for_model(error):
             raise error
@@ -357,28 +356,6 @@ class ToolRunner:
             on_approval=Approvals(self.settings.on_approval, None),
         )
 
-    async def _contents(
-        self, sender: _Sender, uris: Sequence[str]
-    ) -> dict[str, Sequence[ResourceContents]]:
-        """Read embedded resources of which the server sent only the URI."""
-        results = await asyncio.gather(
-            *(
-                self._caller.read_resource(sender.answered.server, uri, access=sender.access)
-                for uri in uris
-            ),
-            return_exceptions=True,
-        )
-        contents: dict[str, Sequence[ResourceContents]] = {}
-        for uri, read in zip(uris, results, strict=True):
-            if isinstance(read, types.ReadResourceResult):
-                contents[uri] = read.contents
-            elif isinstance(read, PlaitError):
-                name = sender.answered.server
-                logger.warning("%s: cannot read the resource %s: %s", name, uri, read)
-            else:
-                raise read
-        return contents
-
 
 class _Sender:
     """The innermost handler of one invocation: it makes the call as interceptors changed it."""
@@ -400,14 +377,8 @@ class _Sender:
         self._task = task
         self._run_access = self.access = call.access
         """The credentials of the run, and those for reading resources of what answered."""
-        self.answered = ToolResult(
-            server=call.server, tool=call.tool, is_error=False, content=(), attempts=0
-        )
+        self.answered: ToolResult | None = None
         """The last result: maybe of the fallback server, or of a tool that an interceptor chose."""
-
-    async def complete(self, context: object) -> ToolCall:
-        self.call = await self._caller.apply_overrides(self.call, context=context)
-        return self.call
 
     async def send(self, request: MCPToolCallRequest) -> ToolResult:
         access = join(self._run_access, CallerCredentials.of(request.headers))
@@ -424,15 +395,11 @@ class _Sender:
 
     def made_by_interceptors(self, result: types.CallToolResult) -> ToolResult:
         """Return what interceptors made of the last result, with what is known of its call."""
-        last = self.answered
-        return ToolResult.from_mcp(
-            last.server,
-            last.tool,
-            result,
-            attempts=last.attempts,
-            notes=last.notes,
-            seconds=last.seconds,
-        )
+        call, last = self.call, self.answered
+        if last is None:
+            return ToolResult.from_mcp(call.server, call.tool, result, attempts=0)
+        known = {"attempts": last.attempts, "notes": last.notes, "seconds": last.seconds}
+        return ToolResult.from_mcp(last.server, last.tool, result, **known)
 
     async def make(
         self, call: ToolCall, execute: Callable[[ToolCall], Awaitable[T]]

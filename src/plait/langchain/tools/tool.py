@@ -34,7 +34,6 @@ from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, mod
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
-from plait.client.calls.executor import ToolExecutor
 from plait.client.catalog.schemas import Profile
 from plait.client.catalog.tool import HINTS, Tool
 from plait.langchain.library_internals import (
@@ -50,7 +49,7 @@ from plait.langchain.tools.content import (
     error_from,
     message_from,
 )
-from plait.langchain.tools.graph_run import CALL_OPTIONS
+from plait.langchain.tools.graph_run import CALL_OPTIONS, as_run_config
 from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
 
@@ -160,11 +159,6 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         yield from super().__iter__()
 
     @override
-    def __getstate__(self) -> dict[Any, Any]:
-        self._complete()
-        return super().__getstate__()
-
-    @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "MCPTool":
         """Copy the fields; the connections are shared."""
         copied = self.__copy__()
@@ -246,14 +240,9 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         run = None if kwargs else self._quiet_run(input, config)
         if run is None:
             return await super().ainvoke(input, config, **kwargs)
-        plain, runner, tool, invocation, own_config = run
-        # The config is that of the run meanwhile, as LangChain does it: interrupts look there.
-        token = var_child_runnable_config.set(own_config) if own_config else None
-        try:
-            outcome = await runner.run_plain(plain, tool, invocation, own_config)
-        finally:
-            if token is not None:
-                var_child_runnable_config.reset(token)
+        runner, tool, invocation, own_config = run
+        with as_run_config(own_config):
+            outcome = await runner.run(tool, invocation, own_config)
         return self._message(outcome, invocation.tool_call_id)[0]
 
     @override
@@ -262,13 +251,9 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         run = None if kwargs else self._quiet_run(input, config)
         if run is None:
             return super().invoke(input, config, **kwargs)
-        plain, runner, tool, invocation, own_config = run
-        token = var_child_runnable_config.set(own_config) if own_config else None
-        try:
-            outcome = runner.run_blocking(tool, invocation, own_config, plain)
-        finally:
-            if token is not None:
-                var_child_runnable_config.reset(token)
+        runner, tool, invocation, own_config = run
+        with as_run_config(own_config):
+            outcome = runner.run_blocking(tool, invocation, own_config)
         return self._message(outcome, invocation.tool_call_id)[0]
 
     def _quiet_run(self, tool_input: Any, config: RunnableConfig | None) -> "_QuietRun | None":
@@ -285,8 +270,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             own_config = config if outer is None else ensure_config(config)
         private = self.__pydantic_private__ or {}  # much quicker than its attributes
         tool, runner = private["_tool"], private["_runner"]
-        plain = runner.plain(tool, own_config)
-        if plain is None:
+        if runner.plain(tool, own_config) is None:
             return None
         fields = cast("dict[str, Any]", tool_input)
         call_id: str | None = None
@@ -297,7 +281,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
             fields = dict(fields)
             runtime = fields.pop(_RUNTIME)
         invocation = Invocation(arguments=fields, tool_call_id=call_id, runtime=runtime)
-        return plain, runner, tool, invocation, own_config
+        return runner, tool, invocation, own_config
 
     def _is_run_by_runner(self) -> bool:
         """Return whether neither a subclass nor a function of the user runs the tool."""
@@ -317,12 +301,8 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
         run = await _announced_run(self, arguments, options)
         try:
             invocation = self.invocation_from(arguments, call_id)
-            child = patch_config(config, callbacks=run.get_child())
-            token = var_child_runnable_config.set(child)
-            try:
+            with as_run_config(patch_config(config, callbacks=run.get_child())):
                 outcome = await self._runner.run(self._tool, invocation, config)
-            finally:
-                var_child_runnable_config.reset(token)
             content = self._message(outcome, call_id)[0]
         except (Exception, KeyboardInterrupt) as error:
             await run.on_tool_error(error, tool_call_id=call_id)
@@ -332,15 +312,16 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
 
     def _needs_langchain(self, tool_input: object, options: Mapping[str, Any]) -> bool:
         """Return whether a run has to be prepared by LangChain itself."""
-        if type(tool_input) is not dict or options.keys() ^ _RUN_OPTIONS:
-            return True
-        if not self._is_run_by_runner():
-            return True
-        if self.handle_tool_error or self.handle_validation_error or not is_original():
-            return True
-        if self.response_format == "content":
-            return True
-        return self._runner.plain(self._tool, options["config"]) is None
+        return bool(
+            type(tool_input) is not dict
+            or options.keys() ^ _RUN_OPTIONS
+            or not self._is_run_by_runner()
+            or self.handle_tool_error
+            or self.handle_validation_error
+            or not is_original()
+            or self.response_format == "content"
+            or self._runner.plain(self._tool, options["config"]) is None
+        )
 
     @override
     def invocation_from(
@@ -418,7 +399,7 @@ _PRIVATE_DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-_QuietRun = tuple[ToolExecutor, ToolRunner, Tool, Invocation, RunnableConfig]
+_QuietRun = tuple[ToolRunner, Tool, Invocation, RunnableConfig]
 """What a run needs that nobody observes, and that has no options."""
 
 

@@ -8,36 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolCall, ToolCallChunk
+from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 from typing_extensions import override
 
 from plait._support.mappings import entries_of
-from plait.client.catalog.tool import Tool
-from plait.errors import InvalidArgumentsError
-from plait.models.call_arguments import arguments_from, fault_of
+from plait.langchain.tools.graph_run import as_run_config
+from plait.models.call_arguments import INVALID, arguments_from, fault_of
 from plait.models.stop_reasons import cuts_calls, not_made
-
-
-@dataclass(slots=True)
-class _WrittenCall:
-    index: int | str | None
-    name: str = ""
-    id: str | None = None
-    texts: list[str] = field(default_factory=list[str])
-    """The parts of the arguments."""
-
-    def continues_with(self, part: ToolCallChunk) -> bool:
-        """Check whether a part belongs to this call, as LangChain does when it joins parts."""
-        is_other = self.id and part["id"] and self.id != part["id"]
-        return self.index is not None and self.index == part["index"] and not is_other
 
 
 class CallTexts(BaseCallbackHandler):
@@ -46,20 +31,17 @@ class CallTexts(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self) -> None:
-        self._runs: dict[UUID, list[_WrittenCall]] = {}
-        """The calls of each answer that is being streamed."""
-        self._answers: dict[str, list[_WrittenCall]] = {}
+        self._runs: dict[UUID, list[AIMessageChunk]] = {}
+        """The chunks with calls of each answer that is being streamed."""
+        self._answers: dict[str, Sequence[ToolCallChunk]] = {}
         """The calls of each answer, by the id of its message."""
 
     @contextmanager
     def reading(self) -> Generator[None]:
         """Read the answers of models that are called in the block."""
         own: RunnableConfig = {"callbacks": [self]}
-        token = var_child_runnable_config.set(merge_configs(var_child_runnable_config.get(), own))
-        try:
+        with as_run_config(merge_configs(var_child_runnable_config.get(), own)):
             yield
-        finally:
-            var_child_runnable_config.reset(token)
 
     @override
     def on_llm_new_token(
@@ -71,21 +53,15 @@ class CallTexts(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         message = getattr(chunk, "message", None)
-        if not isinstance(message, AIMessageChunk):
-            return
-        calls = self._runs.setdefault(run_id, [])
-        for part in message.tool_call_chunks:
-            call = next((one for one in calls if one.continues_with(part)), None)
-            if call is None:
-                call = _WrittenCall(part["index"])
-                calls.append(call)
-            call.id = call.id or part["id"]
-            call.name += part["name"] or ""
-            call.texts.append(part["args"] or "")
+        if isinstance(message, AIMessageChunk) and message.tool_call_chunks:
+            self._runs.setdefault(run_id, []).append(message)
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        calls = self._runs.pop(run_id, [])
+        # Joined as LangChain does it, which keeps the texts of the arguments.
+        calls = add_ai_message_chunks(
+            AIMessageChunk(content=""), *self._runs.pop(run_id, ())
+        ).tool_call_chunks
         for generation in (one for each in response.generations for one in each):
             message = getattr(generation, "message", None)
             if isinstance(message, AIMessage) and message.id:
@@ -95,9 +71,9 @@ class CallTexts(BaseCallbackHandler):
         """Return an answer; if a call in it is not JSON, with the calls that the model wrote."""
         calls = [
             ToolCall(
-                name=call.name,
-                args=arguments_from("".join(call.texts)),
-                id=call.id,
+                name=call["name"] or "",
+                args=arguments_from(call["args"] or ""),
+                id=call["id"],
                 type="tool_call",
             )
             for call in self._answers.get(message.id or "", ())
@@ -112,8 +88,8 @@ def fault_of_call(arguments: Mapping[str, Any], runtime: object | None) -> str |
 
     The runtime of a graph has the message of the call.
     """
-    if (fault := fault_of(arguments)) is not None:
-        return fault
+    if runtime is None or INVALID in arguments:
+        return fault_of(arguments)
     call_id: str | None = getattr(runtime, "tool_call_id", None)
     message = call_id and _message_with_call(getattr(runtime, "state", None), call_id)
     if not call_id or not message:
@@ -123,16 +99,6 @@ def fault_of_call(arguments: Mapping[str, Any], runtime: object | None) -> str |
         return not_made(stop)
     faults = (fault_of(arguments_from(text)) for text in _texts_of(message, call_id))
     return next(filter(None, faults), None)
-
-
-def check_call(tool: Tool, arguments: Mapping[str, Any], runtime: object | None) -> None:
-    """Raise the fault of a call, if it has one.
-
-    Raises:
-        InvalidArgumentsError: The model did not write the arguments completely.
-    """
-    if (fault := fault_of_call(arguments, runtime)) is not None:
-        raise InvalidArgumentsError(fault, server=tool.server, tool=tool.wire_name)
 
 
 def _message_with_call(state: Any, call_id: str) -> AIMessage | None:

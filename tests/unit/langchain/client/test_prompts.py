@@ -101,6 +101,8 @@ async def test_a_prompt_without_arguments_is_asked_for_without_any() -> None:
             asked.append((name, arguments))
             return types.GetPromptResult(messages=[])
 
-    assert await load_mcp_prompt(Source(), "plain") == []
-    assert await load_mcp_prompt(Source(), "plain", arguments={}) == []
+    source: Any = Source()
+
+    assert await load_mcp_prompt(source, "plain") == []
+    assert await load_mcp_prompt(source, "plain", arguments={}) == []
     assert asked == [("plain", None), ("plain", {})]

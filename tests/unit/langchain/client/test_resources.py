@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
@@ -106,7 +106,7 @@ class Pages:
 
 @pytest.mark.anyio
 async def test_every_page_is_listed_and_every_part_is_read() -> None:
-    pages = Pages({None: "2", "2": "3", "3": None})
+    pages: Any = Pages({None: "2", "2": "3", "3": None})
 
     blobs = await load_mcp_resources(pages)
 
@@ -118,7 +118,7 @@ async def test_every_page_is_listed_and_every_part_is_read() -> None:
 
 @pytest.mark.anyio
 async def test_a_server_that_repeats_a_cursor_is_not_followed_for_ever() -> None:
-    pages = Pages({None: "2", "2": "3", "3": "2"})
+    pages: Any = Pages({None: "2", "2": "3", "3": "2"})
 
     await load_mcp_resources(pages)
 
@@ -134,6 +134,6 @@ async def test_data_that_is_damaged_is_an_error_of_its_resource() -> None:
             )
 
     with pytest.raises(RuntimeError, match="Error fetching resource a://x") as raised:
-        await load_mcp_resources(Damaged({}), uris=["a://x"])
+        await load_mcp_resources(cast("Any", Damaged({})), uris=["a://x"])
 
     assert isinstance(raised.value.__cause__, ValueError)
