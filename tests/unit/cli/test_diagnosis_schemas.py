@@ -16,7 +16,7 @@ from plait.client.catalog.schemas.describe import NoteKind
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
 
-CORPUS = Path(__file__).parents[2] / "client" / "catalog" / "schemas" / "corpus"
+CORPUS = Path(__file__).parents[1] / "client" / "catalog" / "schemas" / "corpus"
 
 
 def tool(name: str, **properties: Any) -> Tool:
