@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
@@ -63,31 +64,24 @@ def test_no_token_or_password_slips_through_a_wildcard(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "passed"),
     [
-        "https://index.example/simple?token=s3cret-value",
-        "corp=https://index.example/simple?sig=s3cret-value",
-        *("ghp_0123456789abcdefghij", "npm_0123456789abcdefghij"),
+        ("https://index.example/simple?token=s3cret-value", False),
+        ("corp=https://index.example/simple?sig=s3cret-value", False),
+        ("ghp_0123456789abcdefghij", False),
+        ("npm_0123456789abcdefghij", False),
+        ("https://pkgs.example/8f14e45f-ceea-467f-a9f1-2b5d0c6f1a11/simple", True),
+        ("/nix/store/0c5v3z4k5h8a9b1c2d3e4f5g6h7j8k9l-links", True),
     ],
 )
-def test_a_token_under_a_harmless_name_is_not_passed_on(value: str) -> None:
-    parent = {**PARENT, "UV_FIND_LINKS": value}
+def test_a_token_under_a_harmless_name_is_not_passed_on_but_an_id_in_a_path_is(
+    value: str, passed: bool
+) -> None:
+    links = {"UV_FIND_LINKS": value}
 
-    assert child_environment(StdioServer(command="a"), parent, windows=False) == USUAL
+    passed_on = child_environment(StdioServer(command="a"), PARENT | links, windows=False)
 
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "https://pkgs.example/8f14e45f-ceea-467f-a9f1-2b5d0c6f1a11/simple",
-        "/nix/store/0c5v3z4k5h8a9b1c2d3e4f5g6h7j8k9l-links",
-    ],
-)
-def test_an_id_in_a_path_is_no_token(value: str) -> None:
-    parent = {**PARENT, "UV_FIND_LINKS": value}
-    expected = {**USUAL, "UV_FIND_LINKS": value}
-
-    assert child_environment(StdioServer(command="a"), parent, windows=False) == expected
+    assert passed_on == (USUAL | links if passed else USUAL)
 
 
 @pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "npm_config_registry"])
@@ -105,34 +99,28 @@ def test_everything_the_sdk_passes_on_is_passed_on() -> None:
     assert child_environment(StdioServer(command="a"), parent, windows=os.name == "nt") == parent
 
 
-def test_named_variables_are_passed_on_too() -> None:
-    by_name = StdioServer(command="a", inherit_env=("OTHER", "MISSING"))
-    by_glob = StdioServer(command="a", inherit_env=("AWS_*",))
-
-    assert child_environment(by_name, PARENT, windows=False) == {**USUAL, "OTHER": "x"}
-    assert child_environment(by_glob, PARENT, windows=False) == {
-        **USUAL,
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "eu",
-    }
+AWS = {"AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "eu"}
 
 
-def test_all_variables_are_passed_on_when_asked_for_but_no_shell_functions() -> None:
-    server = StdioServer(command="a", inherit_env=True)
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ({"inherit_env": ("OTHER", "MISSING")}, {**USUAL, "OTHER": "x"}),
+        ({"inherit_env": ("AWS_*",)}, USUAL | AWS),
+        pytest.param(
+            {"inherit_env": True},
+            {name: value for name, value in PARENT.items() if name != "TERM"},
+            id="all variables but no shell functions",
+        ),
+        ({"env": {"PATH": "/own", "NEW": "1"}}, {**USUAL, "PATH": "/own", "NEW": "1"}),
+    ],
+)
+def test_variables_that_are_asked_for_and_the_servers_own_are_passed_on(
+    options: dict[str, Any], environment: dict[str, str]
+) -> None:
+    server = StdioServer(command="a", **options)
 
-    assert child_environment(server, PARENT) == {
-        name: value for name, value in PARENT.items() if name != "TERM"
-    }
-
-
-def test_the_servers_own_variables_win() -> None:
-    server = StdioServer(command="a", env={"PATH": "/own", "NEW": "1"})
-
-    assert child_environment(server, PARENT, windows=False) == {
-        **USUAL,
-        "PATH": "/own",
-        "NEW": "1",
-    }
+    assert child_environment(server, PARENT, windows=False) == environment
 
 
 def test_names_have_no_case_on_windows() -> None:
