@@ -198,7 +198,7 @@ for line in sys.stdin:
         assert [tool.name for tool in await box.tools()] == ["repeat"]
         print((await box.call("plain", "repeat", {"text": "good"})).text)
 """,
-            {"mcp", "jsonschema", "opentelemetry", "langchain_core"},
+            {"mcp", "mcp_types", "jsonschema", "opentelemetry", "langchain_core"},
         ),
     ],
     ids=["MultiServerMCPClient", "Toolbox"],

@@ -24,6 +24,7 @@ from plait._support import mcp_types as types
 from plait._support.threads import calls_into
 from plait.client.calls.call_budget import run_budgets
 from plait.client.calls.call_routing import HeldCall
+from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import (
     PausableRequest,
     SendRecorder,
@@ -45,7 +46,7 @@ from plait.client.protocol.exchange import (
 )
 from plait.client.protocol.headers import VERSION_HEADER, routing_headers
 from plait.client.protocol.peer import closed
-from plait.client.protocol.repair import is_unfinished
+from plait.client.protocol.repair import is_plain_text, is_unfinished
 from plait.client.protocol.results import read_aside, result_of
 from plait.client.transports.wire import Wire
 from plait.telemetry.spans import is_traced
@@ -64,6 +65,8 @@ Convert = Callable[[Mapping[str, Any], str, float], T | None]
 """Converts a result as the server sent it, of a protocol version and an attempt begun then."""
 
 METHOD = "tools/call"
+_MAX_TEXTS = 500
+"""A result of more blocks is converted in a thread, not where somebody looks at its content."""
 _GRACE_SECONDS = 2.0
 """How much longer than its limit a blocking call waits for the loop of the connections."""
 
@@ -122,12 +125,23 @@ class DirectAttempt:
         """The result of the response, as the server sent it."""
         return None if self.request.message is None else self.request.message.get("result")
 
-    def converted_result(self, convert: Convert[T] | None) -> T | None:
+    def converted_result(self, convert: Convert[T]) -> T | None:
         """Return what a caller makes of the result; `None` if that is left to this package."""
-        message = self.request.message
-        if convert is None or message is None or (result := message.get("result")) is None:
+        if (result := self.result) is None:
             return None
         return convert(result, self.request.version, self.began)
+
+    def text_result(self) -> ToolResult | None:
+        """Return the result if it is nothing but text, and nothing about it is to be checked."""
+        request, result = self.request, self.result
+        if result is None or request.notes or self.tool.output_schema is not None:
+            return None
+        if result.get("isError") or not is_plain_text(result, request.version):
+            return None
+        if len(result["content"]) > _MAX_TEXTS:
+            return None
+        seconds = time.monotonic() - self.began
+        return ToolResult.of_text(self.tool.server, self.tool.wire_name, result, seconds=seconds)
 
     @property
     def held_call(self) -> HeldCall | None:

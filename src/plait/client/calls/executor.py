@@ -207,7 +207,7 @@ class ToolExecutor:
         if attempt is None or self.settings.observers:
             return await self.run_attempts(call, attempt)
         await direct.make(attempt, call.recorder)
-        converted = attempt.converted_result(convert)
+        converted = attempt.converted_result(convert) if convert else attempt.text_result()
         return await self._continue(call, attempt) if converted is None else converted
 
     def run_blocking(self, call: ToolCall, convert: Convert[T] | None = None) -> ToolResult | T:
@@ -219,7 +219,7 @@ class ToolExecutor:
         if attempt is None or self.settings.observers:
             return self._bridge.run_blocking(self.run, call, convert)
         direct.make_blocking(attempt)
-        converted = attempt.converted_result(convert)
+        converted = attempt.converted_result(convert) if convert else attempt.text_result()
         if converted is not None:
             return converted
         return self._bridge.run_blocking(self._continue, call, attempt)

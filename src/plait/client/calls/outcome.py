@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from math import inf
-from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -44,9 +44,13 @@ StructuredRoute = Literal["auto", "content", "artifact"]
 M = TypeVar("M", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ToolResult:
-    """The result of a tool; `is_error` comes from the tool itself."""
+    """The result of a tool; `is_error` comes from the tool itself.
+
+    Plain text is kept as it was sent until somebody looks at `content`: importing the types of MCP
+    takes as long as everything else of a first call.
+    """
 
     server: str
     tool: str
@@ -79,6 +83,32 @@ class ToolResult:
             **details,
         )
 
+    @classmethod
+    def of_text(cls, server: str, tool: str, sent: Mapping[str, Any], *, seconds: float) -> Self:
+        """Take a result that is nothing but text, as `is_plain_text` says."""
+        made = object.__new__(cls)
+        made.__dict__.update(
+            server=server,
+            tool=tool,
+            is_error=bool(sent.get("isError")),
+            structured_content=sent.get("structuredContent"),
+            meta=sent.get("_meta"),
+            seconds=seconds,
+            _blocks_as_sent=sent["content"],
+        )
+        return made
+
+    if not TYPE_CHECKING:  # or every misspelled attribute would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Convert the blocks that were sent, when `content` is used for the first time."""
+            blocks = self.__dict__.get("_blocks_as_sent")
+            if name != "content" or blocks is None:
+                raise AttributeError(f"{type(self).__name__} has no {name}")
+            content = tuple(types.TextContent(text=block["text"]) for block in blocks)
+            self.__dict__["content"] = content
+            return content
+
     @property
     def wire_meta(self) -> dict[str, Any] | None:
         """The `_meta`, with the handle of the full result of a shortened one."""
@@ -98,6 +128,8 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
+        if (blocks := self.__dict__.get("_blocks_as_sent")) is not None:
+            return "\n".join(block["text"] for block in blocks)
         return "\n".join(
             block.text for block in self.content if isinstance(block, types.TextContent)
         )
