@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -26,89 +26,73 @@ class ManualClock(SystemClock):
         self.time += seconds
 
 
-class Server:
-    """Fails with some errors, one after the other, then answers."""
-
-    def __init__(self, *errors: BackendError) -> None:
-        self.errors = [*errors]
-        self.clock = ManualClock()
-
-    async def __call__(self) -> str:
-        if self.errors:
-            raise self.errors.pop(0)
-        return "answer"
-
-    async def ask(
-        self,
-        delays: Sequence[float],
-        *,
-        deadline: float | None = None,
-        max_retry_after_seconds: float | None = None,
-    ) -> str:
-        return await with_retries(
-            self,
-            delays=delays,
-            clock=self.clock,
-            give_up=_counted,
-            deadline=deadline,
-            max_retry_after_seconds=max_retry_after_seconds,
-        )
+def _error(text: str = "busy", **options: Any) -> BackendError:
+    return BackendError(text, **{"retry": "always", **options})
 
 
 def _counted(error: PlaitError, attempts: int) -> PlaitError:
     return BackendError(f"{error.message}, {attempts} times")
 
 
-def _busy(retry_after: float | None = None) -> BackendError:
-    return BackendError("busy", retry="always", retry_after=retry_after)
-
-
 @pytest.mark.anyio
-async def test_an_attempt_is_repeated_after_the_pauses_of_the_policy() -> None:
-    server = Server(_busy(), _busy())
+@pytest.mark.parametrize(
+    ("errors", "delays", "options", "outcome", "pauses"),
+    [
+        pytest.param(
+            [_error()] * 2, [1, 2, 4], {}, "answer", [1, 2], id="repeated after the policy's pauses"
+        ),
+        pytest.param(
+            [_error()] * 3, [1, 2], {}, "busy, 3 times", [1, 2], id="the last error has the number"
+        ),
+        pytest.param(
+            [_error("refused", retry="never", retry_after=1)],
+            [1, 2],
+            {},
+            "refused",
+            [],
+            id="an error that a retry cannot change is raised at once",
+        ),
+        pytest.param(
+            [_error(retry_after=seconds) for seconds in (0.5, 60, 61)],
+            [2, 2, 2],
+            {"max_retry_after_seconds": 60},
+            "busy, 3 times",
+            [0.5, 60],
+            id="the server decides about the pause but not about a long one",
+        ),
+        pytest.param(
+            [_error()] * 3,
+            [1, 2, 4],
+            {"deadline": 3},
+            "busy, 2 times",
+            [1],
+            id="no attempt starts after the deadline",
+        ),
+    ],
+)
+async def test_attempts_are_repeated(
+    errors: list[BackendError],
+    delays: list[float],
+    options: dict[str, Any],
+    outcome: str,
+    pauses: list[float],
+) -> None:
+    clock, left = ManualClock(), iter(errors)
 
-    assert await server.ask([1, 2, 4]) == "answer"
-    assert server.clock.pauses == [1, 2]
+    async def attempt() -> str:
+        for error in left:
+            raise error
+        return "answer"
 
-
-@pytest.mark.anyio
-async def test_the_last_error_is_raised_with_the_number_of_attempts() -> None:
-    server = Server(_busy(), _busy(), _busy())
-
-    with pytest.raises(BackendError, match="busy, 3 times"):
-        await server.ask([1, 2])
-
-
-@pytest.mark.anyio
-async def test_an_error_that_a_retry_cannot_change_is_raised_at_once() -> None:
-    refused = BackendError("refused", retry="never", retry_after=1)
-    server = Server(refused)
-
-    with pytest.raises(BackendError) as raised:
-        await server.ask([1, 2])
-
-    assert raised.value is refused
-    assert server.clock.pauses == []
-
-
-@pytest.mark.anyio
-async def test_the_server_decides_about_the_pause_but_not_about_a_long_one() -> None:
-    server = Server(_busy(retry_after=0.5), _busy(retry_after=60), _busy(retry_after=61))
-
-    with pytest.raises(BackendError, match="3 times"):
-        await server.ask([2, 2, 2], max_retry_after_seconds=60)
-
-    assert server.clock.pauses == [0.5, 60]
-
-
-@pytest.mark.anyio
-async def test_no_attempt_starts_after_the_deadline() -> None:
-    server = Server(_busy(), _busy(), _busy())
-
-    with pytest.raises(BackendError, match="2 times"):
-        await server.ask([1, 2, 4], deadline=3)
-
-    assert server.clock.pauses == [1]
+    asked = with_retries(attempt, delays=delays, clock=clock, give_up=_counted, **options)
+    if outcome == "answer":
+        assert await asked == outcome
+    else:
+        with pytest.raises(BackendError) as raised:
+            await asked
+        assert raised.value.message == outcome
+        assert (raised.value is errors[0]) is (len(errors) == 1)
+    assert clock.pauses == pauses
 
 
 def test_a_reply_has_an_object_only_if_it_is_one() -> None:

@@ -49,18 +49,11 @@ def test_a_listed_tool_keeps_everything_that_was_said_about_it() -> None:
     )
 
 
-def test_what_was_not_said_is_absent() -> None:
+def test_what_was_not_said_is_absent_and_the_title_may_stand_among_the_hints() -> None:
     tool = Tool.from_mcp("files", _listed())
 
-    assert tool.title is None
-    assert tool.description == ""
-    assert tool.output_schema is None
-    assert tool.annotations == {}
-    assert tool.meta is None
-    assert tool.icons == ()
-
-
-def test_the_title_may_stand_among_the_hints() -> None:
+    assert (tool.title, tool.description, tool.output_schema, tool.meta) == (None, "", None, None)
+    assert (tool.annotations, tool.icons) == ({}, ())
     assert Tool.from_mcp("files", _listed(annotations={"title": "Reader"})).title == "Reader"
 
 
@@ -68,24 +61,6 @@ def test_a_described_tool_is_plain_data() -> None:
     described = Tool.from_mcp("files", _listed(annotations={"idempotentHint": True})).to_dict()
 
     assert json.loads(json.dumps(described)) == described
-
-
-@pytest.mark.parametrize(
-    ("hints", "idempotent"),
-    [
-        ({}, False),
-        ({"readOnlyHint": True}, True),
-        ({"idempotentHint": True}, True),
-        ({"readOnlyHint": False, "idempotentHint": True}, True),
-        ({"readOnlyHint": False}, False),
-        ({"destructiveHint": False}, False),
-        ({"openWorldHint": False, "title": "x"}, False),
-    ],
-)
-def test_a_tool_may_be_called_twice_only_if_its_server_says_so(
-    hints: dict[str, Any], idempotent: bool
-) -> None:
-    assert Tool.from_mcp("files", _listed(annotations=hints)).idempotent is idempotent
 
 
 @pytest.mark.parametrize(
@@ -99,6 +74,10 @@ def test_a_tool_may_be_called_twice_only_if_its_server_says_so(
         ),
         ({"destructiveHint": False, "openWorldHint": False}, set[str]()),
         ({"idempotentHint": True}, {"destructive", "idempotent", "open_world"}),
+        (
+            {"readOnlyHint": False, "idempotentHint": True},
+            {"destructive", "idempotent", "open_world"},
+        ),
     ],
 )
 def test_a_tool_that_says_nothing_may_destroy_and_reach_anything(

@@ -134,15 +134,9 @@ def test_a_tool_that_was_read_only_and_may_destroy_now_is_loud() -> None:
     assert not quiet.loud
 
 
-def test_added_and_removed_tools_are_named() -> None:
-    assert texts([READ], [WIPE]) == ["`read_note` was removed", "`wipe_note` was added"]
-
-
-def test_another_name_is_a_tool_less_and_a_tool_more() -> None:
-    assert texts([READ], [named(READ, "fetch")]) == [
-        "`read_note` was removed",
-        "`fetch` was added",
-    ]
+@pytest.mark.parametrize("after", [WIPE, named(READ, "wipe_note")], ids=["another", "a new name"])
+def test_another_name_is_a_tool_less_and_a_tool_more(after: Any) -> None:
+    assert texts([READ], [after]) == ["`read_note` was removed", "`wipe_note` was added"]
 
 
 def test_two_tools_that_changed_places_are_both_named_and_the_dangerous_one_is_loud() -> None:
