@@ -27,7 +27,8 @@ class ManualClock(SystemClock):
 
 
 def _error(text: str = "busy", **options: Any) -> BackendError:
-    return BackendError(text, **{"retry": "always", **options})
+    settings: dict[str, Any] = {"retry": "always", **options}
+    return BackendError(text, **settings)
 
 
 def _counted(error: PlaitError, attempts: int) -> PlaitError:

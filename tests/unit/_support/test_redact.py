@@ -48,9 +48,7 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     [
         pytest.param(f"{{'api_key': '{CANARY}'}}", CANARY, id="python repr"),
         pytest.param(f'{{\\"api_key\\": \\"{CANARY}\\"}}', CANARY, id="JSON inside JSON"),
-        pytest.param(
-            f"https://user:part@{CANARY}@example.com/", CANARY, id="at sign"
-        ),
+        pytest.param(f"https://user:part@{CANARY}@example.com/", CANARY, id="at sign"),
         pytest.param('{"header": "Basic YzRuNHJ5Wng4MXFxcXE="}', "YzRuNHJ5", id="padding"),
         # In a header even a plain word is a secret.
         ("Authorization: Bearer correcthorse", "correcthorse"),

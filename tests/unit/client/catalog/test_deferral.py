@@ -1,15 +1,23 @@
+"""Which tools are deferred, and what a tool takes of a model's context."""
+
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from plait import ConfigError
-from plait.client.catalog.deferral import DeferralPlan
+from plait.client.catalog.deferral import DeferralPlan, definition_text, estimate_tokens, tokens_of
+from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import AUTO_TOKENS, NO_DEFERRAL, Deferral
 from plait.client.config.read import read_config, read_options
+from tests.unit.client.catalog.schemas.strategies import ANY
 
 TOOLS = [
     Tool(server="git", wire_name="git_add", name="git_add", description="Stage " * 40),
@@ -103,3 +111,54 @@ def test_an_index_is_made_again_only_when_tools_change() -> None:
     changed = [replace(TOOLS[0], description="Count sheep."), *TOOLS[1:]]
     assert deferring.index(changed).search("sheep")[0].tool is changed[0]
     assert not deferring.index(TOOLS[1:]).search("sheep")
+
+
+SEARCH = Tool(
+    server="shop",
+    wire_name="search",
+    name="shop__search",
+    description="Search the shop: Äpfel",
+    input_schema={
+        "type": "object",
+        "properties": {"query": {"$ref": "#/$defs/Query"}},
+        "$defs": {"Query": {"type": "string", "minLength": 1}},
+    },
+)
+
+
+@given(st.text(st.characters()))
+@example("\ud83d")
+def test_a_token_is_estimated_as_four_bytes_rounded_up(text: str) -> None:
+    assert estimate_tokens(text) == ceil(len(text.encode("utf-8", "surrogatepass")) / 4)
+
+
+def test_a_model_is_sent_the_public_name_the_description_and_the_shaped_schema() -> None:
+    assert json.loads(definition_text(SEARCH)) == {
+        "name": "shop__search",
+        "description": "Search the shop: Äpfel",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "minLength": 1}},
+        },
+    }
+    assert tokens_of(SEARCH) == estimate_tokens(definition_text(SEARCH))
+    assert "Äpfel" in definition_text(SEARCH)
+
+
+def test_a_title_describes_a_tool_without_description_and_a_counter_replaces_the_estimate() -> None:
+    tool = Tool(server="shop", wire_name="pay", name="pay", title="Pay now")
+
+    assert json.loads(definition_text(tool))["description"] == "Pay now"
+    assert tokens_of(SEARCH, "gemini", len) == len(definition_text(SEARCH, "gemini"))
+
+
+@given(schema=ANY, profile=st.sampled_from([None, *PROFILES]))
+def test_every_tool_can_be_counted_in_every_profile(schema: Any, profile: Profile | None) -> None:
+    tool = Tool(
+        server="s", wire_name="t", name="t", input_schema=schema if isinstance(schema, dict) else {}
+    )
+
+    shaped = schema_for_provider(tool.input_schema, profile).schema
+
+    assert json.loads(definition_text(tool, profile))["parameters"] == shaped
+    assert tokens_of(tool, profile) > 0

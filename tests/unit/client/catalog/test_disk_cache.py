@@ -56,13 +56,6 @@ def test_only_the_owner_can_read_the_file(cache: ListCache) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_that_others_can_write_is_not_believed(cache: ListCache) -> None:
-    cache.save("demo", _server(), STORED)
-    cache.path_of("demo", _server()).chmod(0o666)
-
-    assert cache.load("demo", _server()) is None
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -146,10 +139,16 @@ def test_a_broken_file_is_no_list_and_is_replaced(cache: ListCache, text: str) -
     assert cache.load("demo", _server()) == STORED
 
 
-def test_a_list_of_another_version_of_plait_is_not_used(cache: ListCache) -> None:
+@pytest.mark.parametrize("change", ["others can write it", "another version of plait", "dropped"])
+def test_a_list_that_cannot_be_believed_is_none(cache: ListCache, change: str) -> None:
     cache.save("demo", _server(), STORED)
     path = cache.path_of("demo", _server())
-    path.write_text(path.read_text("utf-8").replace('"plait":"', '"plait":"9'), "utf-8")
+    if change == "dropped":
+        cache.drop("demo", _server())
+    elif change == "others can write it":
+        path.chmod(0o666)
+    else:
+        path.write_text(path.read_text("utf-8").replace('"plait":"', '"plait":"9'), "utf-8")
 
     assert cache.load("demo", _server()) is None
 
@@ -159,14 +158,6 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     cache = ListCache(tmp_path / "file" / "tools")
 
     cache.save("demo", _server(), STORED)
-    cache.drop("demo", _server())
-
-    assert cache.load("demo", _server()) is None
-
-
-def test_a_list_can_be_dropped(cache: ListCache) -> None:
-    cache.save("demo", _server(), STORED)
-
     cache.drop("demo", _server())
 
     assert cache.load("demo", _server()) is None

@@ -41,10 +41,17 @@ from plait.client.config.read import read_options
         ),
         (Limit(tokens=500), ResultBudget(default=Limit(tokens=500))),
         (ResultBudget(keep_seconds=1), ResultBudget(keep_seconds=1)),
+        (50, CallBudget(calls=50)),
+        ({"tools": {"pay": 0}}, CallBudget(tools={"pay": 0})),
+        (CallBudget(calls=1), CallBudget(calls=1)),
     ],
 )
-def test_a_result_budget_may_be_written_in_many_ways(written: Any, budget: ResultBudget) -> None:
-    assert read_options({"result_budget": written}) == {"result_budget": budget}
+def test_a_budget_may_be_written_in_many_ways(
+    written: Any, budget: ResultBudget | CallBudget
+) -> None:
+    option = "call_budget" if isinstance(budget, CallBudget) else "result_budget"
+
+    assert read_options({option: written}) == {option: budget}
 
 
 @pytest.mark.parametrize(
@@ -58,11 +65,13 @@ def test_a_result_budget_may_be_written_in_many_ways(written: Any, budget: Resul
         ({"tools": {"a": 1}}, "result_budget.tools.a"),
         ({"tools": 5}, "result_budget.tools"),
         ({"bytes": "2 bananas"}, "result_budget.bytes"),
+        *((-1, "call_budget"), ("many", "call_budget"), ({"calls": 1.5}, "call_budget.calls")),
+        ({"tools": {"a": -1}}, "call_budget.tools.a"),
     ],
 )
 def test_what_makes_no_sense_is_refused(written: Any, path: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        read_options({"result_budget": written})
+        read_options({path.partition(".")[0]: written})
 
     assert [problem.path for problem in refused.value.problems] == [path]
 
@@ -81,24 +90,6 @@ def test_servers_in_files_may_have_their_own() -> None:
         "result_budget": ResultBudget(default=Limit(tokens=9000)),
         "call_budget": CallBudget(calls=50, tools={"s/pay*": 1}),
     }
-
-
-@pytest.mark.parametrize(
-    ("written", "budget"),
-    [
-        (50, CallBudget(calls=50)),
-        ({"tools": {"pay": 0}}, CallBudget(tools={"pay": 0})),
-        (CallBudget(calls=1), CallBudget(calls=1)),
-    ],
-)
-def test_a_call_budget_may_be_written_in_many_ways(written: Any, budget: CallBudget) -> None:
-    assert read_options({"call_budget": written}) == {"call_budget": budget}
-
-
-@pytest.mark.parametrize("written", [-1, "many", {"calls": 1.5}, {"tools": {"a": -1}}])
-def test_a_call_budget_that_makes_no_sense_is_refused(written: Any) -> None:
-    with pytest.raises(ConfigError):
-        read_options({"call_budget": written})
 
 
 def test_the_most_specific_limit_counts() -> None:

@@ -114,18 +114,10 @@ def test_mistakes_are_found_where_they_stand(value: object, path: str, code: str
     [
         {"grant": "client_credentials"},
         {"grant": "client_credentials", "client_id": "c"},
-        {
-            "grant": "client_credentials",
-            "client_id": "c",
-            "client_secret": "s",
-            "private_key": "k",
-        },
-        {
-            "grant": "client_credentials",
-            "client_id": "c",
-            "private_key_file": "f",
-            "private_key": "k",
-        },
+        *(
+            {"grant": "client_credentials", "client_id": "c", "private_key": "k", **more}
+            for more in ({"client_secret": "s"}, {"private_key_file": "f"})
+        ),
         {"private_key": "k"},
         {"client_secret": "s"},
         {"issuer": "auth.example.com"},
