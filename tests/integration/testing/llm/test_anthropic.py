@@ -11,7 +11,7 @@ import anthropic
 import httpx2
 import pytest
 from anthropic import beta_tool
-from anthropic.types import MessageParam, ToolParam
+from anthropic.types import ToolParam
 
 from plait.testing import AnthropicServer, Call, Say, eventually
 from plait.testing.llm.turns import Cut, Refuse
@@ -22,7 +22,8 @@ ADD: ToolParam = {
     "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}},
 }
 HELLO: Any = {"role": "user", "content": "hello"}
-
+ASK: dict[str, Any] = {"model": "claude-test", "max_tokens": 100, "messages": [HELLO]}
+VERSION = {"anthropic-version": "2023-06-01"}
 
 _open = ExitStack()
 """The clients of the test: left to the garbage collector, their sockets would be complained of."""
@@ -40,15 +41,15 @@ def _client(server: AnthropicServer, key: str = "k", **options: Any) -> anthropi
 
 
 def _stream(client: anthropic.Anthropic) -> Any:
-    return client.messages.stream(
-        model="claude-test", max_tokens=100, messages=[HELLO], tools=[ADD]
-    )
+    return client.messages.stream(**ASK, tools=[ADD])
 
 
-def _ask(client: anthropic.Anthropic, *messages: MessageParam) -> anthropic.types.Message:
-    return client.messages.create(
-        model="claude-test", max_tokens=100, messages=messages or [HELLO], tools=[ADD]
-    )
+def _ask(client: anthropic.Anthropic) -> anthropic.types.Message:
+    return client.messages.create(**ASK, tools=[ADD])
+
+
+def _text(message: Any) -> list[str]:
+    return [block.text for block in message.content if block.type == "text"]
 
 
 @beta_tool
@@ -62,8 +63,7 @@ def test_a_message_has_its_thoughts_its_text_its_calls_and_its_usage() -> None:
     calls = (Call("add", {"a": 1}, id="toolu_1"), Call("add", {"a": 2}))
     with AnthropicServer([Say("text", calls, "thought", usage), "done"]) as server:
         client = _client(server)
-        first = _ask(client)
-        second = _ask(client)
+        first, second = _ask(client), _ask(client)
 
     thought, text, one, two = (block.model_dump() for block in first.content)
     assert (thought["type"], thought["thinking"]) == ("thinking", "thought")
@@ -76,14 +76,11 @@ def test_a_message_has_its_thoughts_its_text_its_calls_and_its_usage() -> None:
     assert first.usage.cache_read_input_tokens == 5
     assert first._request_id is not None
     assert server.reported[0] == {**usage, "cache_creation_tokens": 0}
-    spent = second.usage.input_tokens, second.usage.output_tokens
+    read, written = second.usage.input_tokens, second.usage.output_tokens
     assert server.spent == UsageMetadata(
-        input_tokens=11 + spent[0],
-        output_tokens=7 + spent[1],
-        total_tokens=18 + sum(spent),
-        cache_read_tokens=5,
+        11 + read, 7 + written, 18 + read + written, None, cache_read_tokens=5,
         cache_creation_tokens=0,
-    )
+    )  # fmt: skip
 
 
 def test_a_stream_makes_the_same_message() -> None:
@@ -92,13 +89,9 @@ def test_a_stream_makes_the_same_message() -> None:
         kinds = [event.type for event in stream]
         message: anthropic.types.Message = stream.get_final_message()
 
-    thought, text, call = message.content
-    assert thought.type == "thinking"
-    assert (thought.thinking, bool(thought.signature)) == ("let me see", True)
-    assert text.type == "text"
-    assert text.text == "two words "
-    assert call.type == "tool_use"
-    assert call.input == {"text": "ä€\n" * 9}
+    thought, text, call = (block.model_dump() for block in message.content)
+    assert (thought["thinking"], bool(thought["signature"])) == ("let me see", True)
+    assert (text["text"], call["input"]) == ("two words ", {"text": "ä€\n" * 9})
     assert message.stop_reason == "tool_use"
     assert {"thinking", "text", "input_json", "signature"} <= set(kinds)
     assert message.usage.input_tokens == server.reported[0]["input_tokens"]
@@ -107,44 +100,27 @@ def test_a_stream_makes_the_same_message() -> None:
 
 def test_the_last_events_of_a_stream_have_the_whole_usage() -> None:
     with AnthropicServer() as server:
-        answer = httpx2.post(
-            f"{server.url}/v1/messages?beta=true",
-            headers={"anthropic-version": "2023-06-01", "x-api-key": "k"},
-            json={"model": "m", "max_tokens": 1, "stream": True, "messages": [HELLO]},
-        )
+        url = f"{server.url}/v1/messages?beta=true"
+        answer = httpx2.post(url, headers=VERSION, json={**ASK, "stream": True})
 
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
-    assert [name for name, _ in events] == [
-        "event: message_start",
-        "event: ping",
-        "event: content_block_start",
-        "event: content_block_delta",
-        "event: content_block_delta",
-        "event: content_block_stop",
-        "event: message_delta",
-        "event: message_stop",
-    ]
-    delta = json.loads(events[-2][1].removeprefix("data: "))
-    assert delta["usage"]["input_tokens"] == server.reported[0]["input_tokens"]
-    assert delta["usage"]["output_tokens"] == server.reported[0]["output_tokens"]
+    block = ("content_block_start", *["content_block_delta"] * 2, "content_block_stop")
+    names = ("message_start", "ping", *block, "message_delta", "message_stop")
+    assert [name for name, _ in events] == [f"event: {name}" for name in names]
+    usage = json.loads(events[-2][1].removeprefix("data: "))["usage"]
+    for name in ("input_tokens", "output_tokens"):
+        assert usage[name] == server.reported[0][name]
 
 
 def test_without_a_script_the_calls_of_the_user_are_done() -> None:
     question = 'CALL add {"a": 1, "b": 2}\nCALL add {"a": "x"}\nTHEN CALL add {"a": 3, "b": 4}'
+    asked: Any = {**ASK, "messages": [{"role": "user", "content": question}]}
     with AnthropicServer() as server:
-        runner = _client(server).beta.messages.tool_runner(
-            model="claude-test",
-            max_tokens=100,
-            tools=[add],
-            messages=[{"role": "user", "content": question}],
-            thread=False,
-        )
-        final = runner.until_done()
+        runner = _client(server).beta.messages.tool_runner(**asked, tools=[add], thread=False)
+        (text,) = _text(runner.until_done())
 
-    (block,) = final.content
-    assert block.type == "text"
-    one, error, seven = block.text.split("; ")
+    one, error, seven = text.split("; ")
     assert (one, error[:7], seven) == ("3", "ERROR: ", "7")
     assert len(server.requests) == 3
 
@@ -155,32 +131,21 @@ def test_a_runner_of_tools_comes_to_its_end_with_and_without_threads(
 ) -> None:
     script = [Say(calls=(Call("add", {"a": 2, "b": 3}),)), Say("five")]
     with AnthropicServer(script, threads=threads) as server:
-        runner = _client(server).beta.messages.tool_runner(
-            model="claude-test", max_tokens=100, tools=[add], messages=[HELLO]
-        )
-        final = runner.until_done()
+        runner = _client(server).beta.messages.tool_runner(**ASK, tools=[add])
+        assert _text(runner.until_done()) == ["five"]
 
-    assert [block.text for block in final.content if block.type == "text"] == ["five"]
     assert len(server.bodies) == asked
     last = server.bodies[-1]
-    if threads == "support":
-        assert last["thread"]["type"] == "continue"
-        assert len(last["messages"]) == 1
-    else:
-        assert "thread" not in last
-        assert len(last["messages"]) == 3
+    assert last.get("thread", {}).get("type") == ("continue" if threads == "support" else None)
+    assert len(last["messages"]) == (1 if threads == "support" else 3)
 
 
 def test_an_endpoint_that_does_not_know_threads_needs_a_runner_without() -> None:
     with AnthropicServer(["fine"], threads="unknown") as server:
         run = _client(server).beta.messages.tool_runner
         with pytest.raises(anthropic.BadRequestError, match="Extra inputs"):
-            run(model="m", max_tokens=9, tools=[add], messages=[HELLO]).until_done()
-        final = run(
-            model="m", max_tokens=9, tools=[add], messages=[HELLO], thread=False
-        ).until_done()
-
-    assert [block.text for block in final.content if block.type == "text"] == ["fine"]
+            run(**ASK, tools=[add]).until_done()
+        assert _text(run(**ASK, tools=[add], thread=False).until_done()) == ["fine"]
 
 
 @pytest.mark.parametrize(
@@ -190,78 +155,61 @@ def test_an_endpoint_that_does_not_know_threads_needs_a_runner_without() -> None
 def test_a_busy_provider_is_asked_again(status: int, kind: type[Exception]) -> None:
     busy = Refuse(status=status, retry_after="0.01")
     with AnthropicServer([busy, "there", busy]) as server:
-        message = _ask(_client(server))
+        assert _text(_ask(_client(server))) == ["there"]
         with pytest.raises(kind) as caught:
             _ask(_client(server, max_retries=0))
 
-    assert [block.text for block in message.content if block.type == "text"] == ["there"]
-    assert len(server.requests) == 3
-    assert len(server.reported) == 1
+    assert (len(server.requests), len(server.reported)) == (3, 1)
     assert isinstance(caught.value, anthropic.APIStatusError)
     assert caught.value.response.headers["retry-after"] == "0.01"
 
 
-def test_a_stream_that_is_cut_leaves_a_message_without_a_reason_to_stop() -> None:
-    script = [Cut(after=5, say="one two three four")]
-    with AnthropicServer(script) as server, _stream(_client(server)) as stream:
-        message: anthropic.types.Message = stream.get_final_message()
-
-    assert message.stop_reason is None
-    assert [block.text for block in message.content if block.type == "text"] == ["one two"]
-    assert server.reported == []
-
-
-def test_a_stream_whose_connection_breaks_is_an_error() -> None:
-    with AnthropicServer([Cut(after=5, quiet=False), Cut(after=5), Cut()]) as server:
+def test_a_stream_that_is_cut_has_no_reason_to_stop_and_a_broken_one_is_an_error() -> None:
+    cuts = [Cut(after=5, say="one two three four"), Cut(after=5, quiet=False), Cut(after=5), Cut()]
+    with AnthropicServer(cuts) as server:
         client = _client(server, max_retries=0)
+        with _stream(client) as stream:
+            message: anthropic.types.Message = stream.get_final_message()
+        assert (message.stop_reason, _text(message)) == (None, ["one two"])
         broken = pytest.raises((httpx2.TransportError, anthropic.APIConnectionError))
         with broken, _stream(client) as stream:
             stream.get_final_message()
         for _ in range(2):
             with pytest.raises(anthropic.APIConnectionError):
                 _ask(client)
+    assert server.reported == []
 
 
-def test_only_requests_with_tools_use_up_a_script() -> None:
-    plain: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [HELLO]}
-    with AnthropicServer([Say("scripted")]) as server:
-        client = _client(server)
-        title = client.messages.create(**plain)
-        answer = _ask(client)
+def test_only_requests_with_tools_use_up_a_script_which_may_leave_out_servers() -> None:
+    tool: Any = {**ADD, "name": "mcp__calc__add"}
+    calls = Say(calls=(Call("add"), Call("other")))
+    with AnthropicServer([Say("scripted"), calls]) as server:
+        create = _client(server).messages.create
+        answers = [create(**ASK), create(**ASK, tools=[ADD]), create(**ASK, tools=[tool])]
     with AnthropicServer(["scripted"], only_with_tools=False) as server:
-        without = _client(server).messages.create(**plain)
+        answers.append(_client(server).messages.create(**ASK))
 
-    texts = [message.content[0] for message in (title, answer, without)]
-    assert [text.text for text in texts if text.type == "text"] == [
-        "echo: hello",
-        "scripted",
-        "scripted",
-    ]
+    assert [_text(one) for one in answers] == [["echo: hello"], ["scripted"], [], ["scripted"]]
+    names = [block.model_dump()["name"] for block in answers[2].content]
+    assert names == ["mcp__calc__add", "other"]
 
 
 @pytest.mark.anyio
 async def test_a_client_that_does_not_wait_for_a_slow_turn_is_counted() -> None:
     with AnthropicServer([Say("late", delay=60), Say("soon", delay=0.01)]) as server:
-        async with anthropic.AsyncAnthropic(
-            base_url=server.url, api_key="k", max_retries=0
-        ) as client:
-            ask: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [HELLO]}
+        options: Any = {"base_url": server.url, "api_key": "k", "max_retries": 0}
+        async with anthropic.AsyncAnthropic(**options) as client:
             with pytest.raises(anthropic.APITimeoutError):
-                await client.messages.create(**ask, tools=[ADD], timeout=0.2)
-            message = await client.messages.create(**ask, tools=[ADD])
+                await client.messages.create(**ASK, tools=[ADD], timeout=0.2)
+            assert _text(await client.messages.create(**ASK, tools=[ADD])) == ["soon"]
 
-        assert [block.text for block in message.content] == ["soon"]
         await eventually(lambda: server.abandoned == 1, timeout_seconds=30)
         assert len(server.reported) == 1
 
 
 def _post(server: AnthropicServer, **body: Any) -> tuple[int, str]:
-    whole = {"model": "m", "max_tokens": 9, "messages": [HELLO], **body}
-    answer = httpx2.post(
-        f"{server.url}/v1/messages",
-        headers={"anthropic-version": "2023-06-01"},
-        json={name: value for name, value in whole.items() if value is not None},
-    )
+    sent = {name: value for name, value in {**ASK, **body}.items() if value is not None}
+    answer = httpx2.post(f"{server.url}/v1/messages", headers=VERSION, json=sent)
     message: dict[str, Any] = answer.json()
     return answer.status_code, message.get("error", {}).get("message", "")
 
@@ -313,27 +261,21 @@ def strict_server() -> Any:
 
 def test_a_conversation_that_anthropic_takes_is_taken(strict_server: AnthropicServer) -> None:
     reminder = {"role": "system", "content": "remember"}
-    messages = [*_talk("x", [CALL], [RESULT]), reminder]
-
-    assert _post(strict_server, messages=[reminder, *messages], tools=[ADD])[0] == 200
+    messages = [reminder, *_talk("x", [CALL], [RESULT]), reminder]
     web = {"type": "web_search_20260101", "name": "web_search"}
+    assert _post(strict_server, messages=messages, tools=[ADD])[0] == 200
     assert _post(strict_server, tools=[ADD, web])[0] == 200
-
-
-def test_a_server_that_is_not_strict_takes_what_it_gets() -> None:
     with AnthropicServer(strict=False) as server:
         assert _post(server, messages=_talk("x", [CALL]), tools=[ADD])[0] == 200
 
 
 def test_the_key_may_come_in_either_header() -> None:
-    url, version = "/v1/models", {"anthropic-version": "2023-06-01"}
     with AnthropicServer(key="right", models=["claude-a", "claude-b"]) as server:
 
         def status(**headers: str) -> int:
-            return httpx2.get(server.url + url, headers={**version, **headers}).status_code
+            return httpx2.get(f"{server.url}/v1/models", headers=VERSION | headers).status_code
 
-        assert status(**{"x-api-key": "right"}) == 200
-        assert status(authorization="Bearer right") == 200
+        assert status(**{"x-api-key": "right"}) == status(authorization="Bearer right") == 200
         assert status(authorization="Bearer wrong") == status() == 401
         client = _client(server, "right", max_retries=0)
         assert [model.id for model in client.models.list()] == ["claude-a", "claude-b"]
@@ -344,27 +286,13 @@ def test_the_key_may_come_in_either_header() -> None:
         assert caught.value.type == "authentication_error"
 
 
-def test_the_small_endpoints_answer() -> None:
-    with AnthropicServer() as server:
-        counted = _client(server).messages.count_tokens(model="m", messages=[HELLO])
-        message = _ask(_client(server))
+def test_the_small_endpoints_answer(strict_server: AnthropicServer) -> None:
+    url = strict_server.url
+    counted = _client(strict_server).messages.count_tokens(model="m", messages=[HELLO])
 
-        assert 0 < counted.input_tokens < message.usage.input_tokens
-        for path in ("/", "/api/hello"):
-            assert httpx2.head(server.url + path).status_code == 200
-        version = {"anthropic-version": "2023-06-01"}
-        assert httpx2.get(f"{server.url}/v1/no", headers=version).status_code == 404
-        assert httpx2.post(f"{server.url}/v1/messages", json={}).status_code == 400
-        broken = httpx2.post(f"{server.url}/v1/messages", content=b"{", headers=version)
-        assert broken.status_code == 400
-        assert broken.json()["error"]["type"] == "invalid_request_error"
-
-
-def test_a_script_may_leave_out_the_server_of_a_tool() -> None:
-    tool: Any = {**ADD, "name": "mcp__calc__add"}
-    with AnthropicServer([Say(calls=(Call("add"), Call("other")))]) as server:
-        answer = _client(server).messages.create(
-            model="claude-test", max_tokens=100, messages=[HELLO], tools=[tool]
-        )
-
-    assert [block.model_dump()["name"] for block in answer.content] == ["mcp__calc__add", "other"]
+    assert 0 < counted.input_tokens < _ask(_client(strict_server)).usage.input_tokens
+    assert {httpx2.head(url + path).status_code for path in ("/", "/api/hello")} == {200}
+    assert httpx2.get(f"{url}/v1/no", headers=VERSION).status_code == 404
+    assert httpx2.post(f"{url}/v1/messages", json={}).status_code == 400
+    broken = httpx2.post(f"{url}/v1/messages", content=b"{", headers=VERSION)
+    assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
