@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 from mcp.server import MCPServer
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind
 
@@ -27,7 +25,7 @@ from plait.telemetry.observer import CallTool, Operation, ReadRequest
 from plait.testing import ServerProcess
 from plait.testing.fixtures import StartFaultServer
 from plait.testing.server import build_server
-from tests.integration.telemetry.recorded import Recorded, scope_of
+from tests.integration.telemetry.recorded import Recorded, attributes
 from tests.nursery import entry, python, stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -68,18 +66,17 @@ async def test_a_call_is_a_span_with_a_client_span_for_each_attempt(
         result = await box.call("bank", "get_and_die", {"key": "balance"})
         assert result.attempts == 2
 
-    ours = [s for s in recorded.exporter.get_finished_spans() if scope_of(s) == "plait"]
     whole = recorded.spans()["execute_tool get_and_die"]
-    attempts = [span for span in ours if span.name == "tools/call get_and_die"]
+    attempts = recorded.ours("tools/call get_and_die")
     assert [span.kind for span in attempts] == [SpanKind.CLIENT] * 2
     assert all(span.parent == whole.get_span_context() for span in attempts)
     assert [span.status.is_ok for span in attempts] == [False, True]
     assert (whole.kind, whole.status.is_ok) == (SpanKind.INTERNAL, True)
     assert [event.name for event in whole.events] == ["plait.retry"]
     assert [event.name for event in attempts[1].events] == ["plait.session.ready"]
-    attributes = dict(attempts[1].attributes or {})
-    assert attributes.pop("jsonrpc.request.id")
-    assert attributes == {
+    facts = attributes(attempts[1])
+    assert facts.pop("jsonrpc.request.id")
+    assert facts == {
         "mcp.method.name": "tools/call",
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "get_and_die",
@@ -112,15 +109,15 @@ async def test_lists_reads_and_failures_are_spans(
 
     assert failed.is_error
     spans = recorded.spans()
-    listed = dict(spans["tools/list"].attributes or {})
+    listed = attributes(spans["tools/list"])
     assert (listed["server.address"], listed["server.port"]) == ("127.0.0.1", server.port)
     assert listed["network.transport"] == "tcp"
     # Sessions have ids only before protocol 2026-07-28.
-    assert "mcp.session.id" not in (spans["tools/call fail"].attributes or {})
-    assert (spans["tools/call echo"].attributes or {})["mcp.session.id"]
+    assert "mcp.session.id" not in attributes(spans["tools/call fail"])
+    assert attributes(spans["tools/call echo"])["mcp.session.id"]
     assert not spans["resources/read"].status.is_ok
     for name in ("tools/call fail", "execute_tool fail"):
-        assert (spans[name].attributes or {})["error.type"] == "tool_error"
+        assert attributes(spans[name])["error.type"] == "tool_error"
         assert not spans[name].status.is_ok
 
 
@@ -185,10 +182,10 @@ async def test_arguments_are_recorded_only_if_that_is_allowed(
 ) -> None:
     async with Toolbox({"sums": build_server()}) as box:
         await box.call("sums", "add_numbers", {"a": 1, "b": 2})
-        before = recorded.spans()["execute_tool add_numbers"].attributes or {}
+        before = attributes(recorded.spans()["execute_tool add_numbers"])
         monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
         await box.call("sums", "add_numbers", {"a": 1, "b": 2})
-        after = recorded.spans()["execute_tool add_numbers"].attributes or {}
+        after = attributes(recorded.spans()["execute_tool add_numbers"])
 
     assert "gen_ai.tool.call.arguments" not in before
     assert json.loads(str(after["gen_ai.tool.call.arguments"])) == {"a": 1, "b": 2}
@@ -254,19 +251,12 @@ async def test_a_receiver_of_otlp_gets_the_spans(recorded: Recorded) -> None:
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{receiver.server_port}/v1/traces"
     processor = SimpleSpanProcessor(OTLPSpanExporter(endpoint=url))
-    provider = trace.get_tracer_provider()
-    assert isinstance(provider, TracerProvider)
-    processors = provider._active_span_processor
-    before = processors._span_processors
-    provider.add_span_processor(processor)
-    try:
+    # An exporter without its receiver would stop the event loop for seconds at each span.
+    with recorded.processed_by(processor):
         async with Toolbox({"sums": build_server()}) as box:
             await box.call("sums", "add_numbers", {"a": 1, "b": 2})
-    finally:
-        # An exporter without its receiver would stop the event loop for seconds at each span.
-        processors._span_processors = before
-        processor.shutdown()
-        receiver.shutdown()
-        receiver.server_close()
+    processor.shutdown()
+    receiver.shutdown()
+    receiver.server_close()
 
     assert {"execute_tool add_numbers", "tools/call add_numbers"} <= set(received)
