@@ -1,4 +1,4 @@
-"""The parts of the fault server and of tests around it: options, noise, state, ports, payloads."""
+"""The parts of the fault server and of tests around it: options, noise, state and ports."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from mcp import types
-from pydantic import ValidationError
 
 from plait.testing import StateDir
 from plait.testing.faults.options import FaultOptions, NoiseKind, flags_from_options, parse
 from plait.testing.faults.serve import BAD_UTF8, BANNER, BOM, HALF, NoisyStdout, noisy_chunks
 from plait.testing.ports import worker_ports
-from tests.servers.raw import payloads
 
 LINE = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "é"}}, ensure_ascii=False) + "\n"
 DATA = LINE.encode()
@@ -126,31 +123,3 @@ def test_workers_share_no_port_and_together_they_have_all() -> None:
     # One that replaces a crashed worker, and one with a name of its own, have ports, too.
     assert ports("gw9") == slices[1]
     assert len(ports("remote")) > 1000
-
-
-def test_the_raw_payloads_are_wrong_in_exactly_the_way_their_table_says() -> None:
-    lines = str(payloads.__doc__).splitlines()
-    rows = [line.split("|")[1].strip() for line in lines if "|" in line]
-    assert rows[2:] == list(payloads.MODES)
-
-    def refused(mode: str) -> bool:
-        try:
-            types.CallToolResult.model_validate(
-                payloads.RESULTS.get(mode, payloads.RESULTS["good"])
-            )
-            types.ListToolsResult.model_validate(payloads.list_tools(mode))
-        except ValidationError:
-            return True
-        return False
-
-    fine = {"good", "breaks-schema", "two-pages", "duplicate-names"}
-    assert {mode for mode in payloads.RESULTS if not refused(mode)} <= fine
-    lists = ("tool-without-schema", "tool-with-bad-schema", "tool-without-name", "negative-ttl")
-    assert all(map(refused, lists))
-    assert not any(map(refused, fine))
-    first = payloads.list_tools("two-pages")
-    second = payloads.list_tools("two-pages", first["nextCursor"])
-    twice = payloads.list_tools("duplicate-names")
-    assert [tool["name"] for tool in first["tools"] + second["tools"]] == ["good", "second-page"]
-    assert "nextCursor" not in second
-    assert [tool["name"] for tool in twice["tools"]] == ["good", "good"]

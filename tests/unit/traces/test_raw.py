@@ -68,25 +68,21 @@ Really."""
 def test_the_text_of_a_trace_is_this_to_the_byte() -> None:
     assert messages_to_raw_trace(MESSAGES).encode() == GOLDEN.encode()
 
+    assert messages_to_raw_trace([Message.assistant()]) == "--- AI Message ---"
+    assert messages_to_raw_trace([]) == ""
 
-def test_what_was_asked_is_written_where_it_is_wanted() -> None:
+
+def test_what_was_asked_is_written_where_it_is_wanted_and_calls_left_out_or_as_json() -> None:
     shape = TraceFormatConfig(include_user_messages=True, include_system_messages=True)
 
     prompts = "--- System Message ---\nBe brief.\n\n--- Human Message ---\nWhat is 2 + 2?\n\n"
 
     assert messages_to_raw_trace(MESSAGES, shape) == prompts + GOLDEN
-
-
-def test_calls_can_be_left_out_or_written_as_json() -> None:
-    call = Message.assistant("x", [ToolUseContent("c", "t", {"a": 1})])
-
-    assert (
-        messages_to_raw_trace([call], TraceFormatConfig(include_tool_calls=False))
-        == "--- AI Message ---\nx"
-    )
-    assert messages_to_raw_trace([call], TraceFormatConfig(tool_call_format="json")).endswith(
-        '   Args: {\n  "a": 1\n}'
-    )
+    call = [Message.assistant("x", [ToolUseContent("c", "t", {"a": 1})])]
+    without = TraceFormatConfig(include_tool_calls=False)
+    assert messages_to_raw_trace(call, without) == "--- AI Message ---\nx"
+    as_json = messages_to_raw_trace(call, TraceFormatConfig(tool_call_format="json"))
+    assert as_json.endswith('   Args: {\n  "a": 1\n}')
 
 
 def test_a_stopped_run_says_so_at_the_end() -> None:
@@ -98,11 +94,6 @@ def test_a_stopped_run_says_so_at_the_end() -> None:
     assert with_note("x", timeout_reached=True) == "x" + timeout
     assert begun().ended("limit").raw_trace.endswith("no such city" + limit)
     assert begun().ended("timeout").raw_trace.endswith("no such city" + timeout)
-
-
-def test_an_empty_answer_is_a_header() -> None:
-    assert messages_to_raw_trace([Message.assistant()]) == "--- AI Message ---"
-    assert messages_to_raw_trace([]) == ""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def _written(sink: Lines) -> list[dict[str, Any]]:
     return [json.loads(line) for line in sink.data.splitlines()]
 
 
-def test_events_are_numbered_and_follow_from_each_other() -> None:
+def test_events_are_numbered_follow_from_each_other_and_say_version_run_and_times() -> None:
     sink = Lines()
     recorder = begun(sink)
     recorder.turn(Message.assistant("21 °C."), usage=UsageMetadata(20, 4, 24))
@@ -33,35 +33,16 @@ def test_events_are_numbered_and_follow_from_each_other() -> None:
     told = [(one["id"], one["event"], one.get("parent")) for one in _written(sink)]
 
     assert told == [
-        (0, "run", None),
-        (1, "turn", 0),
-        (2, "tool_call", 1),
-        (3, "tool_call", 1),
-        (4, "tool_result", 3),
-        (5, "retry", 2),
-        (6, "heal", 2),
-        (7, "tool_result", 2),
-        (8, "turn", 0),
-        (9, "end", 0),
+        *((0, "run", None), (1, "turn", 0), (2, "tool_call", 1), (3, "tool_call", 1)),
+        *((4, "tool_result", 3), (5, "retry", 2), (6, "heal", 2), (7, "tool_result", 2)),
+        *((8, "turn", 0), (9, "end", 0)),
     ]
 
-
-def test_a_line_says_version_run_and_times() -> None:
-    sink = Lines()
-    begun(sink)
-
     first, second, *_ = _written(sink)
-
     assert (first["v"], first["run"]) == (1, "r1")
     assert first["time"] == "2026-02-03T04:05:07.000Z"
     assert second["at"] > first["at"] > 0
-
-
-def test_a_run_is_known_by_the_hash_of_its_question() -> None:
-    started = begun().trace.started
-
-    assert started is not None
-    assert started.question_hash == hash_question(QUESTION)
+    assert first["question_hash"] == hash_question(QUESTION)
     assert hash_question("a") == "0cc175b9c0f1b6a831c399e269772661"
 
 
@@ -92,15 +73,12 @@ def test_waiting_for_a_person_is_no_time_of_the_tool() -> None:
     assert step.end == called.at + returned.seconds + 2.75
     assert (wait.start, wait.end) == (asked.at - 2.25, asked.at)
 
-
-def test_waiting_is_not_counted_for_a_call_that_may_not_have_waited() -> None:
-    recorder = begun()
+    # It is not counted for calls that may not have waited.
     for call_id in ("c8", "c9"):
         recorder.tool_called(call_id, "book", {}, server="trains", tool="book")
     recorder.elicitation("trains", "Which seat?", "accept", seconds=2.25)
-    returned = [recorder.tool_returned(call_id, "booked") for call_id in ("c8", "c9")]
-
-    assert [one.waited_seconds for one in returned] == [None, None]
+    both = [recorder.tool_returned(call_id, "booked") for call_id in ("c8", "c9")]
+    assert [one.waited_seconds for one in both] == [None, None]
 
 
 def test_what_is_written_is_what_is_read() -> None:
@@ -122,7 +100,7 @@ def test_what_is_written_is_what_is_read() -> None:
     assert {event.kind for event in trace.events} == set(KINDS)
 
 
-def test_the_end_follows_from_the_turns_where_nothing_else_is_said() -> None:
+def test_the_end_follows_from_the_turns_and_of_a_stopped_run_from_what_was_said_last() -> None:
     recorder = begun()
     recorder.turn(Message.assistant("21 °C."), usage=UsageMetadata(20, 4, 24))
 
@@ -132,9 +110,6 @@ def test_the_end_follows_from_the_turns_where_nothing_else_is_said() -> None:
     assert (ended.status, ended.final_response, ended.turns) == ("completed", "21 °C.", 2)
     assert ended.usage == UsageMetadata(30, 9, 39)
     assert ended.actual_model == "small-1"
-
-
-def test_a_stopped_run_answers_with_what_was_said_last() -> None:
     assert begun().ended("limit").final_response == "I look."
     assert begun().ended("completed").final_response == NO_RESPONSE
     assert Recorder().ended("timeout").final_response == NO_RESPONSE
@@ -146,8 +121,7 @@ def test_results_stand_in_the_order_in_which_the_model_asked() -> None:
         Message.tool_result("c2", "no such city", is_error=True),
     ]
 
-
-def test_an_id_that_is_used_in_two_turns_means_the_call_of_its_turn() -> None:
+    # An id that is used in two turns means the call of its turn.
     recorder = Recorder()
     for answer in ("one", "two"):
         recorder.turn(Message.assistant("", [ToolUseContent("c", "t")]))
@@ -156,11 +130,7 @@ def test_an_id_that_is_used_in_two_turns_means_the_call_of_its_turn() -> None:
 
     results = [one.tool_results[0].content for one in recorder.trace.messages if one.tool_results]
     assert results == ["one", "two"]
-
-
-def test_an_answer_to_a_call_that_nobody_told_of_is_kept() -> None:
-    recorder = Recorder()
-    recorder.turn(Message.assistant("", [ToolUseContent("c", "t")]))
+    # The result of a call that nobody recorded is kept.
     recorder.tool_returned("c", "no such tool", is_error=True, name="t")
 
     assert recorder.trace.messages[-1] == Message.tool_result("c", "no such tool", is_error=True)
@@ -171,16 +141,9 @@ def test_secrets_are_not_written_but_the_result_is_what_was_said() -> None:
     sink = Lines()
     recorder = Recorder(sink, redact=Redactor([canary]))
     recorder.run_started([Message.user(f"use {canary}")], interface="x")
-    recorder.turn(
-        Message.assistant(
-            f"I got {canary}",
-            [
-                ToolUseContent(
-                    "c", "login", {"password": "hunter twelve", "deep": [{canary: canary}]}
-                )
-            ],
-        )
-    )
+    arguments = {"password": "hunter twelve", "deep": [{canary: canary}]}
+    call = ToolUseContent("c", "login", arguments)
+    recorder.turn(Message.assistant(f"I got {canary}", [call]))
     recorder.tool_called("c", "login", {"password": "hunter twelve"})
     recorder.tool_returned("c", f'{{"token": "{canary}"}}', notes=[canary])
     recorder.failed(ConnectError(f"refused {canary}", challenge=canary))
@@ -215,9 +178,7 @@ def test_values_that_json_cannot_hold_are_written_as_text() -> None:
     assert arguments["set"] == [1]
     assert arguments["half"] == "\ud800"
 
-
-def test_a_line_never_holds_a_line_break() -> None:
-    recorder = Recorder()
+    # A line never contains a line break.
     event = recorder.tool_returned("c", "a\nb\r\u2028c")
 
     assert line_from_event(event).count(b"\n") == 1
@@ -271,17 +232,12 @@ def test_the_bytes_of_an_image_are_kept_once_and_up_to_a_limit() -> None:
     assert [image.size_bytes for image in written.images][2] == 600_000
     assert recorder.trace.images[result.images[0].digest].data == picture
 
-
-def test_images_are_kept_up_to_a_limit_in_all() -> None:
     recorder = begun()
     pictures = [base64.b64encode(bytes([n]) * 500_000).decode() for n in range(20)]
 
     results = [recorder.tool_returned("c3", "", images=[("image/png", one)]) for one in pictures]
 
     assert sum(result.images[0].data is not None for result in results) == 16
-
-
-def test_a_result_without_images_is_written_as_before() -> None:
     sink = Lines()
     begun(sink).tool_returned("c3", "no image")
 

@@ -56,14 +56,18 @@ def _with(line: bytes, path: tuple[str | int, ...], text: str) -> bytes:
         ("turn", "message", '{"role": "assistant", "content": [1]}'),
         ("turn", "usage", '{"cost_usd": "much"}'),
         ("end", "usage", '{"input_tokens": 1e999}'),
+        ("turn", "message", '"x"'),
     ],
 )
 def test_a_value_of_another_type_is_no_event(kind: str, field: str, text: str) -> None:
     line = next(one for one in LINES if json.loads(one)["event"] == kind)
     assert event_from_line(line) is not None
 
+    wrong = _with(line, (field,), text)
     with pytest.raises(ValueError, match=r"not an event|not the content"):
-        event_from_line(_with(line, (field,), text))
+        event_from_line(wrong)
+    (trace,) = traces_from_bytes(LINES[1] + wrong + b'{"v":1,"event":"end","run":"r1"}')
+    assert trace.damaged == 2
 
 
 @pytest.mark.parametrize("text", ["null", "1e999", "-1", '"\\ud800"', '[{"a": 1}]', '{"a": [1]}'])
