@@ -17,7 +17,6 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.server import MCPServer
-from mcp.shared.exceptions import MCPError
 
 from plait import (
     AgentConfig,
@@ -25,16 +24,13 @@ from plait import (
     ConfigError,
     Message,
     ModelConfig,
-    PermissionDeniedError,
     StaticTool,
-    Toolbox,
     get_agent,
 )
 from plait.client import Approval, ApprovalRequest
 from plait.client.catalog.lock.entries import Lockfile, write_lockfile
 from plait.errors import AgentExecutionError
-from plait.testing import AnthropicServer, Call, Say, server_stdio_config, stdio_config
-from plait.testing.llm.turns import Hang, Refuse
+from plait.testing import AnthropicServer, Call, Say, server_stdio_config
 from plait.traces import ThinkingContent
 from plait.traces.events import ToolCalled, TraceEvent, Turn
 
@@ -50,7 +46,7 @@ CANARY = "CANARY_OF_THE_PERSON"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give the person settings of their own, none of which may have an effect."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CLAUDE")):
@@ -79,7 +75,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(path))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    return path
+    yield path
+    # A run leaves no program and no file behind.
+    assert [*processes(), *(tmp_path / "tmp").iterdir()] == []
 
 
 def write(path: Path, text: str) -> None:
@@ -161,11 +159,6 @@ def files(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
-def leftovers() -> list[object]:
-    """Return what a run must not leave behind."""
-    return [*processes(), *Path(tempfile.gettempdir()).iterdir()]
-
-
 async def test_what_tools_answer_reaches_the_model_and_the_trace(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +238,6 @@ async def test_what_tools_answer_reaches_the_model_and_the_trace(
     assert CANARY not in sent
     assert "INSTRUCTIONS_OF_THE_SERVER" not in sent
     assert "RAN" not in " ".join(files(home))
-    assert leftovers() == []
 
 
 async def test_a_login_is_used_without_anything_else_of_the_person(
@@ -268,20 +260,6 @@ async def test_a_login_is_used_without_anything_else_of_the_person(
     assert not [name for name in files(home) if name.endswith(("_RAN", ".jsonl"))]
 
 
-async def test_turns_are_counted_exactly_and_a_killed_server_comes_back(tmp_path: Path) -> None:
-    script = [Say("1", calls=(wish("shop__die"),)), Say("2", calls=(wish("shop__add", a=2, b=3),))]
-    servers: Any = {"shop": {**stdio_config(state_dir=str(tmp_path)), "required": True}}
-    with AnthropicServer([*script, Say("too much")]) as api:
-        result = await get_agent(model(api)).arun(ASK, None, servers, AgentConfig(max_turns=2))
-
-    assert len(api.requests) == 2
-    assert (result.turns, result.limit_reached, result.final_response) == (2, True, "2")
-    died, added = answers(result)
-    assert died.startswith("! ")
-    assert added == "5"
-    assert result.usage.total_tokens == api.spent.total_tokens
-
-
 def test_an_answer_without_a_word_ends_the_run_which_may_block() -> None:
     """No servers and no tools; what was said before stands in the prompt."""
     before = [Message.user("Who are you?"), Message.assistant("An agent."), Message.user("And?")]
@@ -301,18 +279,6 @@ def test_an_answer_without_a_word_ends_the_run_which_may_block() -> None:
     assert not api.bodies[0].get("tools")
 
 
-async def test_a_failure_of_the_provider_says_what_to_do() -> None:
-    script = [Refuse(status=401, message="who are you?")]
-    with AnthropicServer(script) as api, pytest.raises(AgentExecutionError) as caught:
-        await get_agent(model(api)).arun(ASK, None, {"calc": calc()})
-
-    assert "401 who are you?" in str(caught.value)
-    assert "anthropic_api_key" in str(caught.value)
-    assert KEY not in f"{caught.value} {caught.value.stderr} {caught.value!r}"
-    assert len(api.requests) == 1
-    assert leftovers() == []
-
-
 async def test_a_program_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     write(tmp_path / "broken", '#!/bin/sh\necho "no luck with $ANTHROPIC_API_KEY" >&2\nexit 3\n')
     (tmp_path / "broken").chmod(0o700)
@@ -327,16 +293,6 @@ async def test_a_program_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     assert "no luck with ***" in str(told["broken"])
     assert told["broken"].stderr == "no luck with ***"
     assert "pip install 'plait[claude]'" in str(told["gone"])
-    assert leftovers() == []
-
-
-async def test_the_time_limit_ends_the_program() -> None:
-    with AnthropicServer([Hang()]) as api:
-        config = AgentConfig(timeout=3)
-        result = await get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config)
-
-    assert (result.timeout_reached, result.turns) == (True, 0)
-    assert leftovers() == []
 
 
 async def test_a_run_that_is_cancelled_leaves_its_trace_and_no_program(tmp_path: Path) -> None:
@@ -358,7 +314,6 @@ async def test_a_run_that_is_cancelled_leaves_its_trace_and_no_program(tmp_path:
     lines = (tmp_path / "run.jsonl").read_text().splitlines()
     kinds = [json.loads(line)["event"] for line in lines]
     assert [kind for kind in kinds if kind != "tool"] == ["run", "turn", "tool_call", "end"]
-    assert leftovers() == []
 
 
 POLICY = {
@@ -383,83 +338,12 @@ def decide(request: ApprovalRequest) -> object:
             return Approval("reject", message="too much")
 
 
-async def test_the_policy_decides_and_a_person_is_asked_once_about_each_call() -> None:
-    asked: list[Any] = []
-
-    async def on_approval(request: ApprovalRequest) -> object:
-        asked.append(dict(request.arguments))
-        return decide(request)
-
-    options: dict[str, Any] = {"policy": POLICY, "on_approval": on_approval}
-    calls = [wish("calc__add", a=a, b=0) for a in (0, 1, 2, 3, 4)]
-    with AnthropicServer([Say(calls=(*calls, wish("plait__own"))), Say("Done.")]) as api:
-        result = await get_agent(model(api)).arun(
-            ASK,
-            [StaticTool("own", function=lambda: "mine")],
-            {"calc": calc()},
-            AgentConfig(tool_options=options),
-        )
-
-    async with Toolbox({"servers": {"calc": calc()["instance"]}}, **options) as toolbox:
-        denied: list[str] = []
-        for a in (1, 4):
-            with pytest.raises(PermissionDeniedError) as caught:
-                await toolbox.call("calc", "add", {"a": a, "b": 0})
-            denied.append(caught.value.message)
-    assert answers(result) == ["0", f"! {denied[0]}", "2", "30", f"! {denied[1]}", "mine"]
-    assert [block["content"] for block in wire_results(api) if block.get("is_error")] == denied
-    assert asked[:3] == [{"a": 2, "b": 0}, {"a": 3, "b": 0}, {"a": 4, "b": 0}]
-    assert len(asked) == 4, "the last is of the toolbox above"
-    assert "mcp__calc__fail" not in {tool["name"] for tool in api.bodies[0]["tools"]}
-    # The trace holds what the model asked for, and not what a person made of it.
-    assert [call.input["a"] for call in result.trace_messages[0].tool_calls[:5]] == [0, 1, 2, 3, 4]
-
-
-async def test_the_approval_of_a_call_is_none_of_the_same_call_on_the_backup() -> None:
-    asked: list[tuple[str, str | None]] = []
-    paid: list[int] = []
-    bank, backup = MCPServer("bank", log_level="CRITICAL"), MCPServer("backup")
-
-    @bank.tool(name="pay")
-    def refuse(amount: int) -> str:
-        raise MCPError(types.INTERNAL_ERROR, f"closed for {amount}")
-
-    @backup.tool()
-    def pay(amount: int) -> str:
-        paid.append(amount)
-        return "paid"
-
-    def on_approval(request: ApprovalRequest) -> bool:
-        asked.append((request.server, request.instead_of))
-        return request.server == "bank"
-
-    options: dict[str, Any] = {
-        "policy": {"default": "ask"},
-        "on_approval": on_approval,
-        "fallbacks": {"bank": "backup"},
-    }
-    with AnthropicServer([Say(calls=(wish("bank__pay", amount=5),)), Say("Done.")]) as api:
-        await get_agent(model(api)).arun(
-            ASK,
-            None,
-            {
-                "bank": {"type": "sdk", "instance": bank},
-                "backup": {"type": "sdk", "instance": backup},
-            },
-            AgentConfig(tool_options=options),
-        )
-
-    assert asked == [("bank", None), ("backup", "bank")]
-    assert paid == []
-
-
 async def test_an_answer_of_a_person_that_means_nothing_ends_the_run() -> None:
     options = {"policy": POLICY, "on_approval": lambda _request: "maybe"}
     config = AgentConfig(tool_options=options)
     script = [Say(calls=(wish("calc__add", a=2, b=0),)), Say("Done.")]
     with AnthropicServer(script) as api, pytest.raises(ConfigError, match="on_approval must"):
         await get_agent(model(api)).arun(ASK, None, {"calc": calc()}, config)
-    assert leftovers() == []
 
 
 SERVER = """
@@ -518,7 +402,6 @@ async def test_servers_can_be_left_to_the_program(tmp_path: Path) -> None:
     assert hidden == "! mcp__calc__hidden is not a tool of this run."
     (line,) = lines
     assert not [word for word in line if "canary" in word.lower() or KEY in word]
-    assert leftovers() == []
 
 
 @pytest.mark.parametrize("guard", ["lockfile", "annotations"])

@@ -25,47 +25,45 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 @dataclass
 class Backup:
-    """A server that can do what the other one can, and remembers what it was asked."""
+    """A server that can do what the other one can, and remembers what it did."""
 
     ledger: list[int] = field(default_factory=list[int])
-    asked: list[str] = field(default_factory=list[str])
+    calls: list[str] = field(default_factory=list[str])
 
     def build(self) -> MCPServer:
         server = MCPServer("backup", log_level="CRITICAL")
 
-        @server.tool(structured_output=False)
-        async def pay(amount: int) -> str:
-            self.asked.append("pay")
+        def pay(amount: int) -> str:
+            self.calls.append("pay")
             self.ledger.append(amount)
             return f"the backup paid {amount}"
 
-        @server.tool(structured_output=False)
-        async def pay_and_die(amount: int) -> str:
-            return await pay(amount)
+        for name in ("pay", "pay_and_die"):
+            server.tool(name=name, structured_output=False)(pay)
 
         @server.tool(structured_output=False)
         async def echo(text: str) -> str:
-            self.asked.append("echo")
+            self.calls.append("echo")
             return f"the backup says {text}"
 
         @server.tool(structured_output=False)
         async def protocol_error(code: int) -> str:
-            self.asked.append("protocol_error")
+            self.calls.append("protocol_error")
             return f"the backup knows no error {code}"
 
         @server.tool(structured_output=False)
         async def fail(text: str) -> str:
-            self.asked.append("fail")
+            self.calls.append("fail")
             raise ToolError(f"the backup fails: {text}")
 
         return server
 
 
 @pytest.fixture(scope="module")
-def servers() -> Generator[tuple[ServerProcess, ServerProcess]]:
+def servers() -> Generator[dict[str, ServerProcess]]:
     """A server that loses the answer of every call, and one that does as it is told."""
     with running(fault_server(cut_sse=True), fault_server(die_by="drop")) as (cutting, plain):
-        yield cutting, plain
+        yield {"cutting": cutting, "plain": plain}
 
 
 @asynccontextmanager
@@ -81,31 +79,50 @@ async def answer_of(client: MultiServerMCPClient, name: str, **arguments: Any) -
     return answer
 
 
-async def test_a_payment_whose_answer_was_lost_is_not_made_again(
-    servers: tuple[ServerProcess, ServerProcess],
+UNKNOWN = "OutcomeUnknownError"
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "arguments", "by", "says", "error"),
+    [
+        ("cutting", "pay", {"amount": 5}, "primary", "check", UNKNOWN),
+        ("plain", "pay_and_die", {"amount": 6}, "primary", "check", UNKNOWN),
+        ("cutting", "echo", {"text": "hi"}, "backup", "the backup says hi", None),
+        ("plain", "protocol_error", {"code": -32603}, "backup", "knows no error -32603", None),
+        ("plain", "fail", {"text": "no such thing"}, "primary", "no such thing", "its answer"),
+    ],
+    ids=[
+        "a payment whose answer was lost",
+        "a payment whose connection was lost",
+        "a read whose answer was lost",
+        "an error of the protocol",
+        "a failure of the tool itself",
+    ],
+)
+async def test_only_what_did_nothing_goes_to_the_backup(
+    servers: dict[str, ServerProcess],
+    server: str,
+    tool: str,
+    arguments: dict[str, Any],
+    by: str,
+    says: str,
+    error: str | None,
 ) -> None:
-    for server, tool in zip(servers, ("pay", "pay_and_die"), strict=True):
-        backup = Backup()
-        async with client_of(server, backup) as client:
-            answer = await answer_of(client, tool, amount=5)
+    backup, primary = Backup(), servers[server]
+    before = primary.state.ledger()
+    async with client_of(primary, backup) as client:
+        tools: list[Any] = await client.get_tools()
+        assert {one.tool.server for one in tools} == {"primary"}, "a backup is not listed"
+        answer = await answer_of(client, tool, **arguments)
 
-        assert answer.status == "error"
-        assert "check" in str(answer.content)
-        assert answer.artifact["error"]["error"] == "OutcomeUnknownError"
-        assert server.state.ledger().count("5") == 1
-        assert backup.asked == []
-
-
-async def test_a_read_whose_answer_was_lost_is_made_on_the_backup(
-    servers: tuple[ServerProcess, ServerProcess],
-) -> None:
-    backup = Backup()
-    async with client_of(servers[0], backup) as client:
-        answer = await answer_of(client, "echo", text="hi")
-
-    assert answer.content == "the backup says hi"
-    assert answer.artifact["server"] == "backup"
-    assert backup.asked == ["echo"]
+    assert says in str(answer.content)
+    assert answer.status == ("success" if error is None else "error")
+    assert backup.calls == ([tool] if by == "backup" else [])
+    if error == UNKNOWN:
+        assert answer.artifact["error"]["error"] == UNKNOWN
+        assert primary.state.ledger() == [*before, str(arguments["amount"])]
+    else:
+        assert answer.artifact["server"] == by
 
 
 async def test_a_payment_that_was_never_sent_is_made_on_the_backup(
@@ -115,73 +132,41 @@ async def test_a_payment_that_was_never_sent_is_made_on_the_backup(
     async with client_of(server, backup) as client:
         tools = await client.get_tools()
         server.kill()
+        calls = (tool_call("pay", amount=amount) for amount in (5, 6))
 
-        first, second = await arun(
-            one_by_one(tool_call("pay", amount=5), tool_call("pay", amount=6)), tools
-        )
+        answers = await arun(one_by_one(*calls), tools)
 
-    assert first.content == "the backup paid 5"
-    assert second.content == "the backup paid 6"
+    assert [one.content for one in answers] == ["the backup paid 5", "the backup paid 6"]
     assert backup.ledger == [5, 6]
     assert server.state.ledger() == []
 
 
-async def test_a_payment_that_the_backup_may_have_made_is_known_to_the_caller(
-    servers: tuple[ServerProcess, ServerProcess],
+@pytest.mark.parametrize("backup", ["does it", "may have done it"])
+async def test_a_server_that_was_never_reached_has_its_backup_called(
+    servers: dict[str, ServerProcess], backup: str
 ) -> None:
-    cutting = servers[0]
+    own, cutting = Backup(), servers["cutting"]
+    quick = {"connect_timeout": 5, "reconnect": {"max_attempts": 1}}
     config: dict[str, Any] = {
-        "primary": {"url": f"http://127.0.0.1:{free_port()}/mcp", "reconnect": {"max_attempts": 1}},
-        "backup": {"url": cutting.url},
+        "primary": {"url": f"http://127.0.0.1:{free_port()}/mcp", **quick},
+        "backup": own.build() if backup == "does it" else {"url": cutting.url},
     }
-    async with Toolbox(config, fallbacks={"primary": "backup"}) as box:
+    async with Toolbox({"servers": config}, fallbacks={"primary": "backup"}) as box:
+        if backup == "does it":
+            answer = await box.call("primary", "pay", {"amount": 77})
+            assert (answer.text, answer.server) == ("the backup paid 77", "backup")
+            assert own.ledger == [77]
+            return
         with pytest.raises(OutcomeUnknownError) as caught:
             await box.call("primary", "pay", {"amount": 77})
-
     assert caught.value.server == "backup"
     assert cutting.state.ledger().count("77") == 1
-
-
-async def test_a_server_that_was_never_reached_has_its_backup_asked_too() -> None:
-    backup = Backup()
-    servers = {
-        "primary": {"url": f"http://127.0.0.1:{free_port()}/mcp", "connect_timeout": 5},
-        "backup": backup.build(),
-    }
-    async with Toolbox({"servers": servers}, fallbacks={"primary": "backup"}) as box:
-        answer = await box.call("primary", "pay", {"amount": 5})
-
-    assert (answer.text, answer.server) == ("the backup paid 5", "backup")
-    assert backup.ledger == [5]
-
-
-async def test_an_error_of_the_protocol_sends_the_call_to_the_backup(
-    servers: tuple[ServerProcess, ServerProcess],
-) -> None:
-    backup = Backup()
-    async with client_of(servers[1], backup) as client:
-        answer = await answer_of(client, "protocol_error", code=-32603)
-
-    assert answer.content == "the backup knows no error -32603"
-
-
-async def test_what_the_tool_itself_calls_a_failure_is_its_answer(
-    servers: tuple[ServerProcess, ServerProcess],
-) -> None:
-    backup = Backup()
-    async with client_of(servers[1], backup) as client:
-        answer = await answer_of(client, "fail", text="no such thing")
-
-    assert answer.status == "error"
-    assert "no such thing" in str(answer.content)
-    assert answer.artifact["server"] == "primary"
-    assert backup.asked == []
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 @pytest.mark.parametrize("verdict", [None, True, False])
 async def test_a_program_sees_the_error_and_the_call_and_may_say_no(
-    servers: tuple[ServerProcess, ServerProcess], verdict: bool | None, asynchronous: bool
+    servers: dict[str, ServerProcess], verdict: bool | None, asynchronous: bool
 ) -> None:
     seen: list[tuple[PlaitError, ToolCall]] = []
 
@@ -194,80 +179,43 @@ async def test_a_program_sees_the_error_and_the_call_and_may_say_no(
 
     backup = Backup()
     hook = before_async if asynchronous else before
-    async with client_of(servers[1], backup, before_fallback=hook) as client:
+    async with client_of(servers["plain"], backup, before_fallback=hook) as client:
         answer = await answer_of(client, "protocol_error", code=-32603)
+        # What must not be repeated anyway is no question.
+        lost = await answer_of(client, "pay_and_die", amount=7)
 
     ((error, call),) = seen
     assert isinstance(error, ProtocolError)
     assert (call.server, call.tool) == ("primary", "protocol_error")
     assert dict(call.arguments) == {"code": -32603}
-    assert backup.asked == ([] if verdict is False else ["protocol_error"])
+    assert backup.calls == ([] if verdict is False else ["protocol_error"])
     assert answer.status == ("error" if verdict is False else "success")
+    assert lost.artifact["error"]["error"] == UNKNOWN
 
 
-async def test_the_program_is_not_asked_about_what_must_not_be_repeated_anyway(
-    servers: tuple[ServerProcess, ServerProcess],
-) -> None:
-    seen: list[PlaitError] = []
-    backup = Backup()
-    hook: Any = lambda error, call: seen.append(error)  # noqa: E731
-    async with client_of(servers[1], backup, before_fallback=hook) as client:
-        answer = await answer_of(client, "pay_and_die", amount=7)
-
-    assert answer.artifact["error"]["error"] == OutcomeUnknownError.__name__
-    assert seen == []
-    assert backup.ledger == []
-
-
-async def test_a_backup_has_no_backup_of_its_own(
-    servers: tuple[ServerProcess, ServerProcess],
-) -> None:
-    third = Backup()
-    config: dict[str, Any] = {
-        "first": {"url": servers[1].url},
-        "second": {"url": servers[1].url},
-        "third": third.build(),
-    }
+async def test_a_backup_has_no_backup_of_its_own(servers: dict[str, ServerProcess]) -> None:
+    third, url = Backup(), servers["plain"].url
+    config: dict[str, Any] = {"first": {"url": url}, "second": {"url": url}, "third": third.build()}
     chain = {"first": "second", "second": "third"}
     async with MultiServerMCPClient(config, fallbacks=chain) as client:
         (tool,) = await client.get_tools("first", include=["protocol_error"])
         (answer,) = await arun(one_by_one(tool_call(tool.name, code=-32603)), [tool])
 
     assert answer.status == "error"
-    assert third.asked == []
+    assert third.calls == []
 
 
-async def test_a_server_that_is_only_a_backup_is_not_listed(
-    servers: tuple[ServerProcess, ServerProcess],
+@pytest.mark.parametrize(
+    ("seconds", "says", "ledger"), [("1", "paid 8", ["8"]), ("600", "the backup paid 8", [])]
+)
+async def test_a_server_that_asks_for_a_pause_gets_it_if_there_is_time(
+    fault_server: StartFaultServer, seconds: str, says: str, ledger: list[str]
 ) -> None:
-    backup = Backup()
-    async with client_of(servers[1], backup) as client:
-        tools: list[Any] = await client.get_tools()
-
-        assert {tool.tool.server for tool in tools} == {"primary"}
-        assert "pay" in {tool.name for tool in tools}
-
-
-async def test_a_server_that_asks_for_a_moment_gets_it_also_for_a_payment(
-    fault_server: StartFaultServer,
-) -> None:
-    server = fault_server(http_status="429:1", http_status_on="call", retry_after="1")
+    server = fault_server(http_status="429:1", http_status_on="call", retry_after=seconds)
     backup = Backup()
     async with client_of(server, backup) as client:
         answer = await answer_of(client, "pay", amount=8)
 
-    assert answer.content == "paid 8"
-    assert server.state.ledger() == ["8"]
-    assert backup.asked == []
-
-
-async def test_a_server_that_asks_for_more_time_than_there_is_loses_the_call_to_its_backup(
-    fault_server: StartFaultServer,
-) -> None:
-    server = fault_server(http_status="429:1", http_status_on="call", retry_after="600")
-    backup = Backup()
-    async with client_of(server, backup) as client:
-        answer = await answer_of(client, "pay", amount=9)
-
-    assert answer.content == "the backup paid 9"
-    assert server.state.ledger() == []
+    assert answer.content == says
+    assert server.state.ledger() == ledger
+    assert len(backup.calls) == (not ledger)

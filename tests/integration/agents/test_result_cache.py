@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,19 +20,6 @@ from tests.integration.agents.helpers import END, arun, one_by_one, tool_call
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
-class Calls:
-    """Notes the tools that servers are really asked for."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    @contextmanager
-    def around(self, operation: Operation) -> Generator[None]:
-        if isinstance(operation, CallTool):
-            self.seen.append(operation.tool)
-        yield
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[Counting]:
     with counting(tmp_path, "http", "--announce") as server:
@@ -39,42 +27,39 @@ def server(tmp_path: Path) -> Generator[Counting]:
         yield server
 
 
-async def test_the_same_question_is_asked_once(server: Counting) -> None:
-    async with MultiServerMCPClient({"server": server.config}, result_cache=True) as client:
-        calls = [tool_call("read_a"), tool_call("read_a"), tool_call("read_b"), tool_call("read_a")]
-        answers = await arun(one_by_one(*calls), await client.get_tools())
+@pytest.mark.parametrize(
+    ("caching", "names", "calls"),
+    [
+        (True, ["read_a", "read_a", "read_b", "read_a"], 2),
+        (False, ["read_a", "read_a"], 2),
+        (True, ["read_bad", "read_bad", "b", "b"], 4),
+        (True, ["read_a", "b", "read_a", "read_a"], 3),
+        (ResultCaching(ttl_seconds=300, tools={"read_b": 0}), ["read_a", "read_a"], 1),
+        (ResultCaching(ttl_seconds=300, tools={"read_b": 0}), ["read_b", "read_b"], 2),
+    ],
+    ids=[
+        "the same call is made once",
+        "nothing is remembered without the option",
+        "no failures, and no tools that change things",
+        "a change makes answers be forgotten",
+        "a time for all tools",
+        "no time for this tool",
+    ],
+)
+async def test_answers_of_tools_that_only_read_are_remembered(
+    server: Counting, caching: Any, names: list[str], calls: int
+) -> None:
+    made = [tool_call(name) for name in names]
+    async with MultiServerMCPClient({"server": server.config}, result_cache=caching) as client:
+        answers = await arun(one_by_one(*made), await client.get_tools())
 
-        assert [answer.content for answer in answers] == [
-            "read_a for -",
-            "read_a for -",
-            "read_b for -",
-            "read_a for -",
-        ]
-        assert [answer.tool_call_id for answer in answers] == [call["id"] for call in calls]
-        assert server.calls() == 2
-
-
-async def test_without_being_asked_nothing_is_remembered(server: Counting) -> None:
-    async with MultiServerMCPClient({"server": server.config}) as client:
-        await arun(one_by_one(tool_call("read_a"), tool_call("read_a")), await client.get_tools())
-        assert server.calls() == 2
-
-
-async def test_failures_and_tools_that_change_things_are_not_remembered(server: Counting) -> None:
-    async with MultiServerMCPClient({"server": server.config}, result_cache=True) as client:
-        calls = [tool_call(name) for name in ("read_bad", "read_bad", "b", "b")]
-        answers = await arun(one_by_one(*calls), await client.get_tools())
-
-        assert [answer.status for answer in answers] == ["error", "error", "success", "success"]
-        assert server.calls() == 4
-
-
-async def test_what_changes_something_makes_answers_be_forgotten(server: Counting) -> None:
-    async with MultiServerMCPClient({"server": server.config}, result_cache=True) as client:
-        calls = [tool_call(name) for name in ("read_a", "b", "read_a", "read_a")]
-        await arun(one_by_one(*calls), await client.get_tools())
-
-        assert server.calls() == 3
+    expected = [f"{name} fails" if name == "read_bad" else f"{name} for -" for name in names]
+    assert [answer.content for answer in answers] == expected
+    assert [answer.status for answer in answers] == [
+        "error" if name == "read_bad" else "success" for name in names
+    ]
+    assert [answer.tool_call_id for answer in answers] == [call["id"] for call in made]
+    assert server.calls() == calls
 
 
 async def test_a_change_whose_answer_was_lost_makes_answers_be_forgotten_too(
@@ -86,50 +71,53 @@ async def test_a_change_whose_answer_was_lost_makes_answers_be_forgotten_too(
         calls = [read, read, tool_call("pay_and_die", amount=1), read, read]
         answers = await arun(one_by_one(*calls), await client.get_tools())
 
-        assert [answer.status for answer in answers] == ["success"] * 2 + ["error"] + [
-            "success"
-        ] * 2
-        # The first try of the first read gets no answer; two of the four come from memory.
-        assert dropping.state.reads() == ["x"] * 3
+    statuses = [answer.status for answer in answers]
+    assert statuses == ["success", "success", "error", "success", "success"]
+    # The first try of the first read gets no answer; two of the four come from memory.
+    assert dropping.state.reads() == ["x"] * 3
 
 
 async def test_an_answer_that_a_change_overtook_is_not_remembered(
     fault_server: StartFaultServer,
 ) -> None:
-    config = {"server": {"url": fault_server().url}}
-    calls = Calls()
+    class Calls:
+        """Notes the calls that are really made."""
+
+        seen: ClassVar[list[str]] = []
+
+        @contextmanager
+        def around(self, operation: Operation) -> Generator[None]:
+            if isinstance(operation, CallTool):
+                self.seen.append(operation.tool)
+            yield
+
+    config, calls = {"server": {"url": fault_server().url}}, Calls()
     async with MultiServerMCPClient(config, result_cache=True, observers=[calls]) as client:
         slow = tool_call("slow", seconds=1)
-        await arun(
-            [[slow, tool_call("counter")], [{**slow, "id": "2"}], END], await client.get_tools()
-        )
-        reads = [event for event in calls.seen if event == "slow"]
+        script: list[Any] = [[slow, tool_call("counter")], [{**slow, "id": "2"}], END]
+        await arun(script, await client.get_tools())
 
-        assert len(reads) == 2
+    assert calls.seen.count("slow") == 2
 
 
 async def test_an_answer_is_remembered_for_as_long_as_the_program_says(server: Counting) -> None:
-    caching = ResultCaching(ttl_seconds=300, tools={"read_a": 1.0, "read_b": 0})
+    caching = ResultCaching(tools={"read_a": 1.0})
     async with MultiServerMCPClient({"server": server.config}, result_cache=caching) as client:
-        tools = await client.get_tools()
-        await arun(one_by_one(tool_call("read_a"), tool_call("read_a")), tools)
+        await arun(one_by_one(tool_call("read_a"), tool_call("read_a")), await client.get_tools())
         assert server.calls() == 1
-        await arun(one_by_one(tool_call("read_b"), tool_call("read_b")), tools)
-        assert server.calls() == 3
 
-        async def is_asked_again() -> bool:
+        async def is_called_again() -> bool:
             await client.toolbox.call("server", "read_a")
-            return server.calls() == 4
+            return server.calls() == 2
 
-        await eventually(is_asked_again)
+        await eventually(is_called_again)
 
 
 async def test_credentials_do_not_share_answers(server: Counting) -> None:
     async with MultiServerMCPClient({"server": server.config}, result_cache=True) as client:
-        for _ in range(2):
-            for name in ("ann", "bob"):
-                tools = await client.get_tools(headers={"X-User": name})
-                (answer,) = await arun(one_by_one(tool_call("read_a")), tools)
-                assert answer.content == f"read_a for {name}"
+        for name in ("ann", "bob") * 2:
+            tools = await client.get_tools(headers={"X-User": name})
+            (answer,) = await arun(one_by_one(tool_call("read_a")), tools)
+            assert answer.content == f"read_a for {name}"
 
-        assert server.calls() == 2
+    assert server.calls() == 2

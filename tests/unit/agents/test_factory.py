@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from plait import Message
 from plait.agents.config import ModelConfig
 from plait.agents.port import (
     AgentCapabilities,
@@ -16,10 +16,8 @@ from plait.agents.port import (
     AgentResult,
     BaseAgent,
     Conversation,
-    Settings,
     read_messages,
 )
-from plait.agents.program_tools import ToolLike
 from plait.agents.registry import (
     REGISTRY,
     EngineAvailability,
@@ -28,28 +26,19 @@ from plait.agents.registry import (
     close_all_agents,
     get_agent,
 )
-from plait.agents.servers import AgentServers
 from plait.errors import EngineUnavailableError
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import UsageMetadata
 
 
 class EchoAgent(BaseAgent):
-    """An engine that says what it was told."""
+    """An engine that repeats the last message."""
 
     def __init__(self, model_config: ModelConfig) -> None:
         self.model_config = model_config
         self.closed = False
         self.fails = False
 
-    async def arun(
-        self,
-        messages: Conversation,
-        tools: Sequence[ToolLike] | None = None,
-        mcp_servers: AgentServers | None = None,
-        config: Settings | None = None,
-        *,
-        output_type: object = None,
-    ) -> AgentResult:
+    async def arun(self, messages: Conversation, *_: Any, **__: Any) -> AgentResult:
         text = read_messages(messages)[-1].text
         return AgentResult(text, text, [], UsageMetadata(), 1, limit_reached=False)
 
@@ -57,6 +46,11 @@ class EchoAgent(BaseAgent):
         self.closed = True
         if self.fails:
             raise RuntimeError("no")
+
+
+MISSING = "no_such_module_at_all"
+GONE_A = EngineAvailability(False, "gone", "a")
+GONE_B = EngineAvailability(False, "gone", "b")
 
 
 def _registry(*specs: EngineSpec) -> EngineRegistry:
@@ -67,103 +61,99 @@ def _config(interface: str, **more: Any) -> ModelConfig:
     return ModelConfig(id="a", model_name="m", interface=interface, **more)
 
 
-def test_an_agent_is_made_for_its_interface() -> None:
-    registry = _registry(EngineSpec(name="acme", agent_factory=EchoAgent))
+@pytest.mark.parametrize(
+    ("config", "made_for"),
+    [
+        (_config("acme"), "acme"),
+        (
+            _config("openai_endpoint", endpoint_base_url="http://127.0.0.1:11434/v1"),
+            "openai_endpoint",
+        ),
+        (_config("claude_tool"), "langchain"),
+        (_config("langchian", model_provider="x"), "langchain"),
+    ],
+    ids=["its own engine", "no key on this machine", "the fallback", "an unknown engine"],
+)
+def test_an_agent_is_made_for_its_interface_or_its_fallback(
+    config: ModelConfig, made_for: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = _registry(
+        EngineSpec(name="acme", agent_factory=EchoAgent),
+        EngineSpec(name="openai_endpoint", routes_to="langchain"),
+        EngineSpec(name="claude_tool", needs=(MISSING,), install="plait[x]", fallback="langchain"),
+    )
 
-    agent = get_agent(_config("acme"), registry=registry)
+    with caplog.at_level(logging.WARNING, "plait.agents"):
+        agent = get_agent(config, registry=registry)
 
     assert isinstance(agent, EchoAgent)
     assert isinstance(agent, AgentPort)
     assert agent.capabilities == AgentCapabilities()
+    assert agent.model_config.interface == made_for
+    warned = [record.getMessage() for record in caplog.records]
+    assert len(warned) == (made_for != config.interface)
+    if config.interface == "claude_tool":
+        assert f"{MISSING} is not installed: pip install 'plait[x]'" in warned[0]
+        assert agent.model_config.model_provider == "anthropic"
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("spec", "config", "reason", "fallback"),
     [
-        ({"interface": "langchain"}, "missing_model_provider"),
-        ({"interface": "openai_endpoint"}, "missing_endpoint_base_url"),
+        (None, None, "missing_config", None),
         (
-            {"interface": "openai_endpoint", "endpoint_base_url": "https://h/v1"},
-            "missing_endpoint_api_key",
+            None,
+            _config("acme").model_copy(update={"model_name": None}),
+            "missing_model_name",
+            None,
         ),
+        (None, _config("langchain"), "missing_model_provider", None),
+        (None, _config("openai_endpoint"), "missing_endpoint_base_url", None),
+        (
+            None,
+            _config("openai_endpoint", endpoint_base_url="https://h/v1"),
+            "missing_endpoint_api_key",
+            None,
+        ),
+        (
+            EngineSpec(name="acme", agent_factory=f"{MISSING}.agent:A", fallback="langchain"),
+            _config("acme"),
+            f"there is no module {MISSING}.agent",
+            "langchain",
+        ),
+        (
+            EngineSpec(name="acme", agent_factory=lambda _: object()),  # pyright: ignore[reportArgumentType]
+            _config("acme"),
+            "not_an_agent",
+            None,
+        ),
+        (
+            EngineSpec(name="acme", agent_factory="plait.agents.port:NoSuchAgent"),
+            _config("acme"),
+            "plait.agents.port:NoSuchAgent does not exist",
+            None,
+        ),
+        (None, _config("nobody", model_provider="x"), "there is no engine 'nobody'", "langchain"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_configuration_that_lacks_something_says_what(
-    settings: dict[str, Any], reason: str
+def test_what_cannot_be_made_says_why(
+    spec: EngineSpec | None, config: ModelConfig | None, reason: str, fallback: str | None
 ) -> None:
-    with pytest.raises(EngineUnavailableError) as failed:
-        get_agent(ModelConfig(id="a", model_name="m", **settings), registry=_registry())
-
-    assert failed.value.reason == reason
-
-
-def test_no_configuration_and_no_name_are_said() -> None:
-    nameless = _config("acme").model_copy(update={"model_name": None})
-
-    for config, reason in ((None, "missing_config"), (nameless, "missing_model_name")):
-        with pytest.raises(EngineUnavailableError) as failed:
-            get_agent(config, registry=_registry())
-        assert failed.value.reason == reason
-
-
-def test_an_endpoint_on_this_machine_needs_no_key() -> None:
-    registry = _registry(EngineSpec(name="openai_endpoint", routes_to="langchain"))
-    config = _config("openai_endpoint", endpoint_base_url="http://127.0.0.1:11434/v1")
-
-    agent = get_agent(config, registry=registry)
-
-    assert isinstance(agent, EchoAgent)
-    assert agent.model_config.interface == "openai_endpoint"
-
-
-def test_an_engine_that_is_not_there_is_replaced_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    registry = _registry(
-        EngineSpec(
-            name="claude_tool",
-            agent_factory=EchoAgent,
-            needs=("no_such_module_at_all",),
-            install="plait[x]",
-            fallback="langchain",
-        )
-    )
-
-    with caplog.at_level(logging.WARNING, "plait.agents"):
-        agent = get_agent(_config("claude_tool"), registry=registry)
-
-    assert isinstance(agent, EchoAgent)
-    assert agent.model_config.interface == "langchain"
-    assert agent.model_config.model_provider == "anthropic"
-    (record,) = caplog.records
-    assert "no_such_module_at_all is not installed: pip install 'plait[x]'" in record.getMessage()
-
-
-def test_without_fallback_an_engine_that_is_not_there_is_an_error() -> None:
-    registry = _registry(
-        EngineSpec(
-            name="acme",
-            agent_factory="no_such_module_at_all.agent:Agent",
-            fallback="langchain",
-        )
-    )
+    registry = _registry(*([] if spec is None else [spec]))
 
     with pytest.raises(EngineUnavailableError) as failed:
-        get_agent(_config("acme"), auto_fallback=False, registry=registry)
+        get_agent(config, auto_fallback=False, registry=registry)
 
-    assert failed.value.fallback == "langchain"
-    assert "no_such_module_at_all" in failed.value.reason
+    assert failed.value.reason.startswith(reason)
+    assert failed.value.fallback == fallback
 
 
 def test_engines_that_fall_back_to_each_other_are_an_error() -> None:
-    gone = EngineAvailability(False, "gone", "b")
     registry = EngineRegistry(
         [
-            EngineSpec(name="a", availability_checker=lambda: gone),
-            EngineSpec(
-                name="b",
-                availability_checker=lambda: EngineAvailability(False, "gone", "a"),
-            ),
+            EngineSpec(name="a", availability_checker=lambda: GONE_B),
+            EngineSpec(name="b", availability_checker=lambda: GONE_A),
         ]
     )
 
@@ -171,29 +161,10 @@ def test_engines_that_fall_back_to_each_other_are_an_error() -> None:
         get_agent(_config("a"), registry=registry)
 
 
-def test_an_unknown_engine_falls_back_to_langchain() -> None:
-    found = _registry().availability("langchian")
-
-    assert (found.available, found.fallback) == (False, "langchain")
-    assert "langchian" in found.reason
-
-
-def test_what_is_no_agent_is_refused() -> None:
-    registry = _registry(EngineSpec(name="acme", agent_factory=lambda _: object()))  # pyright: ignore[reportArgumentType]
-
-    with pytest.raises(EngineUnavailableError, match="not an AgentPort"):
-        get_agent(_config("acme"), registry=registry)
-
-
-def test_a_name_that_is_missing_in_its_module_is_said() -> None:
-    registry = _registry(EngineSpec(name="acme", agent_factory="plait.agents.port:NoSuchAgent"))
-
-    with pytest.raises(EngineUnavailableError, match="NoSuchAgent"):
-        get_agent(_config("acme"), registry=registry)
-
-
-def test_an_engine_can_be_registered_once_unless_it_is_forced() -> None:
-    registry = _registry()
+def test_engines_are_registered_once_and_routes_are_followed() -> None:
+    registry = _registry(
+        EngineSpec(name="a", routes_to="b"), EngineSpec(name="b", routes_to="langchain")
+    )
     spec = EngineSpec(name="langchain")
 
     with pytest.raises(ValueError, match="already"):
@@ -201,26 +172,10 @@ def test_an_engine_can_be_registered_once_unless_it_is_forced() -> None:
     registry.register(spec, force=True)
 
     assert registry.spec("langchain") is spec
-
-
-def test_a_route_is_followed_to_the_engine_that_runs_the_model() -> None:
-    registry = _registry(
-        EngineSpec(name="a", routes_to="b"), EngineSpec(name="b", routes_to="langchain")
-    )
-
-    assert registry.resolve("a") == "langchain"
-    assert registry.resolve("nobody") == "nobody"
+    assert [registry.resolve(name) for name in ("a", "nobody")] == ["langchain", "nobody"]
 
 
 def test_the_registry_has_these_engines() -> None:
-    assert REGISTRY.names() == [
-        "langchain",
-        "openrouter",
-        "openai_endpoint",
-        "claude_tool",
-        "claude_agent_sdk",
-        "manual",
-    ]
     table = {
         name: (spec.fallback, spec.routes_to, spec.supports_mcp, spec.supports_tools)
         for name in REGISTRY.names()
@@ -250,7 +205,7 @@ def test_other_packages_offer_engines_by_entry_points(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-engine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(
         "[plait.agents.test]\nacme = acme_engine:spec\nodd = acme_engine:other\n"
-        "broken = no_such_module_at_all:spec\n"
+        f"broken = {MISSING}:spec\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     registry = EngineRegistry([], group="plait.agents.test")
@@ -263,10 +218,8 @@ def test_other_packages_offer_engines_by_entry_points(
 
 @pytest.mark.anyio
 async def test_every_agent_is_closed_and_one_that_fails_keeps_no_other() -> None:
-    agents = [
-        get_agent(_config("langchain", model_provider="x"), registry=_registry()) for _ in "ab"
-    ]
-    assert all(isinstance(agent, EchoAgent) for agent in agents)
+    config = _config("langchain", model_provider="x")
+    agents = [get_agent(config, registry=_registry()) for _ in "ab"]
     agents[0].fails = True  # pyright: ignore[reportAttributeAccessIssue]
 
     await close_all_agents()
@@ -281,5 +234,5 @@ def test_a_blocking_run_works_with_and_without_a_running_loop() -> None:
     async def inside() -> str:
         return agent.run([Message.user("in")]).final_response
 
-    assert agent.run([Message.user("out")]).final_response == "out"
+    assert agent.run("out").final_response == "out"
     assert asyncio.run(inside()) == "in"

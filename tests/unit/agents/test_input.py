@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import tool
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -173,28 +173,44 @@ def broken() -> str:
     raise LookupError("nothing there")
 
 
+async def later(a: int) -> int:
+    """Answer asynchronously."""
+    return a + 1
+
+
+def wrong(a: int) -> None:
+    """Fail."""
+    raise LookupError("no")
+
+
 @pytest.mark.parametrize(
     ("given", "arguments", "expected"),
     [
+        (StaticTool("t", function=lambda a: f"<{a}>"), {"a": 1}, ("<1>", False)),
+        (StaticTool("t", function=later), {"a": 1}, ("2", False)),
+        (later, {"a": 1}, ("2", False)),
+        (StaticTool("t"), {}, ("t cannot be called: it has no function", True)),
+        (wrong, {"a": 1}, ("wrong failed: LookupError: no", True)),
         (add, {"a": 1, "b": 2}, ("3", False)),
         (look, {"at": "sky"}, ("sky\n[image: image/png, 2 B]", False)),
         (numbers, {}, ("[1, 2]", False)),
         (broken, {}, ("broken failed: LookupError: nothing there", True)),
     ],
-    ids=lambda value: value.name if isinstance(value, BaseTool) else "",
 )
-def test_tools_of_langchain_are_tools_of_the_program(
-    given: BaseTool, arguments: dict[str, Any], expected: tuple[str, bool]
+def test_functions_and_tools_of_langchain_are_tools_of_the_program(
+    given: Any, arguments: dict[str, Any], expected: tuple[str, bool]
 ) -> None:
-    agent, model = scripted([tool_call(given.name, **arguments)], "Done.")
+    own = StaticTool.of(given)
+    agent, model = scripted([tool_call(own.name, **arguments)], "Done.")
 
     result = agent.run("go", [given, StaticTool("other")])
 
     (answer,) = [one for message in result.trace_messages for one in message.tool_results]
     assert (answer.content, answer.is_error) == expected
-    described = model.bound_tools[0][given.name]
-    assert described["description"] == given.description
-    assert set(described["parameters"].get("properties", {})) == set(arguments)
+    described = model.bound_tools[0][own.name]
+    assert described["description"] == own.description
+    if given is not own:
+        assert set(described["parameters"].get("properties", {})) == set(arguments)
 
 
 class City(BaseModel):

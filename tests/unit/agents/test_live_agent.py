@@ -14,12 +14,14 @@ import pytest
 from mcp.server import MCPServer
 
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
+from plait._support.redact import Redactor
 from plait.agents import BatchTask, run_batch
 from plait.agents.agent_run import AgentRun
-from plait.agents.live_agent import Ending, LiveAgent
+from plait.agents.live_agent import Ending, LiveAgent, recorder_for
 from plait.client.config.read import read_config
 from plait.errors import AgentExecutionError, AgentServerConnectError
 from plait.traces import ToolUseContent, UsageMetadata, read_trace
+from plait.traces.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +31,7 @@ SECRET = "sk-canary-0123456789abcdef"
 
 
 class Toy(LiveAgent):
-    """Calls what it is told to, one call a turn, and then says that it is done."""
+    """Makes its calls, one a turn, and then says that it is done."""
 
     engine = "toy"
 
@@ -42,11 +44,9 @@ class Toy(LiveAgent):
         self.runs.append(run)
         usage = UsageMetadata(1, 2, 3)
         for number, (name, arguments) in enumerate(self._calls):
-            if number == run.settings.max_turns:
-                return "limit"
-            wish = ToolUseContent(f"c{number}", name, arguments)
-            run.recorder.turn(Message.assistant(f"Turn {number}", [wish]), usage=usage)
-            await run.call(wish.id, name, arguments)
+            call = ToolUseContent(f"c{number}", name, arguments)
+            run.recorder.turn(Message.assistant(f"Turn {number}", [call]), usage=usage)
+            await run.call(call.id, name, arguments)
         run.recorder.turn(Message.assistant("Done."), usage=usage, model="toy-1")
         return "completed"
 
@@ -75,6 +75,7 @@ def server() -> MCPServer:
 
 
 SERVERS: Any = {"calc": {"type": "sdk", "instance": server()}}
+GONE: Any = {"gone": {"command": "plait-has-no-such-program"}}
 
 
 def texts(messages: Sequence[Message]) -> list[str]:
@@ -82,45 +83,21 @@ def texts(messages: Sequence[Message]) -> list[str]:
     return [("! " if one.is_error else "") + one.content for one in results]
 
 
-async def test_calls_go_to_servers_and_to_tools_of_the_program() -> None:
+async def test_every_call_gets_an_answer() -> None:
     twice = StaticTool("twice", function=lambda n: 2 * n)
-    agent = Toy(("add", {"a": 1, "b": 2}), ("twice", {"n": 4}), ("nothing", {}))
+    calls = [("add", {"a": 1, "b": 2}), ("twice", {"n": 4}), ("nothing", {}), ("fail", {})]
+    agent = Toy(*calls, ("add", {"a": "x"}), ("gone", {}))
 
     result = await agent.arun(ASK, [twice], SERVERS)
 
-    assert texts(result.trace_messages) == ["3", "8", "The tool returned nothing."]
-    assert result.final_response == "Done."
-    assert (result.turns, result.usage.total_tokens) == (4, 12)
-    assert result.actual_model == "toy-1"
-    assert list(agent.runs[0].tools) == ["twice", "add", "fail", "nothing", "hang"]
-
-
-async def test_what_goes_wrong_with_a_call_is_an_answer() -> None:
-    agent = Toy(("fail", {}), ("add", {"a": "x"}), ("gone", {}))
-
-    result = await agent.arun(ASK, None, SERVERS)
-
-    failed, wrong, unknown = texts(result.trace_messages)
+    *made, failed, wrong, unknown = texts(result.trace_messages)
+    assert made == ["3", "8", "The tool returned nothing."]
     assert failed.startswith("! ")
     assert "secret details" not in failed
     assert wrong.startswith("! ")
-    assert unknown == "! there is no tool 'gone'; the tools are: add, fail, nothing, hang"
-
-
-async def test_a_limit_and_a_timeout_keep_what_was_said(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    calls = [("add", {"a": 1, "b": 2}), ("hang", {}), ("add", {"a": 3, "b": 4})]
-
-    limited = await Toy(*calls).arun(ASK, None, SERVERS, AgentConfig(max_turns=1))
-    late = await Toy(*calls).arun(ASK, None, SERVERS, AgentConfig(timeout=0.5, trace=trace))
-
-    assert (limited.limit_reached, limited.timeout_reached) == (True, False)
-    assert (limited.turns, limited.final_response) == (1, "Turn 0")
-    assert texts(limited.trace_messages) == ["3"]
-    assert (late.limit_reached, late.timeout_reached) == (False, True)
-    assert (late.turns, late.final_response) == (2, "Turn 1")
-    assert late.usage.total_tokens == 6
-    assert read_trace(trace).status == "timeout"
+    assert unknown == "! there is no tool 'gone'; the tools are: twice, add, fail, nothing, hang"
+    assert (result.turns, result.usage.total_tokens) == (7, 21)
+    assert (result.final_response, result.actual_model) == ("Done.", "toy-1")
 
 
 async def test_the_time_of_the_model_configuration_holds_too() -> None:
@@ -131,7 +108,7 @@ async def test_the_time_of_the_model_configuration_holds_too() -> None:
     assert result.timeout_reached
 
 
-async def test_the_trace_says_what_the_agent_was_given(tmp_path: Path) -> None:
+async def test_the_trace_says_how_the_agent_was_set_up(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
 
     await Toy().arun([*ASK], None, SERVERS, AgentConfig(trace=trace, max_turns=7, timeout=9))
@@ -143,54 +120,88 @@ async def test_the_trace_says_what_the_agent_was_given(tmp_path: Path) -> None:
     assert "calc/add" in started.tools
 
 
-async def test_a_failure_of_the_engine_is_one_error_without_secrets(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "variables", "endpoint"),
+    [
+        ({"interface": "claude_tool"}, {}, "https://api.anthropic.com"),
+        ({"interface": "claude_tool"}, {"ANTHROPIC_BASE_URL": "http://here"}, "http://here"),
+        ({"model_provider": "openai"}, {}, "https://api.openai.com/v1"),
+        ({"extra_kwargs": {"base_url": "http://a"}, "model_provider": "openai"}, {}, "http://a"),
+        ({"interface": "openai_endpoint", "endpoint_base_url": "http://b"}, {}, "http://b/v1"),
+        ({"interface": "openai_endpoint"}, {"OPENAI_BASE_URL": "http://c"}, None),
+        ({"interface": "openrouter"}, {}, "https://openrouter.ai/api/v1"),
+        ({"model_provider": "scripted"}, {}, None),
+    ],
+)
+def test_a_trace_names_the_endpoint_that_requests_go_to(
+    settings: dict[str, Any],
+    variables: dict[str, str],
+    endpoint: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    model = ModelConfig.model_validate({"id": "m", "model_name": "x", **settings})
+    run = AgentRun(model, AgentConfig(), ASK, Recorder(), Redactor(), None)
+    run.temperature = None
+
+    run.begin("x")
+
+    started = run.recorder.trace.started
+    assert started is not None
+    assert started.settings.get("endpoint") == endpoint
+    assert "temperature" not in started.settings
+
+
+class Broken(Toy):
+    async def drive(self, run: AgentRun) -> Ending:
+        raise RuntimeError(f"no: Authorization: Bearer {SECRET}")
+
+
+@pytest.mark.parametrize(
+    ("agent", "messages", "tools", "servers", "error", "says"),
+    [
+        (Broken(), ASK, None, None, AgentExecutionError, r"toy: RuntimeError: no: .*\*\*\*"),
+        (Toy(), ASK, None, GONE, AgentServerConnectError, "gone"),
+        (Toy(), ASK, [StaticTool("add")], SERVERS, ConfigError, "'add' is a tool of the program"),
+        (Toy(), [Message.system("?")], None, None, AgentExecutionError, "no message to answer"),
+    ],
+    ids=["the engine fails", "no such server", "two tools of one name", "no question"],
+)
+async def test_a_run_that_cannot_be_made_is_one_error_without_secrets(
+    agent: Toy, messages: Any, tools: Any, servers: Any, error: Any, says: str, tmp_path: Path
+) -> None:
     trace = tmp_path / "trace.jsonl"
-    config = MODEL.model_copy(update={"anthropic_api_key": None})
 
-    class Broken(Toy):
-        async def drive(self, run: AgentRun) -> Ending:
-            raise RuntimeError(f"no: Authorization: Bearer {SECRET}")
+    with pytest.raises(error, match=says) as failed:
+        await agent.arun(messages, tools, servers, AgentConfig(trace=trace))
 
-    with pytest.raises(AgentExecutionError, match=r"toy: RuntimeError: no: .*\*\*\*") as caught:
-        await Broken(config=config).arun(ASK, None, None, AgentConfig(trace=trace))
-
-    assert "canary" not in "".join(format_exception(caught.value))
-    assert read_trace(trace).status == "failed"
-    assert b"canary" not in trace.read_bytes()
+    assert "canary" not in "".join(format_exception(failed.value))
+    if messages is ASK:
+        assert b"canary" not in trace.read_bytes()
+        assert (read_trace(trace).status, read_trace(trace).started is None) == ("failed", False)
 
 
-async def test_a_server_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    servers: Any = {"gone": {"command": "plait-has-no-such-program"}}
-
-    with pytest.raises(AgentServerConnectError, match="gone"):
-        await Toy().arun(ASK, None, servers, AgentConfig(trace=trace))
-
-    assert read_trace(trace).status == "failed"
-    assert read_trace(trace).started is not None
+POLICY = {"default": "allow", "rules": [{"tool": "add", "when": {"a": "5"}, "do": "deny"}]}
 
 
-async def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'add' is a tool of the program"):
-        await Toy().arun(ASK, [StaticTool("add")], SERVERS)
-
-
-async def test_a_run_needs_a_question() -> None:
-    with pytest.raises(AgentExecutionError, match="no message to answer"):
-        await Toy().arun([Message.system("Hello?")])
-
-
-async def test_options_of_the_toolbox_reach_it() -> None:
-    policy = {"default": "allow", "rules": [{"tool": "add", "when": {"a": "5"}, "do": "deny"}]}
-    options = {"exclude": ["hang"], "result_budget": 1000, "policy": policy}
+@pytest.mark.parametrize("place", ["the run", "the configuration of the servers"])
+async def test_options_reach_the_toolbox_and_the_engine(place: str) -> None:
+    options: dict[str, Any] = {"exclude": ["hang"], "result_budget": 1000, "policy": POLICY}
     agent = Toy(("add", {"a": 1, "b": 2}), ("add", {"a": 5, "b": 2}))
+    servers, config = SERVERS, AgentConfig(tool_options=options)
+    if place != "the run":
+        servers, config = read_config({"servers": {"calc": server()}, **options}), AgentConfig()
 
-    result = await agent.arun(ASK, None, SERVERS, AgentConfig(tool_options=options))
+    result = await agent.arun(ASK, None, servers, config)
 
     allowed, denied = texts(result.trace_messages)
     assert allowed == "3"
     assert "denied" in denied
     assert list(agent.runs[0].tools) == ["add", "fail", "nothing", "read_more"]
+    assert agent.runs[0].tool_option("policy") is not None
 
 
 async def test_a_tool_of_the_program_that_is_denied_is_not_offered() -> None:
@@ -201,8 +212,7 @@ async def test_a_tool_of_the_program_that_is_denied_is_not_offered() -> None:
 
     await agent.arun(ASK, tools, None, AgentConfig(tool_options={"policy": policy}))
 
-    assert list(agent.runs[0].tools) == ["keep"]
-    assert called == ["keep"]
+    assert list(agent.runs[0].tools) == called == ["keep"]
 
 
 @pytest.mark.parametrize(
@@ -223,29 +233,17 @@ async def test_a_cost_that_is_not_known_counts_as_more_than_the_limit(
     assert agent.runs[0].is_spent() is is_spent
 
 
-async def test_options_of_a_configuration_reach_the_toolbox_and_the_engine() -> None:
-    policy = {"default": "allow", "rules": [{"tool": "add", "when": {"a": "5"}, "do": "deny"}]}
-    config = read_config({"servers": {"calc": server()}, "policy": policy})
-    agent = Toy(("add", {"a": 5, "b": 2}))
-
-    result = await agent.arun(ASK, None, config)
-
-    (denied,) = texts(result.trace_messages)
-    assert "denied" in denied
-    assert agent.runs[0].tool_option("policy") is not None
-
-
 @pytest.mark.parametrize(
     ("options", "listens"),
     [({}, False), ({"policy": {"default": "allow"}}, True), ({"follow_tools": True}, True)],
 )
-async def test_servers_are_asked_for_changes_only_where_a_guard_wants_to_know(
+async def test_servers_are_asked_for_changes_only_where_a_guard_needs_them(
     options: dict[str, Any], listens: bool
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def watch(ctx: Any, call_next: Any) -> Any:
-        asked.append(ctx.method)
+        requests.append(ctx.method)
         return await call_next(ctx)
 
     watched = MCPServer("watched", middleware=[watch])
@@ -258,8 +256,8 @@ async def test_servers_are_asked_for_changes_only_where_a_guard_wants_to_know(
 
     await Toy(("say", {})).arun(ASK, None, servers, AgentConfig(tool_options=options))
 
-    assert "tools/call" in asked
-    assert ("subscriptions/listen" in asked) is listens
+    assert "tools/call" in requests
+    assert ("subscriptions/listen" in requests) is listens
 
 
 async def test_tools_that_would_be_deferred_are_offered_with_a_warning(
@@ -273,18 +271,17 @@ async def test_tools_that_would_be_deferred_are_offered_with_a_warning(
     assert "`defer` is not used for 4 of them" in caplog.text
 
 
-async def test_what_hides_something_does_not_reach_the_model() -> None:
-    hiding = MCPServer("hiding")
+async def test_servers_that_are_kept_serve_several_runs() -> None:
+    agent = Toy(("add", {"a": 1, "b": 2}))
 
-    @hiding.tool()
-    def say() -> str:
-        return "a\u200bb\u202ec"
+    async with agent.keep_servers(SERVERS, {"tool_options": {"exclude": ["hang"]}}) as toolbox:
+        first, second = [await agent.arun("Go.") for _ in range(2)]
+        assert agent.keeps_servers
+        assert {run.toolbox for run in agent.runs} == {toolbox}
 
-    result = await Toy(("say", {})).arun(ASK, None, {"h": {"type": "sdk", "instance": hiding}})
-
-    (text,) = texts(result.trace_messages)
-    assert "\u200b" not in text
-    assert "\u202e" not in text
+    assert texts([*first.trace_messages, *second.trace_messages]) == ["3", "3"]
+    assert "hang" not in agent.runs[0].tools
+    assert not agent.keeps_servers
 
 
 async def test_no_more_tasks_of_a_batch_run_at_once_than_the_cap_allows() -> None:
@@ -307,10 +304,45 @@ async def test_no_more_tasks_of_a_batch_run_at_once_than_the_cap_allows() -> Non
 
     assert all(one.error is None for one in outcomes)
     assert max(counts) == 2
+    with pytest.raises(ConfigError, match="max_concurrency is 0"):
+        await run_batch(Counting(), tasks, max_concurrency=0)
+    with pytest.raises(ConfigError, match="must be unique: 0"):
+        await run_batch(Counting(), [*tasks, tasks[0]])
 
 
-def test_a_blocking_run_works_inside_a_running_loop() -> None:
-    async def inside() -> str:
-        return Toy(("add", {"a": 1, "b": 2})).run(ASK, None, SERVERS).final_response
+def recorded(error: BaseException | None, config: AgentConfig, *, ends: bool = False) -> Recorder:
+    """Run a block with a recorder that an exception may leave."""
+    with recorder_for(config, Redactor(["canary-value"])) as recorder:
+        try:
+            recorder.turn(Message.assistant("I look."))
+            if ends:
+                recorder.ended("limit")
+        finally:
+            if error is not None:
+                raise error
+    return recorder
 
-    assert asyncio.run(inside()) == "Done."
+
+@pytest.mark.parametrize(
+    ("error", "ends", "status", "kinds"),
+    [
+        (LookupError("no canary-value"), False, "failed", ["turn", "failure", "end"]),
+        (KeyboardInterrupt(), False, "cancelled", ["turn", "end"]),
+        (asyncio.CancelledError(), False, "cancelled", ["turn", "end"]),
+        (LookupError("while closing"), True, "limit", ["turn", "end", "failure"]),
+    ],
+)
+def test_what_leaves_the_block_of_a_recorder_is_recorded_with_its_end(
+    error: BaseException, ends: bool, status: str, kinds: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    heard: list[str] = []
+    config = AgentConfig(trace=path, on_event=lambda event: heard.append(event.kind))
+
+    with pytest.raises(type(error)):
+        recorded(error, config, ends=ends)
+
+    trace = read_trace(path)
+    assert [event.kind for event in trace.events] == heard == kinds
+    assert trace.status == status
+    assert b"canary" not in path.read_bytes()
