@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,31 +18,28 @@ def _nested(error: BaseException, depth: int) -> BaseException:
     return error
 
 
-def test_a_plain_exception_is_its_own_leaf() -> None:
-    error = ValueError("no")
-
-    assert list(leaves(error)) == [error]
-    assert first_cause(error) is error
+ONE, TWO, THREE, ENDED = ValueError("1"), KeyError("2"), OSError("3"), asyncio.CancelledError()
 
 
-def test_leaves_come_in_order_from_any_depth() -> None:
-    one, two, three = ValueError("1"), KeyError("2"), OSError("3")
-    group = BaseExceptionGroup("outer", [_nested(one, 3), ExceptionGroup("in", [two, three])])
-
-    assert list(leaves(group)) == [one, two, three]
-
-
-def test_a_cancellation_is_no_cause_while_there_is_another() -> None:
-    real = ConnectionError("gone")
-    group = BaseExceptionGroup("g", [asyncio.CancelledError(), _nested(real, 2)])
-
-    assert first_cause(group) is real
-
-
-def test_a_cancellation_alone_is_the_cause() -> None:
-    cancelled = asyncio.CancelledError()
-
-    assert first_cause(_nested(cancelled, 2)) is cancelled
+@pytest.mark.parametrize(
+    ("error", "found", "cause"),
+    [
+        (ONE, [ONE], ONE),
+        (
+            BaseExceptionGroup("outer", [_nested(ONE, 3), ExceptionGroup("in", [TWO, THREE])]),
+            [ONE, TWO, THREE],
+            ONE,
+        ),
+        # A cancellation is no cause while there is another.
+        (BaseExceptionGroup("g", [ENDED, _nested(TWO, 2)]), [ENDED, TWO], TWO),
+        (_nested(ENDED, 2), [ENDED], ENDED),
+    ],
+)
+def test_leaves_come_in_order_from_any_depth(
+    error: BaseException, found: list[BaseException], cause: BaseException
+) -> None:
+    assert list(leaves(error)) == found
+    assert first_cause(error) is cause
 
 
 @given(st.integers(0, 40), st.sampled_from([ValueError, OSError, asyncio.CancelledError]))

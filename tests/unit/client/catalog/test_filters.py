@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.tool import Tool
+from plait.client.config.servers import StdioServer
 from plait.errors import ConfigError
 
 
@@ -280,3 +282,30 @@ def test_more_in_exclude_never_offers_more_and_more_in_include_never_less(
 
     assert ToolFilter.of(include, exclude[1:]).offers(tool) or not offered
     assert offered or not ToolFilter.of(include[1:], exclude).offers(tool)
+
+
+TOOLS = [Tool(server="s", wire_name=name, name=name) for name in ("read", "rename", "write")]
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "offered"),
+    [
+        (CatalogOptions(), StdioServer(command="x"), ["read", "rename", "write"]),
+        (CatalogOptions(), StdioServer(command="x", include=["r*"], exclude=["read"]), ["rename"]),
+        (CatalogOptions(include=["r*"]), StdioServer(command="x"), ["read", "rename"]),
+        (CatalogOptions(include=["r*"]), StdioServer(command="x", include=["write"]), ["write"]),
+        (CatalogOptions(exclude="read"), StdioServer(command="x", exclude=["write"]), ["rename"]),
+        (CatalogOptions(include=[]), StdioServer(command="x"), []),
+        (
+            CatalogOptions(tool_filter=lambda tool: False),
+            StdioServer(command="x", include=["*"]),
+            [],
+        ),
+    ],
+)
+def test_a_servers_include_wins_and_every_exclude_holds(
+    client: CatalogOptions, server: StdioServer, offered: list[str]
+) -> None:
+    wanted = client.filter_for(server)
+
+    assert [tool.wire_name for tool in TOOLS if wanted.offers(tool)] == offered

@@ -10,8 +10,9 @@ import mcp_types as types
 import pytest
 from inline_snapshot import snapshot
 
-from plait.client.catalog.tool import Tool
+from plait.client.catalog.tool import MAX_KEPT_TOOLS, Tool, prepare_schemas
 from plait.client.config.policy import TRAITS, trait_named
+from plait.client.protocol.tool_rows import RawRow
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 
@@ -113,3 +114,20 @@ def test_a_given_wire_schema_is_kept_even_if_it_is_empty() -> None:
     tool = Tool(server="s", wire_name="x", name="x", input_schema=SCHEMA, wire_schema={})
 
     assert tool.wire_schema == {}
+
+
+def listed_tool(number: int) -> Tool:
+    name = f"tool_{number}"
+    row = b'{"name":"%s","description":"One.","inputSchema":{"type":"object"}}' % name.encode()
+    return Tool.from_row("server", RawRow(name, row), may_mirror=False)
+
+
+@pytest.mark.anyio
+async def test_only_so_many_schemas_are_kept() -> None:
+    tools = [listed_tool(number) for number in range(MAX_KEPT_TOOLS + 1)]
+
+    await prepare_schemas(tools, None)
+
+    assert [bool(tool.schemas) for tool in tools] == [True] * MAX_KEPT_TOOLS + [False]
+    assert tools[0].shared_schema() is tools[0].shared_schema()
+    assert tools[-1].shared_schema() == tools[0].shared_schema()

@@ -1,4 +1,4 @@
-"""One schema for what several ask: it says neither more nor less."""
+"""One schema for what several ask, and the types and values that a schema allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from plait.client.catalog.schemas.describe import Notes
 from plait.client.catalog.schemas.for_provider import cleaned_schema, merge, merge_members
-from plait.client.catalog.schemas.json_schema import is_never
+from plait.client.catalog.schemas.json_schema import (
+    distinct,
+    is_never,
+    narrow_to_type,
+    possible_types,
+)
 from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
 
 
@@ -96,3 +101,40 @@ def test_members_that_close_an_object_together_close_the_merged_one() -> None:
         "properties": {"a": {}, "b": {}},
         "unevaluatedProperties": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("schema", "kinds"),
+    [
+        ({"type": "string"}, ["string"]),
+        ({"type": ["integer", "number", "null"]}, ["number", "null"]),
+        ({"enum": ["a", 1, 2.5, None]}, ["string", "number", "null"]),
+        ({"type": "string", "enum": [1, "a"]}, ["string"]),
+        ({"type": "string", "const": 1}, []),
+        ({"properties": {}}, ["object"]),
+        ({"minLength": 1, "maximum": 2}, ["string", "number"]),
+        ({"format": "uri"}, ["string"]),
+        ({"description": "Anything"}, []),
+    ],
+)
+def test_types_are_found(schema: Any, kinds: list[str]) -> None:
+    assert possible_types(schema) == kinds
+
+
+def test_what_concerns_other_types_is_left_out() -> None:
+    schema = {"enum": ["a", 1, True, False], "minLength": 1, "minimum": 0, "title": "T"}
+
+    assert narrow_to_type(schema, "string") == {
+        "type": "string",
+        "enum": ["a"],
+        "minLength": 1,
+        "title": "T",
+    }
+    assert narrow_to_type(schema, "boolean") == {"type": "boolean", "title": "T"}
+
+
+@pytest.mark.parametrize("count", [3, 16, 17, 100])
+def test_the_first_of_equal_values_keeps_its_place(count: int) -> None:
+    values = [str(number) for number in range(count)]
+
+    assert distinct([*values, values[0], 1, 1.0]) == [*values, 1]
