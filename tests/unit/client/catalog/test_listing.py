@@ -172,7 +172,7 @@ def test_the_folder_can_be_chosen() -> None:
     assert cache_folder({}) == Path(os.path.expanduser("~/.cache/plait"))  # noqa: PTH111
 
 
-SCHEMA = {
+HIDING_SCHEMA = {
     "type": "object",
     "properties": {
         "to": {"type": "string", "description": "Whom\U000e0041 to pay.", "enum": ["a\u200b", "b"]},
@@ -196,7 +196,7 @@ def test_every_text_of_a_tool_is_sanitized_and_noted() -> None:
         name="t",
         title="Pay\x07",
         description="Pay.\u202e",
-        input_schema=SCHEMA,
+        input_schema=HIDING_SCHEMA,
         output_schema={"description": "Out\ufeff"},
         annotations={"title": "P\u2060ay", "read_only_hint": True},
     )
@@ -215,7 +215,7 @@ def test_every_text_of_a_tool_is_sanitized_and_noted() -> None:
     assert clean.output_schema == {"description": "Out"}
     assert clean.annotations == {"title": "Pay", "read_only_hint": True}
     assert clean.wire_name == tool.wire_name
-    assert clean.wire_schema == SCHEMA
+    assert clean.wire_schema == HIDING_SCHEMA
     assert [note.partition(":")[0] for note in notes] == [
         *("title", "description", "arguments.to.description", "arguments.to.enum"),
         *("arguments.name", "arguments.required", "result.description", "annotations.title"),
