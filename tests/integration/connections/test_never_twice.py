@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from plait import OutcomeUnknownError, Toolbox
 from plait._support.redact import Redactor
-from plait.client.calls.direct import _write  # pyright: ignore[reportPrivateUsage]
+from plait.client.calls.executor import _write  # pyright: ignore[reportPrivateUsage]
 from plait.client.connections.operations import is_refused
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.peer import closed

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from plait.client.calls.approval import PolicyCheck
-    from plait.client.calls.direct import CallPlan
-    from plait.client.calls.executor import ToolExecutor
+    from plait.client.calls.executor import CallPlan, ToolExecutor
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.runtime import Lifecycle
     from plait.client.catalog.tool import Tool

@@ -74,8 +74,7 @@ from plait.models.call_arguments import INVALID
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
-    from plait.client.calls.direct import Convert
-    from plait.client.calls.executor import ToolExecutor
+    from plait.client.calls.executor import Convert, ToolExecutor
     from plait.client.catalog.tool import Tool
     from plait.client.config.servers import ServerConfig
     from plait.langchain.tools.caller import Caller

@@ -18,7 +18,7 @@ from plait.client.calls.result_budget.cut import (
     share_room,
     written_json,
 )
-from plait.client.calls.result_budget.read import select
+from plait.client.calls.result_budget.limiter import select
 
 MARK = CutNote("r_abcdefghijklmnop", "read_more")
 

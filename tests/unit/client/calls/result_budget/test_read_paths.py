@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.read import PathError, is_single, path_to, select
+from plait.client.calls.result_budget.limiter import PathError, is_single, path_to, select
 
 DATA: dict[str, Any] = {
     "rows": [{"id": 0, "name": "zero"}, {"id": 1}, {"id": 2, "name": "two"}],
