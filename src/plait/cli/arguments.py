@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,9 +25,11 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from plait._support.suggestions import did_you_mean
 from plait.cli.exits import ArgumentError
+from plait.cli.terminal import and_list
 from plait.client.catalog.schemas.describe import Notes
 from plait.client.catalog.schemas.for_provider import cleaned_schema
 from plait.client.catalog.schemas.json_schema import (
@@ -39,6 +42,9 @@ from plait.client.catalog.schemas.json_schema import (
     types_of,
     values_of,
 )
+
+if TYPE_CHECKING:
+    from plait.client.catalog.tool import Tool
 
 MAX_ENUM_VALUES = 4
 """More values make a signature unreadable."""
@@ -199,6 +205,38 @@ def parse_arguments(
             error.hint = f"it takes {shown}"
         raise
     return arguments
+
+
+def check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
+    """Refuse a call without a required argument, or with one that the tool surely does not have.
+
+    Raises:
+        ArgumentError: It names them, and has a call that would work as its hint.
+    """
+    parameters = parameters_of(tool.input_schema)
+    known = [one.name for one in parameters]
+    missing = [one.name for one in parameters if one.required and one.name not in arguments]
+    is_closed = readable_schema(tool.input_schema).get("additionalProperties") is False
+    unknown = [name for name in arguments if name not in known] if missing or is_closed else []
+    if not missing and not unknown:
+        return
+    faults = [f"needs {and_list(missing)}"] if missing else []
+    for name in unknown:
+        guess = did_you_mean(name, missing or known)
+        faults.append(f"has no argument {name!r}" + (f" ({guess})" if guess else ""))
+    error = ArgumentError(f"{tool.wire_name} {and_list(faults)}")
+    values = {name: shlex.quote(f"{name}={_word(arguments[name])}") for name in arguments}
+    pairs = [
+        values.get(one.name, f"{one.name}={one.type.upper()}")
+        for one in parameters
+        if one.required or one.name in arguments
+    ]
+    error.hint = " ".join(["plait call", tool.server, tool.wire_name, *pairs])
+    raise error
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _pair(

@@ -6,7 +6,10 @@ The group imports commands on first use, and turns errors into a short block and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -209,17 +212,39 @@ class LazyGroup(ExampleGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy_commands.items()])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse the command line; help is printed here."""
+        with _reader_may_leave():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an exception into a message on stderr and an exit code."""
-        try:
-            return super().invoke(ctx)
-        except (KeyboardInterrupt, click.Abort):
-            click.echo("\ninterrupted", err=True)
-            ctx.exit(Exit.INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001 - boundary: shown to the user
-            from plait.cli.advice import show_failure
+        with _reader_may_leave():
+            try:
+                return super().invoke(ctx)
+            except (KeyboardInterrupt, click.Abort):
+                click.echo("\ninterrupted", err=True)
+                ctx.exit(Exit.INTERRUPTED)
+            except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+                raise
+            except Exception as error:  # noqa: BLE001 - boundary: shown to the user
+                from plait.cli.advice import show_failure
 
-            show_failure(ctx, error)
-            ctx.exit(exit_code_for(error))
+                show_failure(ctx, error)
+                ctx.exit(exit_code_for(error))
+
+
+@contextmanager
+def _reader_may_leave() -> Generator[None]:
+    """Run a block whose output is read as far as somebody wants, such as by `head`."""
+    try:
+        try:
+            yield
+        finally:
+            # A closed pipe is found here, not at the end of the interpreter.
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        earlier = error.__context__
+        code = earlier.exit_code if isinstance(earlier, click.exceptions.Exit) else Exit.OK
+        raise click.exceptions.Exit(code) from None

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from plait._support.redact import Redactor
 from plait.agents.choose_model import ModelChoice, ModelRequest, choose_here
-from plait.agents.config import AgentConfig
+from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.live_agent import LiveAgent
 from plait.agents.port import (
     AgentPort,
@@ -50,7 +50,7 @@ from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.options import CLIENT_OPTIONS
-from plait.errors import AgentServerError, PlaitError
+from plait.errors import AgentServerError, ConfigError, PlaitError
 from plait.html.pieces import count_label
 from plait.models.endpoints import may_look_for_ollama
 from plait.models.providers import keys_in
@@ -135,6 +135,7 @@ def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -
     look = not options["no_ollama"] and may_look_for_ollama(os.environ)
     choice = asyncio.run(choose_here(request, environ, look_for_ollama=look))
     choice = replace(choice, config=with_model_options(choice.config, options))
+    asyncio.run(_check_model(choice.config))
     continues, file = None, options["trace"]
     if options["continued"] is not None:
         path = options["continued"] or file or str(newest_conversation())
@@ -168,6 +169,27 @@ def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -
         result_budget=options["result_budget"],
         yes=options["yes"],
     )
+
+
+async def _check_model(config: ModelConfig) -> None:
+    """Make the model once, before any server is started: its key or its script may be missing."""
+    if config.interface == "claude_tool":
+        from plait.agents.engines.claude_tool.agent import anthropic_client
+
+        await anthropic_client(config).close()
+    elif config.interface in {"langchain", "openrouter", "openai_endpoint"}:
+        from plait.agents.engines.langchain.chat_models import ChatModels
+
+        models = ChatModels(config)
+        try:
+            models.make()
+        except PlaitError:
+            raise
+        except ValueError as error:  # LangChain knows no such provider, or refuses a setting
+            text = " ".join(str(error).split())
+            raise ConfigError(f"{config.model_name}: {text}") from error
+        finally:
+            await models.aclose()
 
 
 def begin(

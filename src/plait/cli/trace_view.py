@@ -56,6 +56,9 @@ _SHORT = 160
 _NARROWEST = 12
 """The minimum width of the question."""
 
+_NOT_KNOWN = "not known whether the call took effect"
+"""What the text of an `OutcomeUnknownError` says: it is never cut."""
+
 _NUMBERS = ("turns", "calls", "tokens", "time")
 _DISPENSABLE = ("model", "calls", "began", "tokens", "engine", "turns")
 """The columns to drop from a table that is too wide, in order."""
@@ -189,7 +192,9 @@ def event_view(event: TraceEvent, *, full: bool) -> Iterator[RenderableType]:
             mark, style = ("✗ ", "red") if event.is_error else ("← ", "green")
             tries = f", {event.attempts} attempts" if event.attempts > 1 else ""
             yield _line(event, mark + event.name, style, seconds_label(event.seconds) + tries)
-            yield body_view(event.content, full=full)
+            # Whoever reads that a call may have taken effect must read to the end.
+            is_unknown = event.is_error and _NOT_KNOWN in event.content
+            yield body_view(event.content, full=full or is_unknown)
         case events.Retried():
             what = f"retry {event.server}/{event.tool}"
             yield _line(event, what, "yellow", f"attempt {event.attempt}, {event.reason or ''}")
@@ -266,7 +271,7 @@ def live_view(event: TraceEvent, *, streamed: bool = False) -> Iterator[Renderab
         case _:
             for part in event_view(event, full=False):
                 text = part.renderable if isinstance(part, Padding) else part
-                if isinstance(text, Text):
+                if isinstance(text, Text) and _NOT_KNOWN not in text.plain:
                     text.no_wrap, text.overflow = True, "ellipsis"
                 # A console copies a bare text without its no_wrap setting.
                 yield part if isinstance(part, Padding) else Padding(part, 0, expand=False)
@@ -362,14 +367,16 @@ class RunScreen:
         self._prompt_lock = asyncio.Lock()
         self._waiting: list[RenderableType] = []
         self._streamed = ""
-        """The text of the current answer that is on the screen already."""
+        """The text of the last answer that is on the screen already."""
+        self._is_turn_over = False
+        """Whether the model called tools after that text; the next text is another answer."""
         self._is_line_open = False
         """Whether the screen ends with a part of an answer, without a line break."""
 
     def begin(self) -> None:
         """Begin the next run of a conversation."""
         self._activity = Activity((), time.monotonic)
-        self._streamed = ""
+        self._streamed, self._is_turn_over = "", False
         self.missing.clear()
 
     def spinning(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -389,8 +396,10 @@ class RunScreen:
             return
         if isinstance(event, events.Turn | events.ModelRetried):
             self._end_line()
-        if isinstance(event, events.ModelRetried | events.ToolCalled):
+        if isinstance(event, events.ModelRetried):
             self._streamed = ""
+        elif isinstance(event, events.ToolCalled):
+            self._is_turn_over = True
         if not self._shown:
             return
         if self.is_brief and isinstance(event, events.RunStarted):
@@ -401,7 +410,8 @@ class RunScreen:
             return
         clean = event_from_line(line_from_event(event, self._cleaner))
         if clean is not None:
-            self.show(*live_view(clean, streamed=bool(self._streamed)))
+            streamed = bool(self._streamed) and not self._is_turn_over
+            self.show(*live_view(clean, streamed=streamed))
 
     def _stream(self, event: events.Delta) -> None:
         """Print a part of the answer on stdout, which is a terminal."""
@@ -409,6 +419,8 @@ class RunScreen:
         if not is_text or not self._shown or self._prompt_lock.locked():
             return
         self._spinner.hide()
+        if self._is_turn_over:
+            self._streamed, self._is_turn_over = "", False
         self._streamed += event.text
         self._is_line_open = True
         sys.stdout.write(terminal.visible(self._redact(event.text)))

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.cli.arguments import parse_arguments
+from plait.cli.arguments import check_names, parse_arguments
 from plait.cli.exits import ArgumentError
+from plait.client.catalog.tool import Tool
 
 SEARCH = {
     "type": "object",
@@ -135,6 +136,44 @@ def test_a_word_that_cannot_be_understood_is_named(words: list[str], message: st
         parse_arguments(words, SEARCH, no_files)
 
     assert str(caught.value).startswith(message)
+
+
+CLOSED = {**SEARCH, "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "message", "call"),
+    [
+        (SEARCH, {"limit": 5}, "find needs query", "query=STRING limit=5"),
+        (
+            SEARCH,
+            {"qury": "x"},
+            "find needs query and has no argument 'qury' (did you mean \"query\"?)",
+            "query=STRING",
+        ),
+        (
+            CLOSED,
+            {"query": "two words", "limt": 1},
+            "find has no argument 'limt' (did you mean \"limit\"?)",
+            "'query=two words'",
+        ),
+    ],
+)
+def test_names_that_are_missing_or_unknown_are_said_with_a_call_that_would_work(
+    schema: dict[str, object], arguments: dict[str, object], message: str, call: str
+) -> None:
+    tool = Tool(server="shop", wire_name="find", name="find", input_schema=schema)
+
+    with pytest.raises(ArgumentError) as caught:
+        check_names(tool, arguments)
+
+    assert (str(caught.value), caught.value.hint) == (message, f"plait call shop find {call}")
+
+
+def test_names_that_the_tool_may_know_are_sent() -> None:
+    tool = Tool(server="shop", wire_name="find", name="find", input_schema=SEARCH)
+
+    check_names(tool, {"query": "x", "other": 1})
 
 
 values = st.recursive(

@@ -173,3 +173,28 @@ def test_a_timeout_must_be_a_positive_number(value: str) -> None:
 
     assert result.exit_code == 2
     assert "--timeout" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["run", "Hello"], ["chat"]])
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("anthropic:claude-x", "there is no key for Anthropic's API"),
+        ("scripted:missing.json", "missing.json: the script cannot be read"),
+        ("nonsense:x", "Unsupported provider='nonsense'"),
+        ("local:none", "there is no local model 'none'"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_named_before_a_server_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], model: str, text: str
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    server = {"command": "sh", "args": ["-c", "touch started; cat"]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"a": server}}))
+
+    result = run(*command, "--model", model)
+
+    assert result.exit_code != 0
+    assert text in result.stderr
+    assert not (folder / "started").exists()

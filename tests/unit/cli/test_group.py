@@ -45,6 +45,23 @@ def test_help_is_quick() -> None:
     assert used < 0.4
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["trace", "show", "none"], 2)])
+def test_a_reader_who_has_seen_enough_changes_no_exit_code(arguments: list[str], code: int) -> None:
+    ours, closed = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [sys.executable, "-m", "plait.cli", *arguments],
+        stdout=closed,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(closed)
+
+    assert done.returncode == code
+    assert "Broken" not in done.stderr
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_itself_says(name: str) -> None:
     command = COMMANDS[name].load(name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 
+import pytest
 from rich.console import Console, RenderableType
 
+from plait._support.redact import Redactor
 from plait.cli.terminal import progress_label
-from plait.cli.trace_view import Activity, live_view, summary_line
+from plait.cli.trace_view import Activity, RunScreen, live_view, run_view, summary_line
 from plait.traces.messages.content import ToolUseContent
 from plait.traces.messages.message import Message, UsageMetadata
 from plait.traces.recorder import Recorder
@@ -57,6 +61,44 @@ def test_each_event_is_a_line_and_the_answer_is_left_to_others() -> None:
         "           no\\x1b[2J money",
         "T turn 2",
     ]
+
+
+LOST = (
+    f"bank: the answer was lost: {'x' * 200}. It is not known whether the call took effect; "
+    "check before you repeat it"
+)
+
+
+def test_that_the_outcome_of_a_call_is_not_known_is_never_cut() -> None:
+    recorder = recorded()
+    recorder.tool_called("c2", "pay", {}, server="bank", tool="pay")
+    recorder.tool_returned("c2", LOST, is_error=True, seconds=1.5)
+    trace = recorder.ended()
+
+    live = [line for event in trace.events for line in drawn(*live_view(event))]
+    later = drawn(*run_view(trace, full=False))
+
+    for lines in (live, later):
+        assert LOST.replace(" ", "") in "".join(lines).replace(" ", "")
+
+
+def test_an_answer_that_is_stopped_during_a_call_is_printed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    screen = RunScreen(["bank"], Redactor(), shown=True, moving=False)
+    recorder = Recorder(run="r1", listeners=[screen.handle])
+    recorder.delta("text", "I pay.")
+    recorder.turn(Message.assistant("I pay.", [ToolUseContent("c1", "pay", {})]))
+    recorder.tool_called("c1", "pay", {}, server="bank", tool="pay")
+
+    assert screen.has_streamed(recorder.trace.response_for("cancelled"))
+    assert terminal.getvalue() == "I pay.\n"
+    recorder.delta("text", "Done.")
+    recorder.turn(Message.assistant("Done."))
+    assert screen.has_streamed("Done.")
 
 
 def test_the_end_is_one_line_with_the_numbers_and_the_file() -> None:

@@ -10,7 +10,7 @@ import click
 
 from plait._support.suggestions import suggest_names
 from plait.cli import session
-from plait.cli.arguments import parse_arguments, reader_for
+from plait.cli.arguments import check_names, parse_arguments, reader_for
 from plait.cli.base import (
     ExampleCommand,
     json_option,
@@ -103,6 +103,8 @@ def call(
         async with session.connecting(ctx, box):
             found = await find_tool(box, server, tool)
         values = parse_arguments(arguments, found.input_schema, read_text)
+        if not as_json:
+            check_names(found, values)
         async with waiting.shown():
             return await box.call(
                 server,

@@ -56,10 +56,10 @@ def serve(
     run is repeated.
 
     Examples:
-        plait serve                            every server of the mcp.json
+        plait serve                             every server of the mcp.json
         plait serve --only github --only files  two of them
         plait serve --only time --names plain   one, with its own names
-        plait serve --search                    two tools that find and call all others
+        plait serve --search                    two tools find and call the others
         plait serve --http 8000                 for clients that speak Streamable HTTP
     """
     if ctx.invoked_subcommand is not None:
