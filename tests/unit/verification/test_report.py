@@ -33,26 +33,30 @@ def results(outcomes: dict[str, str], **fields: Any) -> list[CaseResult]:
     ]
 
 
-def test_a_case_that_fails_once_may_be_chance() -> None:
-    found = compare(results({"a": "p", "b": "p"}), results({"a": "f", "b": "p"}))
-    assert (found.worse, found.regressed, found.is_worse) == (("a",), (), False)
-
-
-def test_a_case_whose_runs_all_fail_is_worse_beyond_chance() -> None:
-    before = results({"a": "pppppp", "b": "pfpfpf"})
-    found = compare(before, results({"a": "ffffff", "b": "ppffff"}))
-    assert (found.worse, found.regressed, found.is_worse) == (("a", "b"), ("a",), True)
-
-
-def test_many_cases_that_fail_once_are_worse_together() -> None:
-    names = [f"case-{n}" for n in range(8)]
-    found = compare(results(dict.fromkeys(names, "p")), results(dict.fromkeys(names, "f")))
-    assert (found.regressed, found.is_worse) == ((), True)
-
-
-def test_two_cases_that_fail_in_one_of_two_runs_may_be_chance() -> None:
-    found = compare(results({"a": "pp", "b": "pp"}), results({"a": "pf", "b": "pf"}))
-    assert (found.worse, found.is_worse) == (("a", "b"), False)
+@pytest.mark.parametrize(
+    ("before", "after", "worse", "regressed", "is_worse"),
+    [
+        ({"a": "p", "b": "p"}, {"a": "f", "b": "p"}, "a", "", False),
+        ({"a": "pppppp", "b": "pfpfpf"}, {"a": "ffffff", "b": "ppffff"}, "ab", "a", True),
+        (dict.fromkeys("abcdefgh", "p"), dict.fromkeys("abcdefgh", "f"), "abcdefgh", "", True),
+        ({"a": "pp", "b": "pp"}, {"a": "pf", "b": "pf"}, "ab", "", False),
+        ({"a": "pp"}, {"a": "ee"}, "", "", False),
+    ],
+    ids=[
+        "a case that fails once may be chance",
+        "a case whose runs all fail is worse beyond chance",
+        "many cases that fail once are worse together",
+        "two cases that fail in one of two runs may be chance",
+        "errors are compared with nothing",
+    ],
+)
+def test_what_is_worse_beyond_chance(
+    before: dict[str, str], after: dict[str, str], worse: str, regressed: str, is_worse: bool
+) -> None:
+    found = compare(results(before), results(after))
+    assert (found.worse, found.regressed) == (tuple(worse), tuple(regressed))
+    assert found.is_worse is is_worse
+    assert found.cases == (0 if "ee" in after.values() else len(after))
 
 
 def test_equal_reports_do_not_show_that_any_difference_would_be_seen() -> None:
@@ -80,11 +84,6 @@ def test_errors_count_neither_as_passed_nor_as_failed() -> None:
     assert (found.passed, found.failed, found.errors, found.k) == (2, 1, 5, 3)
     assert found.rate == pytest.approx(2 / 3)
     assert found.pass_hat_k == 0.0
-
-
-def test_errors_are_compared_with_nothing() -> None:
-    found = compare(results({"a": "pp"}), results({"a": "ee"}))
-    assert (found.cases, found.missing, found.is_worse) == (0, ("a",), False)
 
 
 def test_runs_of_the_same_models_are_compared_model_by_model() -> None:

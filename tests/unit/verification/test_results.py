@@ -24,35 +24,24 @@ def result(key: str, answer: str = "") -> CaseResult:
     )
 
 
-def test_an_answer_with_any_line_break_is_kept(tmp_path: Path) -> None:
+def test_answers_and_replies_of_judges_with_any_line_break_are_kept(tmp_path: Path) -> None:
     for key in ("first", "second"):
         ResultFile(tmp_path).append(result(key, BREAKS))
+    JudgmentStore(tmp_path).keep("judge", "question", {"quote": BREAKS})
 
-    assert [(one.key, one.answer) for one in read_results(tmp_path)] == [
-        ("first", BREAKS),
-        ("second", BREAKS),
-    ]
+    found = [(one.key, one.answer) for one in read_results(tmp_path)]
+    assert found == [("first", BREAKS), ("second", BREAKS)]
+    assert JudgmentStore(tmp_path).find("judge", "question") == {"quote": BREAKS}
 
 
 def test_runs_that_failed_alike_in_temporary_folders_have_the_same_reason() -> None:
-    failures = {
-        replace(
-            result("a"), error=f"no file /tmp/plait-{name}/a/tmp{name}x.txt or /tmp/tmp{name}"
-        ).failure
-        for name in ("k3_x81aq", "0abcdefg")
-    }
-    assert len(failures) == 2
-    failures = {
-        replace(result("a"), error=f"no file /tmp/plait-{name}/a.txt or C:\\tmp{name}").failure
-        for name in ("k3_x81aq", "0abcdefg")
-    }
+    texts = [
+        f"no file /tmp/plait-{name}/a.txt or C:\\tmp{name}" for name in ("k3_x81aq", "0abcdefg")
+    ]
+    failures = {replace(result("a"), error=text).failure for text in texts}
     assert failures == {"no file /tmp/…/a.txt or C:\\…"}
-
-
-def test_a_reply_of_a_judge_with_any_line_break_is_kept(tmp_path: Path) -> None:
-    JudgmentStore(tmp_path).keep("judge", "question", {"quote": BREAKS})
-
-    assert JudgmentStore(tmp_path).find("judge", "question") == {"quote": BREAKS}
+    other = "no file /tmp/k3_x81aq, /tmp/tmpk3_x81aqx or tmpk3_x81aq"
+    assert replace(result("a"), error=other).failure == other
 
 
 @pytest.mark.parametrize("cut", [b'{"key": "cut', b'{"key": "cut", "answer": "\xe2\x80', b"\xff\n"])
@@ -69,12 +58,7 @@ def test_a_line_that_was_cut_off_loses_nothing_else(cut: bytes, tmp_path: Path) 
     assert [one.key for one in read_results(tmp_path)] == ["before", "after"]
     again = JudgmentStore(tmp_path)
     assert again.find("judge", "before") == again.find("judge", "after") == {}
-
-
-def test_only_the_owner_may_read_answers_and_judgments(tmp_path: Path) -> None:
-    ResultFile(tmp_path).append(result("a"))
-    JudgmentStore(tmp_path).keep("judge", "question", {})
-
+    # Only the owner may read them.
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
