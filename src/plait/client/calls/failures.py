@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from plait.errors import ConnectError, ErrorKind, OutcomeUnknownError, PlaitError, ProtocolError
 
@@ -22,17 +23,30 @@ def classify_error(error: object) -> tuple[ErrorKind, bool, str]:
     """Return the kind of an error, whether it may go to a fallback server, and its text.
 
     Takes errors of this package, JSON-RPC errors (anything with an integer `code`), failed tool
-    results (anything whose `is_error` is true), and the built-in connection and timeout errors.
+    results (anything whose `is_error` is true), both also as JSON objects, and the built-in
+    connection and timeout errors.
     """
     text = str(error) or type(error).__name__
+    judged: Any = error
+    if isinstance(error, dict):
+        whole = cast("dict[str, Any]", error)
+        # Perhaps the whole response.
+        fields: Any = whole.get("error") or whole.get("result") or whole
+        if isinstance(fields, dict):
+            part = cast("dict[str, Any]", fields)
+            text = str(part.get("message") or text)
+            blocks: list[object] = [*filter(None, part.get("content") or ())]
+            content = [SimpleNamespace(**one) if isinstance(one, dict) else one for one in blocks]
+            is_error = part.get("isError")
+            judged = SimpleNamespace(code=part.get("code"), is_error=is_error, content=content)
     if isinstance(error, PlaitError):
         return error.kind, error.retryable, error.message
-    if getattr(error, "is_error", None) is True:
-        blocks: Iterable[object] = getattr(error, "content", None) or ()
-        texts = (getattr(block, "text", None) for block in blocks)
+    if getattr(judged, "is_error", None) is True:
+        parts: Iterable[object] = getattr(judged, "content", None) or ()
+        texts = (getattr(block, "text", None) for block in parts)
         result_text = "\n".join(one for one in texts if isinstance(one, str))
         return "domain", False, result_text or text
-    code = getattr(error, "code", None)
+    code = getattr(judged, "code", None)
     if isinstance(code, int):
         return *_KINDS_BY_CODE.get(code, ("unknown", False)), text
     if isinstance(error, ConnectionError | TimeoutError):

@@ -38,6 +38,8 @@ from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
 
+IS_POSIX = os.name == "posix"
+"""Whether this module can start processes; elsewhere that is left to the MCP SDK."""
 _WATCHDOG = Path(__file__).with_name("_watchdog.py")
 _STDIN_GRACE_SECONDS = 1.0
 """How long a server may take to exit once its input is closed."""
@@ -159,8 +161,8 @@ async def end_unused_process(wire: Wire) -> None:
 
 async def start_process(server: StdioServer, wire: Wire) -> Child:
     """Start the process of a server in its own process group."""
-    if os.name != "posix":
-        raise ConfigError("stdio servers need a POSIX system", server=wire.server)
+    if not IS_POSIX:
+        raise ConfigError("processes are started in another way here", server=wire.server)
     env = child_environment(server, os.environ)
     command: str | None = server.command
     if os.sep not in server.command:  # it is looked for on the child's `PATH`

@@ -17,6 +17,7 @@ from plait.client.config.servers import StdioServer
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.peer import closed
 from plait.client.protocol.reading import too_large
+from plait.client.transports import process
 from plait.client.transports.pipes import LineSplitter, is_whole
 from plait.client.transports.process import Child, process_of, signal_group
 from plait.client.transports.wire import Wire, receiving
@@ -36,6 +37,13 @@ _SLICE = 20
 @asynccontextmanager
 async def link_stdio(server: StdioServer, wire: Wire) -> AsyncGenerator[None]:
     """Start the server, and receive what it sends during the block, or raise `ConnectError`."""
+    if not process.IS_POSIX:
+        # It needs the MCP SDK.
+        from plait.client.transports.windows import link_on_windows  # noqa: PLC0415
+
+        async with link_on_windows(server, wire):
+            yield
+        return
     async with process_of(server, wire) as child:
         sender = StdioSender(child, server, wire)
         async with anyio.create_task_group() as tasks:

@@ -164,3 +164,28 @@ def test_a_result_that_did_not_fail_is_no_error() -> None:
     result = types.CallToolResult(content=[], is_error=False)
 
     assert classify_error(result)[:2] == ("unknown", False)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ({"code": -32601}, ("protocol", True, "{'code': -32601}")),
+        ({"code": -32002, "message": "gone"}, ("domain", False, "gone")),
+        (
+            {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}},
+            ("transport", True, "no"),
+        ),
+        (
+            {"isError": True, "content": [{"type": "text", "text": "declined"}]},
+            ("domain", False, "declined"),
+        ),
+        (
+            {"result": {"isError": True, "content": [{"text": "declined"}]}},
+            ("domain", False, "declined"),
+        ),
+        ({"content": []}, ("unknown", False, "{'content': []}")),
+        ({"error": "no"}, ("unknown", False, "{'error': 'no'}")),
+    ],
+)
+def test_json_is_classified_like_the_object_it_stands_for(error: object, expected: object) -> None:
+    assert classify_error(error) == expected
