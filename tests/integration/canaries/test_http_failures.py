@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx2
@@ -25,18 +24,14 @@ from plait import (
     ServerError,
     Toolbox,
 )
+from plait.client import HttpServer
 from plait.client.calls.result_cache import ResultCache, ResultCaching
 from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import HttpError
 from plait.testing import ScriptedChatModel, free_port, tool_call
 from tests.integration.canaries.mirror import Mirror, Mode
-from tests.integration.canaries.search import (
-    canary,
-    found_in,
-    texts_of,
-    texts_of_records,
-)
+from tests.integration.canaries.search import canary, found_in, texts_of, texts_of_records
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -56,83 +51,30 @@ class Signing(httpx2.Auth):
         yield request
 
 
-@dataclass(frozen=True)
-class Planted:
-    """One configured server, and the texts that nobody may see."""
-
-    config: Config
-    secrets: tuple[str, ...]
-
-
-def in_a_header(url: str) -> Planted:
-    secret, team = canary(), canary()
-    return Planted({"url": url, "headers": {"X-Api-Key": secret, "X-Team": team}}, (secret, team))
-
-
-def in_a_bearer_token(url: str) -> Planted:
-    secret = canary()
-    return Planted({"url": url, "headers": {"Authorization": f"Bearer {secret}"}}, (secret,))
-
-
-def in_basic_credentials(url: str) -> Planted:
-    secret = canary()
+def planted_in(url: str, secret: str, other: str) -> dict[str, Config]:
+    """Return a server for each place where credentials may be configured."""
     pair = base64.b64encode(f"ann:{secret}".encode()).decode()
-    return Planted({"url": url, "headers": {"Authorization": f"Basic {pair}"}}, (secret,))
+    bearer = {"Authorization": f"Bearer {secret}"}
+    user, query = secret.replace("/+", "-"), secret.replace("/+", "%2F")
+    with_user = url.replace("://", f"://{user}:{other.replace('/+', '-')}@")
+    return {
+        "in_a_header": {"url": url, "headers": {"X-Api-Key": secret, "X-Team": other}},
+        "in_a_bearer_token": {"url": url, "headers": bearer},
+        "in_basic_credentials": {"url": url, "headers": {"Authorization": f"Basic {pair}"}},
+        "in_headers_of_a_function": {"url": url, "headers": lambda: {"X-Team": secret}},
+        "in_headers_of_the_run": {"url": url, "headers": lambda run: bearer if run == {} else {}},
+        "in_an_auth_function": {"url": url, "auth": lambda run: "" if run is None else secret},
+        "in_an_auth_object": {"url": url, "auth": Signing(secret)},
+        "in_a_basic_auth_object": {"url": url, "auth": httpx2.BasicAuth("ann", secret)},
+        "in_the_user_of_the_url": {"url": with_user},
+        "in_the_query": {"url": f"{url}?token={query}"},
+    }
 
 
-def in_headers_of_a_function(url: str) -> Planted:
-    secret = canary()
-    return Planted({"url": url, "headers": lambda: {"X-Team": secret}}, (secret,))
+def spellings(secret: str) -> list[str]:
+    """Return a text as it is planted: not every place takes all of its signs."""
+    return [secret, *(secret.replace("/+", sign) for sign in ("-", "%2F", "/"))]
 
-
-def in_headers_of_the_run(url: str) -> Planted:
-    secret = canary()
-
-    def headers(run: Mapping[str, Any]) -> dict[str, str]:
-        del run
-        return {"Authorization": f"Bearer {secret}"}
-
-    return Planted({"url": url, "headers": headers}, (secret,))
-
-
-def in_an_auth_function(url: str) -> Planted:
-    secret = canary()
-    return Planted({"url": url, "auth": lambda run: secret if run is not None else ""}, (secret,))
-
-
-def in_an_auth_object(url: str) -> Planted:
-    secret = canary()
-    return Planted({"url": url, "auth": Signing(secret)}, (secret,))
-
-
-def in_a_basic_auth_object(url: str) -> Planted:
-    secret = canary()
-    return Planted({"url": url, "auth": httpx2.BasicAuth("ann", secret)}, (secret,))
-
-
-def in_the_user_of_the_url(url: str) -> Planted:
-    user, password = canary().replace("/+", "-"), canary().replace("/+", "-")
-    with_user = url.replace("://", f"://{user}:{password}@")
-    return Planted({"url": with_user}, (user, password))
-
-
-def in_the_query(url: str) -> Planted:
-    secret = canary().replace("/+", "%2F")
-    return Planted({"url": f"{url}?token={secret}"}, (secret, secret.replace("%2F", "/")))
-
-
-PLACES: list[Callable[[str], Planted]] = [
-    in_a_header,
-    in_a_bearer_token,
-    in_basic_credentials,
-    in_headers_of_a_function,
-    in_headers_of_the_run,
-    in_an_auth_function,
-    in_an_auth_object,
-    in_a_basic_auth_object,
-    in_the_user_of_the_url,
-    in_the_query,
-]
 
 FAILURES: list[tuple[Mode, int]] = [
     ("status", 401),
@@ -146,29 +88,24 @@ FAILURES: list[tuple[Mode, int]] = [
     ("hang", 0),
 ]
 
-SERVERS = [place.__name__ for place in PLACES]
-
-
-@pytest.fixture
-def mirror() -> Generator[Mirror]:
-    with Mirror() as server:
-        yield server
+SERVERS = [*planted_in("http://x", "", "")]
 
 
 def planted_everywhere(url: str) -> tuple[dict[str, Config], list[str]]:
     """Return a server for each place, and all that was planted there."""
-    planted = [place(url) for place in PLACES]
-    servers = {
-        name: {
-            **one.config,
-            "protocol": "legacy",
-            "reconnect": {"max_attempts": 1},
-            "automatic_sse_fallback": False,
-            "default_tool_timeout": 1.0,
-        }
-        for name, one in zip(SERVERS, planted, strict=True)
+    options = {
+        "protocol": "legacy",
+        "reconnect": {"max_attempts": 1},
+        "automatic_sse_fallback": False,
+        "default_tool_timeout": 1.0,
     }
-    return servers, [secret for one in planted for secret in one.secrets]
+    servers: dict[str, Config] = {}
+    secrets: list[str] = []
+    for name in SERVERS:
+        secret, other = canary(), canary()
+        servers[name] = planted_in(url, secret, other)[name] | options
+        secrets += [*spellings(secret), *spellings(other)]
+    return servers, secrets
 
 
 def seen_of(box: Toolbox | MultiServerMCPClient) -> list[str]:
@@ -330,7 +267,9 @@ async def test_the_result_cache_knows_users_only_by_a_digest(mirror: Mirror) -> 
     async with Toolbox({"shop": {"url": mirror.url}}) as box:
         tool = next(one for one in await box.tools() if one.wire_name == "look")
         call = ToolCall(server="shop", tool="look", arguments={}, access=access)
-        cache.put(call, tool, await box.call("shop", "look"))
+        slot = await cache.slot_of(call, tool, HttpServer(url=mirror.url))
+        assert slot is not None
+        cache.put(slot, await box.call("shop", "look"))
 
-    assert cache.get(call, tool) is not None
+    assert cache.get(slot) is not None
     assert found_in([repr(vars(cache)), repr(call)], [secret]) == []

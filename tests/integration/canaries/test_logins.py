@@ -13,12 +13,7 @@ from plait.client import MemoryTokenStore
 from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.stores import Login
 from tests.integration.canaries.mirror import Mirror
-from tests.integration.canaries.search import (
-    canary,
-    found_in,
-    texts_of,
-    texts_of_records,
-)
+from tests.integration.canaries.search import canary, found_in, texts_of, texts_of_records
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -13,12 +13,7 @@ import psutil
 import pytest
 
 from plait import ConnectError, MultiServerMCPClient, PlaitError, Toolbox
-from tests.integration.canaries.search import (
-    canary,
-    found_in,
-    texts_of,
-    texts_of_records,
-)
+from tests.integration.canaries.search import canary, found_in, texts_of, texts_of_records
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

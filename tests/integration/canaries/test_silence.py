@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
 
 import pytest
 
@@ -42,12 +41,6 @@ async def main(servers):
 asyncio.run(main(json.loads(sys.argv[1])))
 print(json.dumps(contacted))
 """
-
-
-@pytest.fixture
-def mirror() -> Generator[Mirror]:
-    with Mirror() as server:
-        yield server
 
 
 @pytest.mark.timeout(120)

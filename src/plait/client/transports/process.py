@@ -234,26 +234,38 @@ def _pipe(stack: AsyncExitStack) -> tuple[io.FileIO, io.FileIO]:
 
 async def _end(process: asyncio.subprocess.Process, stdin: io.FileIO, mark: str) -> None:
     """Close its input, then send SIGTERM, then SIGKILL, with a grace period each; and reap it."""
-    with anyio.CancelScope(shield=True):
-        descendants = await in_thread(descendants_of, process.pid)
-        stdin.close()
-        for signum, grace in (
-            (None, _STDIN_GRACE_SECONDS),
-            (signal.SIGTERM, _TERM_GRACE_SECONDS),
-            (signal.SIGKILL, _KILL_GRACE_SECONDS),
-        ):
-            if signum is not None:
-                signal_group(process.pid, signum)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    await process.wait()
-                    break
-        # The leader is gone, but its descendants may not be, in its group or outside.
+    descendants: set[int] = set()
+    try:
+        with anyio.CancelScope(shield=True):
+            descendants = await in_thread(descendants_of, process.pid)
+            stdin.close()
+            for signum, grace in (
+                (None, _STDIN_GRACE_SECONDS),
+                (signal.SIGTERM, _TERM_GRACE_SECONDS),
+            ):
+                if signum is not None:
+                    signal_group(process.pid, signum)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await process.wait()
+                        break
+    finally:
+        # No scope shields from the end of the time to close, which is `Task.cancel`: then there is
+        # no more grace. The leader may be gone, but not its descendants, in its group or outside.
         signal_group(process.pid, signal.SIGKILL)
-        for pid in descendants | await in_thread(marked, {mark.encode()}):
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        await in_thread(_guardian.unwatch, process.pid)
+        with anyio.CancelScope(shield=True):
+            await in_thread(_kill_rest, process.pid, descendants, mark)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KILL_GRACE_SECONDS):
+                    await process.wait()
+
+
+def _kill_rest(group: int, descendants: set[int], mark: str) -> None:
+    """Kill the descendants of a process, and stop watching it; in a thread, which goes on."""
+    for pid in descendants | marked({mark.encode()}):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    _guardian.unwatch(group)
 
 
 def _limit(pid: int, mark: int) -> None:
