@@ -354,21 +354,18 @@ class Recorder:
         seconds: float | None = None,
     ) -> events.ApprovalDecided:
         """Record what was decided about a call by the rule `reason`, and in how many seconds."""
-        with self._lock:
-            call = self._call_for(call_id, server, tool, waited_seconds=seconds)
-            return self._add(
-                events.ApprovalDecided,
-                parent=call.id if call else self._turn,
-                server=server,
-                tool=tool,
-                decision=decision,
-                by=by,
-                reason=reason,
-                call_id=call.call_id if call else call_id,
-                arguments=None if arguments is None else dict(arguments),
-                message=message,
-                seconds=None if seconds is None else round(seconds, 6),
-            )
+        return self._add_about(
+            events.ApprovalDecided,
+            call_id,
+            server,
+            tool,
+            waited_seconds=seconds,
+            decision=decision,
+            by=by,
+            reason=reason,
+            arguments=None if arguments is None else dict(arguments),
+            message=message,
+        )
 
     def retry(
         self,
@@ -381,18 +378,12 @@ class Recorder:
         call_id: str | None = None,
     ) -> events.Retried:
         """Record a retry; without an id, its call is found by server and tool."""
-        with self._lock:
-            call = self._call_for(call_id, server, tool)
-            return self._add(
-                events.Retried,
-                parent=call.id if call else self._turn,
-                server=server,
-                tool=tool,
-                attempt=attempt,
-                call_id=call.call_id if call else call_id,
-                reason=reason,
-                delay_seconds=delay_seconds,
-            )
+        facts: dict[str, Any] = {
+            "attempt": attempt,
+            "reason": reason,
+            "delay_seconds": delay_seconds,
+        }
+        return self._add_about(events.Retried, call_id, server, tool, **facts)
 
     def model_retry(
         self,
@@ -417,8 +408,8 @@ class Recorder:
     ) -> events.Healed:
         """Record that a lost server is connected again."""
         with self._lock:
-            call = self._call_for(None, server, None)
-            parent = call.id if call else self._turn
+            calls = self._open_calls(None, server, None)
+            parent = calls[-1].id if calls else self._turn
             return self._add(
                 events.Healed, parent=parent, server=server, reason=reason, seconds=seconds
             )
@@ -434,18 +425,8 @@ class Recorder:
         seconds: float | None = None,
     ) -> events.Elicited:
         """Record an elicitation, its answer, and how many seconds that took."""
-        with self._lock:
-            call = self._call_for(call_id, server, tool, waited_seconds=seconds)
-            return self._add(
-                events.Elicited,
-                parent=call.id if call else self._turn,
-                server=server,
-                question=question,
-                action=action,
-                tool=tool or (call.tool if call else None),
-                call_id=call.call_id if call else call_id,
-                seconds=None if seconds is None else round(seconds, 6),
-            )
+        facts: dict[str, Any] = {"question": question, "action": action, "waited_seconds": seconds}
+        return self._add_about(events.Elicited, call_id, server, tool, **facts)
 
     def failed(self, error: BaseException) -> events.RunFailed:
         """Record the error that ends the run; call `ended` afterwards."""
@@ -516,28 +497,41 @@ class Recorder:
     def _elapsed(self) -> float:
         return self._clock.monotonic() - self._began
 
-    def _call_for(
+    def _add_about(
         self,
+        kind: type[Kind],
         call_id: str | None,
         server: str,
         tool: str | None,
         *,
         waited_seconds: float | None = None,
-    ) -> events.ToolCalled | None:
-        """Return the open call that an event is about, the last of several.
+        **facts: Any,
+    ) -> Kind:
+        """Record what happened during an open call; without its id, by its server and tool.
 
-        Time that it waited for a person is no time of its tool; of several calls that could have
-        waited, it is counted for none.
+        Time that a call waited for a person is no time of its tool; of several calls that could
+        have waited, it is counted for none.
         """
+        with self._lock:
+            calls = self._open_calls(call_id, server, tool)
+            if waited_seconds is not None:
+                facts["seconds"] = round(waited_seconds, 6)
+                if len(calls) == 1:
+                    key = calls[0].call_id
+                    self._waited[key] = round(self._waited.get(key, 0.0) + waited_seconds, 6)
+            if calls:
+                call_id, tool = calls[-1].call_id, tool or calls[-1].tool
+            parent = calls[-1].id if calls else self._turn
+            named = {"server": server, "tool": tool, "call_id": call_id}
+            return self._add(kind, parent=parent, **named, **facts)
+
+    def _open_calls(
+        self, call_id: str | None, server: str, tool: str | None
+    ) -> list[events.ToolCalled]:
         if call_id is not None:
-            calls = [self._open[call_id]] if call_id in self._open else []
-        else:
-            same = (call for call in self._open.values() if call.server == server)
-            calls = [call for call in same if tool is None or call.tool == tool]
-        if len(calls) == 1 and waited_seconds is not None:
-            key = calls[0].call_id
-            self._waited[key] = round(self._waited.get(key, 0.0) + waited_seconds, 6)
-        return calls[-1] if calls else None
+            return [self._open[call_id]] if call_id in self._open else []
+        same = (call for call in self._open.values() if call.server == server)
+        return [call for call in same if tool is None or call.tool == tool]
 
 
 def _without_earlier(started: events.RunStarted, continued: Trace, sink: Sink) -> events.RunStarted:
