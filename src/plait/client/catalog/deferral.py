@@ -107,8 +107,15 @@ class DeferralPlan:
                 by_servers.add(tool.full_name)
         limit = self._common.over_tokens if self._common is not None else None
         if limit is not None:
-            shown = (tool for tool in listed if tool.full_name not in deferred & by_servers)
-            if sum(map(self._tokens_of, shown)) <= limit:
+            total = 0
+            for tool in listed:
+                if tool.full_name not in deferred & by_servers:
+                    known = self._tokens.get(tool.full_name)
+                    if known is None or not _same_tool(known[0], tool):
+                        known = (tool, tokens_of(tool, counter=self._counter))
+                        self._tokens[tool.full_name] = known
+                    total += known[1]
+            if total <= limit:
                 deferred &= by_servers
         return Split(
             tuple(tool for tool in listed if tool.full_name not in deferred),
@@ -122,15 +129,6 @@ class DeferralPlan:
         if self._index is None or not is_same:
             self._index = ToolIndex(tools)
         return self._index
-
-    def _tokens_of(self, tool: Tool) -> int:
-        """Count the tokens of a tool, cached while the tool stays the same."""
-        before = self._tokens.get(tool.full_name)
-        if before is not None and _same_tool(before[0], tool):
-            return before[1]
-        tokens = tokens_of(tool, counter=self._counter)
-        self._tokens[tool.full_name] = (tool, tokens)
-        return tokens
 
 
 def _same_tool(one: Tool, other: Tool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -105,22 +105,8 @@ def _shown_names(schema: Schema, arguments: Arguments) -> dict[str, str]:
     return {name: rule.name or name for name, rule in rules.items() if not rule.hidden}
 
 
-def _shown_schema(schema: Schema, arguments: Arguments) -> Schema:
-    """Return the schema that the model sees, which may be less strict than the server's.
-
-    Without changes, the same object is returned.
-    """
-    declared = declared_arguments(schema)
-    rules = {
-        name: rule
-        for name, rule in arguments.items()
-        if rule != _UNCHANGED
-        and (name in declared or (rule.hidden and _mentions(schema, frozenset({name}))))
-    }
-    return _with_rules(schema, rules) if rules else schema
-
-
 def _with_rules(schema: Schema, rules: Arguments) -> dict[str, Any]:
+    """Return the schema that the model sees, which may be less strict than the server's."""
     changed = frozenset(
         name for name, rule in rules.items() if rule.hidden or rule.filled_in or rule.name
     )
@@ -228,6 +214,13 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
                 "(choose another name for one of them)",
                 server=tool.server,
             )
+    declared = declared_arguments(schema)
+    rules = {
+        name: rule
+        for name, rule in override.arguments.items()
+        if rule != _UNCHANGED
+        and (name in declared or (rule.hidden and _mentions(schema, frozenset({name}))))
+    }
     description = tool.description
     if override.description is not None:
         description = override.description.replace(ORIGINAL, tool.description)
@@ -238,7 +231,8 @@ def apply_override(tool: Tool, override: ToolOverride) -> Tool:
         name=tool.name if override.name is None else override.name,
         title=tool.title if override.title is None else override.title,
         description=description,
-        input_schema=_shown_schema(schema, override.arguments),
+        # The same object where nothing changes.
+        input_schema=_with_rules(schema, rules) if rules else schema,
         annotations={name: value for name, value in merged.items() if value is not None},
         override=override,
     )
@@ -314,19 +308,16 @@ async def _filled_in(
             continue
         value = rule.default if rule.value is UNSET else rule.value
         if callable(value):
-            completed[name] = await resolve(value(context) if _takes_context(value) else value())
+            try:
+                inspect.signature(value).bind(None)
+            except (TypeError, ValueError):  # ValueError: some builtins have no signature
+                completed[name] = await resolve(value())
+            else:
+                completed[name] = await resolve(value(context))
         else:
             # The caller may change the value; the next call must not see that.
             completed[name] = deepcopy(value)
     return completed
-
-
-def _takes_context(function: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(function).bind(None)
-    except (TypeError, ValueError):  # ValueError: some builtins have no signature
-        return False
-    return True
 
 
 def _wire_names(tool: Tool, override: ToolOverride) -> dict[str, str]:

@@ -116,7 +116,12 @@ def _command_line(server: StdioServer, folder: Path) -> tuple[str, list[str]]:
         before, flag = flag, word if _FLAG.fullmatch(word) else ""
         if flag:
             shown.append(word)
-        elif not is_named and before in ("", *_SWITCHES) and _is_name(word):
+        elif (
+            not is_named
+            and before in ("", *_SWITCHES)
+            and any(known.fullmatch(word) for known in (_NAME, _PACKAGE, _PATH))
+            and not (_is_random(word) or any(secrets_in_argument(word)))
+        ):
             is_named = word not in _SUBCOMMANDS
             shown.append(word)
         else:
@@ -166,11 +171,6 @@ def _plain_parameters(url: str) -> list[str]:
     """Return the parameters of a URL that do not look secret, with variables as written."""
     pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     return [f"{name}={value}" for name, value in pairs if not looks_secret(name)]
-
-
-def _is_name(word: str) -> bool:
-    known = _NAME.fullmatch(word) or _PACKAGE.fullmatch(word) or _PATH.fullmatch(word)
-    return known is not None and not _is_random(word) and not any(secrets_in_argument(word))
 
 
 def _is_random(word: str) -> bool:
