@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from plait.client.catalog.schemas import inline_refs
+from plait.client.catalog.schemas.for_provider import inline_refs
 from plait.client.catalog.schemas.json_schema import as_list, as_schema
 from plait.html.elements import Child, Html, h
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from inline_snapshot import snapshot
 
 from plait.cli.diagnosis import REPORTS, Finding, check_schemas
-from plait.client.catalog.schemas import PROFILES, schema_for_provider
 from plait.client.catalog.schemas.describe import NoteKind
+from plait.client.catalog.schemas.for_provider import PROFILES, schema_for_provider
 from plait.client.catalog.tool import Tool
 from tests.unit.client.catalog.schemas.strategies import ANY
 

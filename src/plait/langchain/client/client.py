@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.runtime import Listed
-    from plait.client.catalog.schemas import Profile
+    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.catalog.tool import Tool
     from plait.client.connections.change_listener import Subscription
     from plait.client.connections.status import ServerInfo, Status

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from langchain_core.tools import BaseTool
 
-    from plait.client.catalog.schemas import Profile
+    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.options import ClientOptions
     from plait.langchain.client.user_session import AnySession
     from plait.langchain.tools.caller import Caller

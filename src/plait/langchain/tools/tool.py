@@ -34,7 +34,7 @@ from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, mod
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
-from plait.client.catalog.schemas import Profile
+from plait.client.catalog.schemas.for_provider import Profile
 from plait.client.catalog.tool import HINTS, Tool
 from plait.langchain.library_internals import (
     InvocationTool,

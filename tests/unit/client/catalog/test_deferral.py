@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plait import ConfigError
 from plait.client.catalog.deferral import DeferralPlan, definition_text, estimate_tokens, tokens_of
-from plait.client.catalog.schemas import PROFILES, Profile, schema_for_provider
+from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import AUTO_TOKENS, NO_DEFERRAL, Deferral
 from plait.client.config.read import read_config, read_options

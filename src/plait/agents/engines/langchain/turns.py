@@ -37,7 +37,7 @@ from plait.agents.model_failures import CutAnswerError
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
-from plait.client.catalog.schemas import schema_for_provider
+from plait.client.catalog.schemas.for_provider import schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, schema_for_provider
+from plait.client.catalog.schemas.for_provider import (
+    PROFILES,
+    Profile,
+    inline_refs,
+    schema_for_provider,
+)
 from tests.unit.client.catalog.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, is_valid, places
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas import (
-    UNSET,
+from plait.client.catalog.schemas.for_provider import inline_refs
+from plait.client.catalog.schemas.parameters import (
     Parameter,
     convert_input_schema,
-    inline_refs,
     parameters_from_schema,
     schema_from_parameters,
     to_json_schema,
 )
+from plait.client.config.raw_value import UNSET
 from tests.unit.client.catalog.schemas.strategies import (
     ANY,
     JSON,

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas import schema_for_provider, shared_if_plain
 from plait.client.catalog.schemas.describe import Notes
-from plait.client.catalog.schemas.for_provider import cleaned_schema, object_root
+from plait.client.catalog.schemas.for_provider import (
+    cleaned_schema,
+    object_root,
+    schema_for_provider,
+)
+from plait.client.catalog.schemas.json_schema import shared_if_plain
 from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
 
 _data = st.sampled_from(

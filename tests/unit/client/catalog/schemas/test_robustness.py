@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas import PROFILES, parameters_from_schema, schema_for_provider
+from plait.client.catalog.schemas.for_provider import PROFILES, schema_for_provider
+from plait.client.catalog.schemas.parameters import parameters_from_schema
 from tests.unit.client.catalog.schemas.subsets import PROBLEMS
 
 

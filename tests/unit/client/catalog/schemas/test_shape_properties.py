@@ -11,7 +11,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas import PROFILES, Profile, inline_refs, schema_for_provider
+from plait.client.catalog.schemas.for_provider import (
+    PROFILES,
+    Profile,
+    inline_refs,
+    schema_for_provider,
+)
 from tests.unit.client.catalog.schemas.strategies import (
     ANY,
     GENTLE,
