@@ -50,6 +50,14 @@ OURS = ToolResult(server="shop", tool="pay", is_error=True, content=(SAID,))
         (FAILED, "domain", False, "the card was declined"),
         (types.CallToolResult(content=[], is_error=True), "domain", False, None),
         (types.CallToolResult(content=[], is_error=False), "unknown", False, None),
+        # The same as JSON objects, perhaps in a whole response.
+        ({"code": -32601}, "protocol", True, "{'code': -32601}"),
+        ({"code": -32002, "message": "gone"}, "domain", False, "gone"),
+        ({"id": 1, "error": {"code": -32000, "message": "no"}}, "transport", True, "no"),
+        ({"isError": True, "content": [{"text": "declined"}]}, "domain", False, "declined"),
+        ({"result": {"isError": True, "content": [{"text": "no"}]}}, "domain", False, "no"),
+        ({"content": []}, "unknown", False, "{'content': []}"),
+        ({"error": "no"}, "unknown", False, "{'error': 'no'}"),
         *(
             (error, "unknown", False, None)
             for error in (
