@@ -8,8 +8,10 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from plait.telemetry.spans import captures_content, measured, record, span
+from plait.telemetry.spans import OpenSpan, captures_content, measured, record, span
 from plait.traces.messages.message import Message, UsageMetadata
+
+AGENT_METRIC = "gen_ai.invoke_agent.duration"
 
 
 @contextmanager
@@ -17,21 +19,28 @@ def agent_span(
     name: str | None, provider: str | None, model: str | None, messages: Iterable[Message]
 ) -> Generator[dict[str, Any]]:
     """Record a run of an agent; what is put in the yielded dict is added."""
-    attributes: dict[str, Any] = _known(
-        {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": name,
-            "gen_ai.provider.name": provider_name(provider),
-            "gen_ai.request.model": model,
-        }
-    )
+    title, attributes = _agent_attributes(name, provider, model, messages)
+    with span(title, attributes) as details, measured(AGENT_METRIC, details):
+        yield details
+
+
+def open_agent_span(name: str | None, messages: Iterable[Message]) -> OpenSpan:
+    """Begin the span of a run whose end is reported later, with `AGENT_METRIC`."""
+    return OpenSpan(*_agent_attributes(name, None, None, messages))
+
+
+def _agent_attributes(
+    name: str | None, provider: str | None, model: str | None, messages: Iterable[Message]
+) -> tuple[str, dict[str, Any]]:
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": name,
+        "gen_ai.provider.name": provider_name(provider),
+        "gen_ai.request.model": model,
+    }
     if captures_content():
         attributes["gen_ai.input.messages"] = _json_of(messages)
-    with (
-        span(f"invoke_agent {name}" if name else "invoke_agent", attributes) as details,
-        measured("gen_ai.invoke_agent.duration", details),
-    ):
-        yield details
+    return f"invoke_agent {name}" if name else "invoke_agent", _known(attributes)
 
 
 def agent_outcome(

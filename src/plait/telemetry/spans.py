@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from plait.errors import PlaitError, ToolFailedError
 from plait.telemetry.observer import CallTool, Operation
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram
     from opentelemetry.trace import Span, Tracer
 
@@ -153,7 +155,8 @@ def span(
     start = None if seconds_ago is None else time.time_ns() - int(seconds_ago * 1e9)
     current, token = None, None
     with _Guarded():
-        current = _tracer().start_span(name, kind=kind, attributes=attributes, start_time=start)
+        around = None if (opened := _opened.get()) is None else opened.context()
+        current = _tracer().start_span(name, around, kind, attributes, start_time=start)
         token = attach(set_span_in_context(current))
     try:
         yield details
@@ -171,6 +174,52 @@ def span(
                 current.set_attributes(dict(details))
                 current.end()
 
+
+class OpenSpan:
+    """A span whose start and end are reported apart, maybe in different contexts.
+
+    Spans of this package that begin in its context until then are in it. It is not current for
+    OpenTelemetry: the end may come in a copy of the context, where that could not be taken back.
+    """
+
+    def __init__(self, name: str, attributes: Attributes) -> None:
+        self._began = time.monotonic()
+        self._span: Span | None = None
+        self._outer: Span | None = None
+        self.details = dict[str, Any](attributes)
+        """What is added at the end."""
+        with _Guarded():
+            self._outer = current_span()
+            self._span = _tracer().start_span(name, attributes=attributes)
+            _opened.set(self)
+
+    def end(self, metric: str, error: BaseException | None = None) -> None:
+        """End the span, and record its duration."""
+        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
+
+        if error is not None:
+            self.details["error.type"] = error_type(error)
+        kept = {key: value for key, value in self.details.items() if key in _METRIC_ATTRIBUTES}
+        record(metric, time.monotonic() - self._began, kept)
+        ended, self._span = self._span, None
+        if ended is None:
+            return
+        with _Guarded():
+            if error is not None:
+                ended.set_status(Status(StatusCode.ERROR))
+            ended.set_attributes(self.details)
+            ended.end()
+
+    def context(self) -> Context | None:
+        """Return the context of spans in it; `None` if it has ended, or there is one between."""
+        from opentelemetry.trace import set_span_in_context  # noqa: PLC0415
+
+        if self._span is None or current_span() is not self._outer:
+            return None
+        return set_span_in_context(self._span)
+
+
+_opened: ContextVar[OpenSpan | None] = ContextVar("plait_open_span", default=None)
 
 _failures: set[type[BaseException]] = set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -28,6 +29,14 @@ from plait.errors import AgentExecutionError
 from plait.langchain.tools.written_calls import stop_reason_of
 from plait.models.call_arguments import arguments_from
 from plait.models.stop_reasons import stop_kind
+from plait.telemetry.agent_spans import (
+    AGENT_METRIC,
+    agent_outcome,
+    chat_span,
+    describe_answer,
+    open_agent_span,
+)
+from plait.telemetry.spans import OpenSpan, is_traced
 from plait.traces.events import Status, TraceEvent
 from plait.traces.file import TraceFile
 from plait.traces.messages.from_langchain import images_in, message_from_any
@@ -347,6 +356,7 @@ class _Run:
     root: UUID
     """The id of the graph."""
     input: list[Message]
+    span: OpenSpan | None = None
     interrupt: GraphInterrupt | None = None
 
     def begin(
@@ -365,10 +375,32 @@ class _Run:
         """Record the end of the run, and its start if it has made no request and no call."""
         self.begin()
         self.recording.end(error)
+        if self.span is not None:
+            trace = self.recording.recorder.trace
+            answer = [one for one in trace.messages[-1:] if one.role == "assistant"]
+            self.span.details |= agent_outcome(trace.usage_so_far, trace.stop_reason, None, answer)
+            self.span.end(AGENT_METRIC, None if isinstance(error, GraphBubbleUp) else error)
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    recording: GraphRecording
+    began: float
+    node: str | None
+    standard: Mapping[str, Any]
+    """What LangChain says of the model."""
+
+    def span(self) -> AbstractContextManager[dict[str, Any] | None]:
+        """Return the span of the request, which has ended."""
+        if not is_traced():
+            return nullcontext()
+        provider, model = self.standard.get("ls_provider"), self.standard.get("ls_model_name")
+        settings = {name: self.standard.get(f"ls_{name}") for name in ("temperature", "max_tokens")}
+        return chat_span(provider, model, self.began, **settings)
 
 
 class GraphTracer(BaseCallbackHandler):
-    """Records the runs of a graph, with their sub-graphs and parallel branches.
+    """Records the runs of a graph, with their sub-graphs and parallel branches, also as spans.
 
     Pass it as a callback: `graph.invoke(input, {"callbacks": [tracer]})`. At a limit it raises
     `GraphLimitError` before the next request to a model, or the next call. It needs no agent of
@@ -386,7 +418,7 @@ class GraphTracer(BaseCallbackHandler):
         self._traces = GraphTraces(trace, options)
         self._runs: dict[UUID, _Run] = {}
         """The runs of chains and tools that run, by the id of the chain or tool."""
-        self._requests: dict[UUID, tuple[GraphRecording, float, str | None]] = {}
+        self._requests: dict[UUID, _Request] = {}
         self._calls: dict[UUID, tuple[GraphRecording, str]] = {}
 
     @property
@@ -406,6 +438,8 @@ class GraphTracer(BaseCallbackHandler):
     ) -> None:
         if (run := self._run_of(parent_run_id)) is None:
             run = _Run(self._traces.begin(), run_id, messages_in(inputs))
+            if is_traced():
+                run.span = open_agent_span(kwargs.get("name"), run.input)
         self._runs[run_id] = run
 
     def _run_of(self, parent: UUID | None) -> _Run | None:
@@ -461,24 +495,34 @@ class GraphTracer(BaseCallbackHandler):
         tools = parameters.get("tools") or ()
         run.begin(messages, ModelRequestFacts(standard.get("ls_model_name"), settings, tools))
         node = node_of(facts.get("metadata"))
-        self._requests[run_id] = (run.recording, run.recording.request(), node)
+        began = run.recording.request()
+        self._requests[run_id] = _Request(run.recording, began, node, standard)
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         request = self._requests.pop(run_id, None)
         if request is None or not response.generations:
             return
-        run, began, node = request
         generation = response.generations[0][0]
         message = AIMessage(generation.text)  # of a model for texts
         if isinstance(generation, ChatGeneration) and isinstance(generation.message, AIMessage):
             message = generation.message
-        run.turn(message, began, node)
+        request.recording.turn(message, request.began, request.node)
+        with request.span() as details:
+            describe_answer(
+                details,
+                response_id=message.id,
+                model=model_name_of(message),
+                stop_reason=stop_reason_of(message),
+                usage=usage_from_langchain(message),
+            )
 
     @override
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         if (request := self._requests.pop(run_id, None)) is not None:
-            request[0].request_failed()
+            request.recording.request_failed()
+            with suppress(BaseException), request.span():
+                raise error
 
     @override
     def on_tool_start(
