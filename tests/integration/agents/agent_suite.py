@@ -19,7 +19,6 @@ from pydantic import BaseModel, StrictInt
 from plait import AgentConfig, AgentResult, Message
 from plait.agents import StaticTool, ToolLike
 from plait.errors import AgentExecutionError, ParseError
-from plait.models.stop_reasons import stop_kind
 from plait.testing import Call, Say, ServerProcess
 from plait.testing.faults.options import Run, parse
 from plait.testing.faults.serve import build_server
@@ -30,7 +29,6 @@ from plait.traces.events import (
     ToolCalled,
     ToolReturned,
     TraceEvent,
-    Turn,
 )
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Role, UsageMetadata
@@ -61,8 +59,6 @@ class AgentStage(Protocol):
 
     slowness_seconds: float
     """How long a run of a few turns may take until its last call, on a busy machine."""
-    streaming: Sequence[bool]
-    """Whether the engine can get answers of the model whole, as streams, or both."""
 
     @property
     def spent(self) -> UsageMetadata:
@@ -430,53 +426,6 @@ class LiveAgentSuite(AgentSuite):
         assert all(secret in result.raw_trace for secret in secrets)
         assert not any(secret.encode() in trace.read_bytes() for secret in (*secrets, KEY))
         assert len(read_trace(trace).calls) == len(asks)
-
-    # No call is made, so that it does not matter how its server would be reached.
-    @pytest.mark.parametrize(("reach", "streaming"), [("stdio", True), ("http", False)])
-    async def test_no_call_of_an_incomplete_answer_is_made(
-        self, stage: AgentStage, tmp_path: Path, reach: Reach, streaming: bool
-    ) -> None:
-        """A model whose answer was cut is told; after a refused answer the run ends."""
-        if streaming not in stage.streaming:
-            pytest.skip("the engine does not get answers that way")
-        trace = tmp_path / "trace.jsonl"
-        pays = (Call("pay", {"amount": 1}), Call("pay", {"amount": 2}))
-        cut = Say("I pay.", calls=pays, stop="max_tokens")
-        refused = Say("I cannot.", calls=(Call("pay", {"amount": 3}),), stop="refusal")
-
-        with served(reach, tmp_path) as (servers, _):
-            result = await stage.run(
-                [cut, refused, ANSWER],
-                ASK,
-                servers=servers,
-                config=AgentConfig(trace=trace),
-                streaming=streaming,
-            )
-
-        assert not (tmp_path / "ledger").exists()
-        lines = outline(result.trace_messages)
-        assert [line.split()[:2] for line in lines[1:3]] == [["pay", "!"], ["pay", "!"]]
-        assert lines[3:] == ["AI: I cannot."]
-        assert (result.status, result.final_response) == ("refused", "I cannot.")
-        recorded = read_trace(trace)
-        assert not recorded.calls
-        stops = [event.stop_reason for event in recorded.events if isinstance(event, Turn)]
-        assert stop_kind(stops[0]) == "truncated", stops
-        assert stops[1] == result.stop_reason == recorded.stop_reason
-        assert stop_kind(stops[1]) == "refused", stops
-
-    @pytest.mark.parametrize("streaming", [False, True])
-    async def test_an_answer_that_was_cut_is_not_complete(
-        self, stage: AgentStage, streaming: bool
-    ) -> None:
-        """It is the answer, and the result says that it was cut."""
-        if streaming not in stage.streaming:
-            pytest.skip("the engine does not get answers that way")
-
-        result = await stage.run([Say("It is", stop="max_tokens")], ASK, streaming=streaming)
-
-        assert (result.final_response, result.status) == ("It is", "truncated")
-        assert stop_kind(result.stop_reason) == "truncated", result.stop_reason
 
     @pytest.mark.parametrize("reach", PROCESSES)
     async def test_arguments_are_repaired_or_are_the_models_to_mend(

@@ -39,7 +39,6 @@ class LiveStage:
         self._config = config
         self.slowness_seconds = slowness
         self._streams_by = streams_by
-        self.streaming: Sequence[bool] = (True,) if streams_by is None else (False, True)
 
     @property
     def spent(self) -> UsageMetadata:

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient
 from plait.testing.faults.tools import PNG, WAV
 from tests.integration.agents.helpers import arun, at_once, one_by_one, run, tool_call
 from tests.nursery import fault_server
-from tests.servers import everything_stdio_config, node_stdio_config
+from tests.servers import everything_stdio_config, node_stdio_config, raw_stdio_config
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -179,97 +178,75 @@ def test_an_agent_calls_every_tool_of_every_server(
     assert all(client.status()[name].sessions == 1 for name in FOREIGN)
 
 
-@pytest.fixture(scope="module")
-def contents(client: MultiServerMCPClient, folder: Path) -> dict[str, ToolMessage]:
-    """What the tools answered that have more to say than text."""
-    links = {"count": 2}
+def test_images_sounds_links_and_files_arrive_as_what_they_are(
+    client: MultiServerMCPClient, folder: Path
+) -> None:
     file = {"name": "x.gz", "data": "data:,abc", "outputType": "resource"}
     calls = [
         tool_call("get-tiny-image"),
-        tool_call("get-resource-links", **links),
+        tool_call("get-resource-links", count=2),
         tool_call("get-resource-reference", resourceType="Text", resourceId=1),
         tool_call("gzip-file-as-resource", **file),
         tool_call("get-structured-content", location="Chicago"),
         tool_call("read_media_file", path=str(folder / "silence.wav")),
         tool_call("audio"),
     ]
+
     answers = run(at_once(*calls), client.get_tools_blocking())
+
     assert [answer.status for answer in answers] == ["success"] * len(calls)
-    return {str(answer.name): answer for answer in answers}
-
-
-def _kinds(message: ToolMessage) -> list[str]:
-    return [block["type"] for block in message.content_blocks]
-
-
-def test_an_image_arrives_as_an_image(contents: dict[str, ToolMessage]) -> None:
-    message = contents["get-tiny-image"]
-
-    assert _kinds(message) == ["text", "image", "text"]
-    image: Any = message.content_blocks[1]
-    assert image["mime_type"] == "image/png"
-    assert base64.b64decode(image["base64"]).startswith(b"\x89PNG")
-
-
-def test_a_sound_is_kept_for_the_program_because_graphs_cannot_carry_it(
-    contents: dict[str, ToolMessage],
-) -> None:
-    message = contents["audio"]
-
-    assert [block["text"] for block in message.content] == [  # pyright: ignore[reportArgumentType]
-        "silence",
-        "[audio/wav, 48 B, not shown]",
-    ]
-    (sound,) = message.artifact["content"]
-    assert sound["mimeType"] == "audio/wav"
-    assert base64.b64decode(sound["data"]) == WAV
-
-
-def test_a_file_that_a_server_repeats_as_structured_content_is_not_read_in_base64(
-    contents: dict[str, ToolMessage],
-) -> None:
-    message = contents["read_media_file"]
-
-    assert message.artifact["structured_content"]["content"][0]["type"] == "audio"
-    assert base64.b64decode(message.artifact["content"][0]["data"]) == WAV
-    assert message.content == "[audio/wav, 48 B, not shown]"
-
-
-def test_outside_of_a_graph_a_sound_arrives_as_a_sound(client: MultiServerMCPClient) -> None:
-    (audio,) = client.get_tools_blocking(include=["audio"])
-
-    text, sound = audio.invoke({})
-
-    assert text["text"] == "silence"
-    assert sound["type"] == "audio"
-    assert base64.b64decode(sound["base64"]) == WAV
-
-
-def test_links_tell_where_to_read_on(contents: dict[str, ToolMessage]) -> None:
-    message = contents["get-resource-links"]
-
-    assert "demo://resource" in str(message.content)
-    assert len(message.content_blocks) == 3
-
-
-def test_an_embedded_resource_is_kept_whole_in_the_artifact(
-    contents: dict[str, ToolMessage],
-) -> None:
-    text = contents["get-resource-reference"]
-    blob = contents["gzip-file-as-resource"]
-
+    image, links, text, packed, structured, media, sound = answers
+    assert [block["type"] for block in image.content_blocks] == ["text", "image", "text"]
+    block: Any = image.content_blocks[1]
+    assert block["mime_type"] == "image/png"
+    assert base64.b64decode(block["base64"]).startswith(b"\x89PNG")
+    assert "demo://resource" in str(links.content)
+    assert len(links.content_blocks) == 3
+    # What a graph cannot carry, or a model cannot read, is whole in the artifact.
     (kept,) = [block for block in text.artifact["content"] if block["type"] == "resource"]
     assert "Resource 1" in kept["resource"]["text"]
     assert kept["resource"]["uri"] in str(text.content)
-    (packed,) = [block for block in blob.artifact["content"] if block["type"] == "resource"]
-    assert base64.b64decode(packed["resource"]["blob"]).startswith(b"\x1f\x8b")
+    (kept,) = [block for block in packed.artifact["content"] if block["type"] == "resource"]
+    assert base64.b64decode(kept["resource"]["blob"]).startswith(b"\x1f\x8b")
+    assert structured.artifact["structured_content"]["temperature"] == 36
+    assert str(structured.content).count("temperature") == 1
+    # This server repeats the file as structured content.
+    assert media.artifact["structured_content"]["content"][0]["type"] == "audio"
+    assert media.content == "[audio/wav, 48 B, not shown]"
+    (silence, _) = (one.artifact["content"][0] for one in (media, sound))
+    assert base64.b64decode(silence["data"]) == WAV
+    assert [block["text"] for block in sound.content] == [  # pyright: ignore[reportArgumentType]
+        "silence",
+        "[audio/wav, 48 B, not shown]",
+    ]
+    (audio,) = client.get_tools_blocking(include=["audio"])
+    said, heard = audio.invoke({})  # outside of a graph
+    assert (said["text"], heard["type"]) == ("silence", "audio")
+    assert base64.b64decode(heard["base64"]) == WAV
 
 
-def test_structured_content_is_kept_and_not_said_twice(contents: dict[str, ToolMessage]) -> None:
-    message = contents["get-structured-content"]
+def test_an_agent_reads_every_answer_of_a_sloppy_server() -> None:
+    expected = {
+        "good": "good",
+        "unknown-block": "hologram",
+        "uri-only-resource": "://",
+        "image-without-type": "",
+        "link-without-name": "",
+        "no-content": "total",
+        "content-string": "just a string",
+        "content-object": "one block",
+        "breaks-schema": "",
+    }
+    with MultiServerMCPClient({"raw": raw_stdio_config("all")}) as client:
+        tools = client.get_tools_blocking()
+        answers = run(at_once(*(tool_call(name) for name in expected)), tools)
 
-    assert message.artifact["structured_content"]["temperature"] == 36
-    assert str(message.content).count("temperature") == 1
+    assert [answer.name for answer in answers] == list(expected)
+    assert [answer.status for answer in answers] == ["success"] * len(expected)
+    for answer, (name, text) in zip(answers, expected.items(), strict=True):
+        assert answer.content, name
+        assert text in str(answer.content), name
+    assert answers[-1].artifact["structured_content"] == {"total": "many"}
 
 
 @pytest.mark.usefixtures("heals_shared_servers")

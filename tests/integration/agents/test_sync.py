@@ -53,17 +53,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", ARGUMENTS)
-def test_a_tool_answers_the_same_with_and_without_a_loop(tools: list[BaseTool], name: str) -> None:
-    tool, arguments = named(tools, name), ARGUMENTS[name]
-    call = {"type": "tool_call", "id": "1", "name": name, "args": arguments}
-
-    assert tool.invoke(arguments) == asyncio.run(tool.ainvoke(arguments))
-    blocking = tool.invoke(call)  # pyright: ignore[reportArgumentType]
-    awaited = asyncio.run(tool.ainvoke(call))  # pyright: ignore[reportArgumentType]
-    assert facts([blocking]) == facts([awaited])
-
-
 def facts(answers: list[Any]) -> list[Any]:
     """Return what is the same in each run: all but the duration."""
     return [
