@@ -85,17 +85,10 @@ async def test_the_request_is_the_one_the_gateway_takes_byte_for_byte(
     )
 
 
-async def test_messages_are_sent_with_their_roles(gateway: MockGateway) -> None:
-    result = await service(gateway).send_chat_history_from_messages(turn(), MESSAGES)
-
-    assert result.succeeded
-    assert sent(gateway) == WIRE
-
-
 async def test_a_strict_gateway_hears_tools_as_the_assistant(gateway: MockGateway) -> None:
     await service(gateway, roles="strict").send_chat_history_from_messages(turn(), MESSAGES)
 
-    assert sent(gateway)[-1] == ("4", "assistant", "42")
+    assert sent(gateway) == [*WIRE[:3], ("4", "assistant", "42")]
 
 
 async def test_the_state_of_a_graph_is_sent(gateway: MockGateway) -> None:
@@ -117,12 +110,6 @@ class OldGraph:
         return snapshot_of({"messages": MESSAGES})
 
 
-async def test_a_graph_without_async_is_asked_too(gateway: MockGateway) -> None:
-    config: Any = {"configurable": {}}
-    assert (await service(gateway).send_chat_history(turn(), OldGraph(), config)).succeeded
-    assert sent(gateway) == WIRE
-
-
 class Store(BaseChatMessageHistory):
     """A store of messages."""
 
@@ -133,19 +120,18 @@ class Store(BaseChatMessageHistory):
         self.messages = []
 
 
-async def test_a_store_of_messages_is_sent(gateway: MockGateway) -> None:
-    history = Store()
-
-    assert (await service(gateway).send_chat_history_from_chat_history(turn(), history)).succeeded
-    assert sent(gateway) == WIRE
-
-
 @pytest.mark.parametrize(
     ("limit", "limit_from", "kept"),
-    [(2, "end", WIRE[2:]), (2, "start", WIRE[:2]), (-1, "end", WIRE), (0, "end", [])],
+    [
+        (None, "end", WIRE),
+        (2, "end", WIRE[2:]),
+        (2, "start", WIRE[:2]),
+        (-1, "end", WIRE),
+        (0, "end", []),
+    ],
 )
-async def test_a_limit_holds_at_every_level(
-    gateway: MockGateway, limit: int, limit_from: Any, kept: list[Any]
+async def test_every_source_is_sent_up_to_a_limit(
+    gateway: MockGateway, limit: int | None, limit_from: Any, kept: list[Any]
 ) -> None:
     sending = service(gateway)
     context = turn()
@@ -170,56 +156,47 @@ async def test_the_name_of_the_framework_can_be_given(gateway: MockGateway) -> N
     assert gateway.requests("history")[0].headers["user-agent"].endswith("; Mine)")
 
 
-async def test_whatever_is_missing_is_raised_at_once(gateway: MockGateway) -> None:
-    sending: Any = service(gateway)
-    context, config = turn(), {"configurable": {}}
-    for work, text in (
-        (sending.send_chat_history(None, OldGraph(), config), "turn_context is required"),
-        (sending.send_chat_history(context, None, config), "graph is required"),
-        (sending.send_chat_history(context, OldGraph(), None), "config is required"),
-        (sending.send_chat_history_from_state(None, snapshot_of({})), "turn_context is required"),
-        (sending.send_chat_history_from_state(context, None), "state_snapshot is required"),
-        (
-            sending.send_chat_history_from_state(context, snapshot_of({})),
-            "state_snapshot must contain messages",
-        ),
-        (
-            sending.send_chat_history_from_state(context, snapshot_of({"messages": "text"})),
-            "state_snapshot must contain messages",
-        ),
-        (sending.send_chat_history_from_chat_history(None, []), "turn_context is required"),
-        (sending.send_chat_history_from_chat_history(context, None), "chat_history is required"),
-        (sending.send_chat_history_from_messages(None, []), "turn_context is required"),
-        (sending.send_chat_history_from_messages(context, None), "messages is required"),
-        (sending.configuration.send_chat_history(None, []), "turn_context is required"),
-        (
-            sending.configuration.send_chat_history(context, None),
-            "chat_history_messages is required",
-        ),
-        (
-            sending.send_chat_history_from_messages(turn(conversation={"id": " "}), []),
-            "Conversation ID is required but not found in turn context",
-        ),
-        (
-            sending.send_chat_history_from_messages(turn(id=" "), []),
-            "Message ID is required but not found in turn context",
-        ),
-        (
-            sending.send_chat_history_from_messages(turn(text=""), []),
-            "User message is required but not found in turn context",
-        ),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            await work
-        assert caught.value.message == text
+def _blank(**changes: Any) -> Any:
+    return lambda sending, _: sending.send_chat_history_from_messages(turn(**changes), [])
 
+
+CONFIG: Any = {"configurable": {}}
+NOT_FOUND = "is required but not found in turn context"
+NO_MESSAGES = "state_snapshot must contain messages"
+
+
+@pytest.mark.parametrize(
+    ("send", "text"),
+    [
+        (lambda s, _: s.send_chat_history(None, OldGraph(), CONFIG), "turn_context"),
+        (lambda s, c: s.send_chat_history(c, None, CONFIG), "graph"),
+        (lambda s, c: s.send_chat_history(c, OldGraph(), None), "config"),
+        (lambda s, _: s.send_chat_history_from_state(None, snapshot_of({})), "turn_context"),
+        (lambda s, c: s.send_chat_history_from_state(c, None), "state_snapshot"),
+        (lambda s, c: s.send_chat_history_from_state(c, snapshot_of({})), NO_MESSAGES),
+        (
+            lambda s, c: s.send_chat_history_from_state(c, snapshot_of({"messages": ""})),
+            NO_MESSAGES,
+        ),
+        (lambda s, _: s.send_chat_history_from_chat_history(None, []), "turn_context"),
+        (lambda s, c: s.send_chat_history_from_chat_history(c, None), "chat_history"),
+        (lambda s, _: s.send_chat_history_from_messages(None, []), "turn_context"),
+        (lambda s, c: s.send_chat_history_from_messages(c, None), "messages"),
+        (lambda s, _: s.configuration.send_chat_history(None, []), "turn_context"),
+        (lambda s, c: s.configuration.send_chat_history(c, None), "chat_history_messages"),
+        (_blank(conversation={"id": " "}), f"Conversation ID {NOT_FOUND}"),
+        (_blank(id=" "), f"Message ID {NOT_FOUND}"),
+        (_blank(text=""), f"User message {NOT_FOUND}"),
+    ],
+)
+async def test_whatever_is_missing_is_raised_at_once(
+    gateway: MockGateway, send: Any, text: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await send(service(gateway), turn())
+
+    assert caught.value.message == (text if " " in text else f"{text} is required")
     assert gateway.requests() == []
-
-
-async def test_an_empty_list_is_sent(gateway: MockGateway) -> None:
-    assert (await service(gateway).send_chat_history_from_messages(turn(), [])).succeeded
-
-    assert sent(gateway) == []
 
 
 class Broken(HumanMessage):
@@ -228,22 +205,22 @@ class Broken(HumanMessage):
         raise RuntimeError("broken")
 
 
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([MESSAGES[0], Broken(content="x"), MESSAGES[1]], WIRE[:2]),
+        ([Broken(content="x"), AIMessage("")], []),
+    ],
+    ids=["others are sent", "an empty list is sent"],
+)
 async def test_a_message_that_cannot_be_read_is_skipped_with_a_warning(
-    gateway: MockGateway, caplog: pytest.LogCaptureFixture
+    gateway: MockGateway, caplog: pytest.LogCaptureFixture, messages: Any, expected: list[Any]
 ) -> None:
     caplog.set_level(logging.WARNING)
-    messages = [MESSAGES[0], Broken(content="x"), MESSAGES[1]]
     assert (await service(gateway).send_chat_history_from_messages(turn(), messages)).succeeded
 
-    assert sent(gateway) == WIRE[:2]
-    assert "message 2 cannot be read" in caplog.text
-
-
-async def test_when_no_message_can_be_read_an_empty_list_is_sent(gateway: MockGateway) -> None:
-    messages = [Broken(content="x"), AIMessage("")]
-    assert (await service(gateway).send_chat_history_from_messages(turn(), messages)).succeeded
-
-    assert sent(gateway) == []
+    assert sent(gateway) == expected
+    assert "cannot be read" in caplog.text
 
 
 async def test_sources_that_fail_are_a_failed_result(gateway: MockGateway) -> None:

@@ -19,7 +19,7 @@ import plait
 from plait import ConfigError
 from plait.client.config.servers import ReconnectPolicy
 from plait.errors import DiscoveryError, TokenError
-from plait.gateway import McpToolRegistrationService
+from plait.gateway import McpToolRegistrationService, Registration
 from plait.gateway.credentials import claim
 from plait.langchain import AgentSpec, create_agent
 from plait.langchain.client.spec import name_of
@@ -49,6 +49,16 @@ def service(gateway: MockGateway, **options: Any) -> McpToolRegistrationService:
         "server_options": {"reconnect": {"max_attempts": 1}, "connect_timeout": 20},
     }
     return McpToolRegistrationService(**{**settings, **options})
+
+
+async def registered(
+    gateway: MockGateway, tokens: Any = None, context: Any = None, **options: Any
+) -> Registration:
+    """Register one turn, by default of a user whose token is known."""
+    async with service(gateway, **options) as registering:
+        if tokens is None:
+            return await registering.register(None, None, context or turn(), token())
+        return await registering.register(tokens, "agentic", context)
 
 
 def token(scope: str = SHARED_SCOPE, **claims: Any) -> str:
@@ -92,44 +102,28 @@ async def test_what_was_added_in_an_earlier_turn_is_replaced(gateway: MockGatewa
         assert names_of(agent) == ["send", "book", "find", "mail__send"]
 
 
-async def test_the_headers_are_those_of_the_platform(gateway: MockGateway) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_the_headers_are_those_of_the_platform(gateway: MockGateway, version: Any) -> None:
     sender = {"id": "user-1", "agenticAppBlueprintId": "blueprint"}
     shared = token()
-    async with service(gateway) as registering:
+    async with service(gateway, api_version=version) as registering:
         await registering.register(None, None, turn(**{"from": sender}), shared)
 
     (discovery,) = gateway.requests("discovery")
-    assert discovery.path == f"/agents/v2/{AGENT}/mcpServers"
-    expected = {
-        "authorization": f"Bearer {shared}",
-        "x-ms-channel-id": "msteams",
-        "x-ms-subchannel-id": "email",
-        "user-agent": AGENT_NAME,
-        "x-ms-agentid": "blueprint",
-    }
-    assert _platform_headers(discovery) == {**expected, "x-ms-correlation-id": "message-1"}
+    common = {"authorization": f"Bearer {shared}", "user-agent": AGENT_NAME}
+    channels = {"x-ms-channel-id": "msteams", "x-ms-subchannel-id": "email"}
+    agent = {"x-ms-agentid": "blueprint"}
     requests = gateway.requests("mail")
     assert [one.rpc_method for one in requests] == ["server/discover", "tools/list"]
-    assert all(_platform_headers(one) == expected for one in requests)
-
-
-async def test_the_first_version_sends_what_the_original_sent(gateway: MockGateway) -> None:
-    shared = token()
-    async with service(gateway, api_version=1) as registering:
-        await registering.register(None, None, turn(), shared)
-
-    (discovery,) = gateway.requests("discovery")
-    assert discovery.path == f"/agents/{AGENT}/mcpServers"
-    assert _platform_headers(discovery) == {
-        "authorization": f"Bearer {shared}",
-        "user-agent": AGENT_NAME,
-    }
-    assert _platform_headers(gateway.requests("mail")[0]) == {
-        "authorization": f"Bearer {shared}",
-        "x-ms-channel-id": "msteams",
-        "x-ms-subchannel-id": "email",
-        "user-agent": AGENT_NAME,
-    }
+    if version == 1:
+        assert discovery.path == f"/agents/{AGENT}/mcpServers"
+        assert _platform_headers(discovery) == common
+        agent = {}
+    else:
+        assert discovery.path == f"/agents/v2/{AGENT}/mcpServers"
+        correlation = {"x-ms-correlation-id": "message-1"}
+        assert _platform_headers(discovery) == {**common, **channels, **agent, **correlation}
+    assert all(_platform_headers(one) == {**common, **channels, **agent} for one in requests)
 
 
 def _platform_headers(record: Any) -> dict[str, str]:
@@ -190,8 +184,7 @@ async def test_a_server_with_its_own_audience_gets_a_token_of_its_own(
     context = turn()
     tokens, asked = authorization(context, token)
 
-    async with service(gateway) as registering:
-        found = await registering.register(tokens, "agentic", context)
+    found = await registered(gateway, tokens, context)
 
     assert found.problems == ()
     assert asked == [SHARED_SCOPE, "files-app/.default", "mail-app/Tools.ListInvoke.All"]
@@ -206,8 +199,7 @@ async def test_one_expired_token_of_three_costs_one_server(make_gateway: MakeGat
         return token(scope) if late > 0 else jwt(expires_in=late)
 
     tokens, _ = authorization(context, expired_for_mail)
-    async with service(gateway) as registering:
-        found = await registering.register(tokens, "agentic", context)
+    found = await registered(gateway, tokens, context)
 
     assert found.servers == ("calendar", "files")
     assert list(found.failures) == ["mail"]
@@ -229,8 +221,7 @@ async def test_a_token_that_is_not_given_out_costs_one_server(make_gateway: Make
         return "" if scope.startswith("b/") else token(scope)
 
     tokens, _ = authorization(context, some)
-    async with service(gateway) as registering:
-        found = await registering.register(tokens, "agentic", context)
+    found = await registered(gateway, tokens, context)
 
     assert found.servers == ("calendar",)
     reasons = {name: str(error) for name, error in found.failures.items()}
@@ -262,8 +253,7 @@ async def test_a_broken_server_costs_its_own_tools_and_is_reported_by_name(
 @pytest.mark.parametrize("kind", ["malformed", "duplicate"])
 async def test_a_bad_entry_is_skipped_and_reported(make_gateway: MakeGateway, kind: str) -> None:
     gateway = make_gateway(fail=[f"discovery={kind}"])
-    async with service(gateway) as registering:
-        found = await registering.register(None, None, turn(), token())
+    found = await registered(gateway)
 
     assert found.servers == ("calendar", "files", "mail")
     (skipped,) = found.skipped
@@ -275,56 +265,41 @@ async def test_a_gateway_that_comes_right_is_asked_again(
     make_gateway: MakeGateway, fault: str
 ) -> None:
     gateway = make_gateway(fail=[fault])
-    async with service(gateway) as registering:
-        found = await registering.register(None, None, turn(), token())
+    found = await registered(gateway)
 
     assert len(found.servers) == 3
     assert len(gateway.requests("discovery")) == (2 if fault.endswith("x1") else 3)
 
 
-async def test_a_gateway_that_wants_more_time_than_there_is_is_not_waited_for(
+@pytest.mark.parametrize(
+    ("fault", "options", "text", "status", "retry_after"),
+    [
+        ("429:60", {}, "HTTP 429", 429, 60.0),
+        ("403", {}, "HTTP 403", 403, None),
+        ("slow:20", {"timeout_seconds": 0.3}, "no answer in", None, None),
+        ("garbage", {}, "Failed to parse MCP server configuration", 200, None),
+    ],
+    ids=["more time than there is", "refused", "too slow", "not JSON"],
+)
+async def test_a_gateway_that_cannot_help_is_asked_once_and_named(
     make_gateway: MakeGateway,
+    fault: str,
+    options: dict[str, Any],
+    text: str,
+    status: int | None,
+    retry_after: float | None,
 ) -> None:
-    gateway = make_gateway(fail=["discovery=429:60"])
-    async with service(gateway) as registering:
-        with pytest.raises(DiscoveryError) as caught:
-            await registering.register(None, None, turn(), token())
-
-    assert (caught.value.status, caught.value.retry_after) == (429, 60.0)
-    assert caught.value.url == f"{gateway.url}/agents/v2/{AGENT}/mcpServers"
-    assert len(gateway.requests("discovery")) == 1
-
-
-async def test_a_refusal_is_not_repeated_and_hides_the_token(make_gateway: MakeGateway) -> None:
-    gateway = make_gateway(fail=["discovery=403"])
+    gateway = make_gateway(fail=[f"discovery={fault}"])
     secret = token()
-    async with service(gateway) as registering:
-        with pytest.raises(DiscoveryError) as caught:
+    async with service(gateway, **options) as registering:
+        with pytest.raises(DiscoveryError, match=text) as caught:
             await registering.register(None, None, turn(), secret)
 
+    error = caught.value
+    assert (error.status, error.retry_after) == (status, retry_after)
+    assert error.url == f"{gateway.url}/agents/v2/{AGENT}/mcpServers"
+    assert secret not in str(error)
     assert len(gateway.requests("discovery")) == 1
-    assert "HTTP 403" in caught.value.message
-    assert secret not in str(caught.value)
-
-
-async def test_a_gateway_that_is_too_slow_is_an_error_that_says_so(
-    make_gateway: MakeGateway,
-) -> None:
-    gateway = make_gateway(fail=["discovery=slow:20"])
-    async with service(gateway, timeout_seconds=0.3) as registering:
-        with pytest.raises(DiscoveryError, match="no answer in") as caught:
-            await registering.register(None, None, turn(), token())
-
-    assert gateway.url in caught.value.message
-
-
-async def test_an_answer_that_is_not_json_is_an_error_and_one_without_servers_is_not(
-    make_gateway: MakeGateway,
-) -> None:
-    gateway = make_gateway(fail=["discovery=garbage"])
-    async with service(gateway) as registering:
-        with pytest.raises(DiscoveryError, match="Failed to parse MCP server configuration"):
-            await registering.register(None, None, turn(), token())
 
 
 async def test_while_the_gateway_is_down_its_last_list_serves(make_gateway: MakeGateway) -> None:
@@ -396,8 +371,7 @@ async def test_no_gateway_can_read_the_environment_by_an_address(
     elsewhere = make_gateway()
     details: dict[str, Any] = {"mail": {"url": f"{elsewhere.url}/agents/servers/${{HOME}}"}}
     gateway = make_gateway(details=details)
-    async with service(gateway) as registering:
-        found = await registering.register(None, None, turn(), token())
+    found = await registered(gateway)
 
     assert list(found.failures) == ["mail"]
     assert elsewhere.requests("${HOME}")
@@ -407,10 +381,11 @@ async def test_a_server_with_a_name_that_cannot_be_used_loses_only_itself(
     make_gateway: MakeGateway,
 ) -> None:
     gateway = make_gateway(details={"files": {"mcpServerName": "team/wiki"}})
-    async with service(gateway) as registering:
-        found = await registering.register(None, None, turn(), token())
+    found = await registered(gateway)
 
     assert found.servers == ("calendar", "mail")
+    assert [one.name for one in found.tools] == ["book", "send"]
+    assert list(found.failures) == ["team/wiki"]
     assert "team/wiki" in " ".join(found.problems)
 
 
@@ -520,8 +495,7 @@ async def test_a_token_is_not_sent_to_other_machines_in_the_open(
     make_gateway: MakeGateway,
 ) -> None:
     gateway = make_gateway(details={"mail": {"url": "http://mail.example/mcp"}})
-    async with service(gateway) as registering:
-        found = await registering.register(None, None, turn(), token())
+    found = await registered(gateway)
 
     assert found.servers == ("calendar", "files")
     text = "a token is not sent over plain HTTP to another machine"
@@ -586,16 +560,3 @@ async def test_one_service_lists_the_tools_of_one_server(gateway: MockGateway) -
             await registering.configuration.get_mcp_client_tools("mail", None)
     meta = gateway.requests("mail")[0].json["params"]["_meta"]
     assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "mail Client"
-
-
-async def test_a_name_with_a_slash_costs_only_itself(gateway: MockGateway, tmp_path: Path) -> None:
-    mail = {"mcpServerName": "mail", "url": f"{gateway.url}/agents/servers/mail"}
-    slash = {"mcpServerName": "team/files", "url": f"{gateway.url}/agents/servers/files"}
-    path = tmp_path / "ToolingManifest.json"
-    path.write_text(json.dumps({"mcpServers": [slash, mail]}))
-    async with service(gateway, manifest=path, use_manifest=True) as registering:
-        found = await registering.register(None, None, turn(), token())
-
-    assert found.servers == ("mail",)
-    assert found.tools
-    assert list(found.failures) == ["team/files"]
