@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,14 +15,16 @@ class ResultPart(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    OMIT_IF_NONE: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are omitted when they are `None`."""
-
     @classmethod
     def of(cls, source: object, **fields: Any) -> Self:
         """Return a part with these fields, and with the others from the attributes of a source."""
         same = {name for name in cls.model_fields if name not in fields and hasattr(source, name)}
         return cls(**fields, **{name: getattr(source, name) for name in same})
+
+
+def unless_none(description: str | None = None) -> Any:
+    """Describe a field of a result that is left out when it is `None`."""
+    return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
 class Move(ResultPart):
@@ -32,9 +33,7 @@ class Move(ResultPart):
     tool: str
     arguments: dict[str, Any] = Field(description="Arguments to start from.")
     why: str
-    supply: list[str] | None = Field(default=None, description="Arguments that you have to add.")
-
-    OMIT_IF_NONE = frozenset({"supply"})
+    supply: list[str] | None = unless_none("Arguments that you have to add.")
 
 
 def move(tool: str, why: str, session_id: str | None = None, /, **arguments: Any) -> Move:
@@ -49,8 +48,8 @@ class Result(ResultPart):
 
     backend: str = Field(default="", description="Who wrote the thoughts.")
     next: list[Move] = Field(default_factory=list[Move], description="Moves that make sense now.")
-    adjusted: dict[str, Adjustment] | None = Field(
-        default=None, description="Arguments that were brought into their range."
+    adjusted: dict[str, Adjustment] | None = unless_none(
+        "Arguments that were brought into their range."
     )
 
 
@@ -71,26 +70,9 @@ class ListResult(ResultPart):
 
 def result_data(result: ResultPart) -> dict[str, Any]:
     """Return a result as plain data."""
-    data: dict[str, Any] = _plain(result)
+    data = result.model_dump(mode="json")
     # Fields that every result has come last.
-    names = sorted(data, key=lambda name: name in Result.model_fields)
-    return {name: data[name] for name in names if data[name] is not None or name != "adjusted"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, ResultPart):
-        return {
-            name: _plain(item)
-            for name, item in value
-            if item is not None or name not in value.OMIT_IF_NONE
-        }
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("Sequence[Any]", value)]
-    return value
+    return {name: data[name] for name in sorted(data, key=lambda name: name in Result.model_fields)}
 
 
 def result_text(result: ResultPart) -> str:

@@ -15,7 +15,7 @@ from plait.reasoning.modes.got import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
 from plait.reasoning.modes.reflection import ReflectionParams, reflection
 from plait.reasoning.modes.tree import TreeParams, tree
-from plait.reasoning.results import Result, ResultPart, move, result_data
+from plait.reasoning.results import Result, ResultPart, move, result_data, unless_none
 from plait.reasoning.values import Changes
 
 MAX_SHORT_BYTES = 50
@@ -102,16 +102,14 @@ class Executed(ResultPart):
 class AutoResult(Result):
     """The mode to use."""
 
-    OMIT_IF_NONE = frozenset({"original_invalid_mode", "executed"})
-
     recommended_mode: str
     confidence: float
     rationale: str
     complexity: float
     alternative_modes: list[AlternativeMode]
     fallback_used: bool
-    original_invalid_mode: str | None = None
-    executed: Executed | None = None
+    original_invalid_mode: str | None = unless_none()
+    executed: Executed | None = unless_none()
 
 
 async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:

@@ -15,7 +15,7 @@ from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.modes.linear import LinearReply
 from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, truncated
-from plait.reasoning.results import ListResult, Result, ResultPart, move
+from plait.reasoning.results import ListResult, Result, ResultPart, move, unless_none
 from plait.reasoning.values import Branch, Changes, Checkpoint, Session, Thought, now, public_data
 
 _Part = Branch | Thought | values.GraphNode | values.GraphEdge
@@ -66,13 +66,9 @@ class CheckpointInfo(ResultPart):
     branch_id: str | None
     name: str
     description: str | None
-    snapshot: dict[str, Any] | None = Field(default=None, description="The state that was kept.")
-    size: CheckpointSize | None = Field(
-        default=None, description="How much it holds, where the state is left out."
-    )
+    snapshot: dict[str, Any] | None = unless_none("The state that was kept.")
+    size: CheckpointSize | None = unless_none("How much it holds, where the state is left out.")
     created_at: str
-
-    OMIT_IF_NONE = frozenset({"snapshot", "size"})
 
     @classmethod
     def with_state(cls, source: Checkpoint, *, shown: bool, **fields: Any) -> Self:
@@ -109,8 +105,6 @@ class BacktrackParams(Params):
 class BacktrackResult(Result):
     """The state that was restored, and the first step from it."""
 
-    OMIT_IF_NONE = frozenset({"abandoned_branch_id"})
-
     thought_id: str
     session_id: str
     checkpoint_restored: str
@@ -118,8 +112,8 @@ class BacktrackResult(Result):
     confidence: float
     new_branch_id: str | None
     snapshot_id: str
-    abandoned_branch_id: str | None = Field(
-        default=None, description="The branch that holds what came after the checkpoint."
+    abandoned_branch_id: str | None = unless_none(
+        "The branch that holds what came after the checkpoint."
     )
 
 

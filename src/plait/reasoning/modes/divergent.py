@@ -11,7 +11,7 @@ from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.results import ResultPart, SessionResult, move
+from plait.reasoning.results import ResultPart, SessionResult, move, unless_none
 from plait.reasoning.values import Changes, Thought
 
 _CHALLENGE = (
@@ -67,8 +67,6 @@ class PerspectiveInfo(ResultPart):
 class DivergentResult(SessionResult):
     """The points of view, and what they show together."""
 
-    OMIT_IF_NONE = frozenset({"branch_id"})
-
     thought_id: str
     perspectives: list[PerspectiveInfo]
     synthesis: str
@@ -76,7 +74,7 @@ class DivergentResult(SessionResult):
     total_novelty_score: float
     most_viable_perspective: int
     most_novel_perspective: int
-    branch_id: str | None = None
+    branch_id: str | None = unless_none()
 
 
 async def divergent(params: DivergentParams, call: CallContext) -> Outcome[DivergentResult]:

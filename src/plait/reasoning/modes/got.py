@@ -26,7 +26,7 @@ from plait.reasoning.fields import (
 )
 from plait.reasoning.graphs import prunable
 from plait.reasoning.prompts import BUDGET_TOKENS, truncated
-from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move
+from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move, unless_none
 from plait.reasoning.values import Changes, EdgeType, Graph, GraphEdge, GraphNode, Session
 
 ResultT = TypeVar("ResultT", bound=Result)
@@ -303,8 +303,6 @@ class StateParams(GraphParams):
 class StateResult(SessionResult):
     """The state of a graph."""
 
-    OMIT_IF_NONE = frozenset({"problem", "nodes"})
-
     graph_id: str
     total_nodes: int
     active_nodes: int
@@ -314,8 +312,8 @@ class StateResult(SessionResult):
     root_node_ids: list[str]
     active_node_ids: list[str]
     terminal_node_ids: list[str]
-    problem: str | None = None
-    nodes: list[NodeInfo] | None = None
+    problem: str | None = unless_none()
+    nodes: list[NodeInfo] | None = unless_none()
 
 
 class ContinuationParam(Params):

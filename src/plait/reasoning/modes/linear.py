@@ -11,7 +11,7 @@ from plait.errors import BranchNotFoundError
 from plait.reasoning.arguments import position_in, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
 from plait.reasoning.fields import Adjustment, Id, Integer, Number, Params, Text, clamped, optional
-from plait.reasoning.results import Result, move
+from plait.reasoning.results import Result, move, unless_none
 from plait.reasoning.values import LOW_CONFIDENCE, Branch, Changes, Session, Thought
 
 MAX_THOUGHTS = 10_000
@@ -57,20 +57,18 @@ class LinearReply(Params):
 class LinearResult(Result):
     """One more step."""
 
-    OMIT_IF_NONE = LinearParams.EXTENSIONS
-
     thought_id: str
     session_id: str
     content: str
     confidence: float
     previous_thought: str | None
-    thought_number: int | None = None
-    total_thoughts: int | None = None
-    next_thought_needed: bool | None = None
-    needs_more_thoughts: bool | None = None
-    revises_thought: str | None = None
-    branch_from_thought: str | None = None
-    branch_id: str | None = None
+    thought_number: int | None = unless_none()
+    total_thoughts: int | None = unless_none()
+    next_thought_needed: bool | None = unless_none()
+    needs_more_thoughts: bool | None = unless_none()
+    revises_thought: str | None = unless_none()
+    branch_from_thought: str | None = unless_none()
+    branch_id: str | None = unless_none()
 
 
 async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResult]:

@@ -13,7 +13,7 @@ from plait.reasoning.arguments import SessionParams, invalid_argument, session_e
 from plait.reasoning.call_context import CallContext, Outcome, Place, touched
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.prompts import PROMPTS, truncated
-from plait.reasoning.results import ResultPart, SessionResult, move
+from plait.reasoning.results import ResultPart, SessionResult, move, unless_none
 from plait.reasoning.values import LOW_CONFIDENCE, Changes, Session, Thought
 
 MAX_ANCESTORS = 10
@@ -77,8 +77,6 @@ class ImprovedThought(ResultPart):
 class ReflectionResult(SessionResult):
     """The findings about a thought, and its improved version."""
 
-    OMIT_IF_NONE = frozenset({"branch_id"})
-
     reflection_thought_id: str
     original_thought_id: str | None
     analysis: str
@@ -89,7 +87,7 @@ class ReflectionResult(SessionResult):
     improved_thought: ImprovedThought | None
     iterations_performed: int
     quality_improved: bool
-    branch_id: str | None = None
+    branch_id: str | None = unless_none()
 
 
 async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[ReflectionResult]:
