@@ -1,10 +1,15 @@
-"""A whole session as it is exported, and as a diagram of what leads from one thought to another."""
+"""A whole session as it is exported, and drawn: what leads from one thought to another.
+
+Nodes stand in layers, and arrows pass between them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
 
 from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped
@@ -198,3 +203,181 @@ def label_of(node: DiagramNode, width: int = 60) -> str:
     """Return the label of a node."""
     cut = one_line(escaped(node.text), width)
     return cut if node.score is None else f"{cut} ({node.score:.2f})"
+
+
+Point: TypeAlias = tuple[float, float]
+
+SCREEN_WIDTH: Final = 1200
+"""A wider picture is shown smaller."""
+
+BOX_WIDTH, BOX_HEIGHT = 250, 60
+_GAP_X, _GAP_Y = 24, 44
+_COLUMN, _ROW = BOX_WIDTH + _GAP_X, BOX_HEIGHT + _GAP_Y
+_MARGIN = 24
+
+_LANE = 12
+"""The distance of a reference from the row below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The columns and rows of nodes, and those through which arrows pass."""
+
+    nodes: Mapping[int, Point]
+    bends: Mapping[tuple[int, int], Sequence[Point]]
+    """By source and target; only an arrow across other rows has any."""
+
+
+def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
+    """Lay out nodes that are numbered from 0; parts without a connection stand side by side."""
+    own = sorted(set(arrows))
+    # Pages of the viewer import this module, and may never draw.
+    from fast_sugiyama import from_edges  # noqa: PLC0415
+
+    parts: list[Layout] = []
+    found = from_edges(own, vertex_spacing=1.0, dummy_vertices=True) if own else ()
+    for positions, _width, height, edges in found:
+        places = {int(key): (float(x), float(height - y)) for key, (x, y) in positions}
+        # Mirrored where later nodes are mostly left of earlier ones in their row.
+        rows: dict[float, list[float]] = {}
+        for number in sorted(number for number in places if number < count):
+            x, y = places[number]
+            rows.setdefault(y, []).append(x)
+        pairs = [pair for row in rows.values() for pair in pairwise(row)]
+        if sum((later > earlier) - (later < earlier) for earlier, later in pairs) < 0:
+            places = {number: (-x, y) for number, (x, y) in places.items()}
+        # Long arrows are cut at invisible nodes, numbered from `count`: their pieces are joined.
+        following = {int(source): int(target) for source, target in edges or ()}
+        bends: dict[tuple[int, int], list[Point]] = {}
+        for source, target in edges or ():
+            points: list[Point] = []
+            end = int(target)
+            while end >= count:
+                points.append(places[end])
+                end = following[end]
+            if int(source) < count:
+                bends[int(source), end] = points
+        nodes = {number: place for number, place in places.items() if number < count}
+        parts.append(Layout(nodes=nodes, bends=bends))
+    connected = {number for arrow in own for number in arrow}
+    alone = [number for number in range(count) if number not in connected]
+    return _side_by_side([*parts, *(Layout(nodes={one: (0, 0)}, bends={}) for one in alone)])
+
+
+def _side_by_side(parts: Sequence[Layout]) -> Layout:
+    """Place parts in rows that are not wider than a screen, if they need not be."""
+    nodes: dict[int, Point] = {}
+    bends: dict[tuple[int, int], list[Point]] = {}
+    left = top = height = 0.0
+    for part in sorted(parts, key=lambda one: min(one.nodes, default=0)):
+        points = [*part.nodes.values(), *(p for bend in part.bends.values() for p in bend)]
+        x0, y0 = min(x for x, _ in points), min(y for _, y in points)
+        wide, high = max(x for x, _ in points) - x0 + 1, max(y for _, y in points) - y0 + 1
+        if left and (left + wide) * _COLUMN > SCREEN_WIDTH:
+            left, top, height = 0.0, top + height, 0.0
+        dx, dy = left - x0, top - y0
+        nodes |= {number: (x + dx, y + dy) for number, (x, y) in part.nodes.items()}
+        bends |= {arrow: [(x + dx, y + dy) for x, y in bend] for arrow, bend in part.bends.items()}
+        left, height = left + wide, max(height, high)
+    return Layout(nodes=nodes, bends=bends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A diagram in coordinates; no line passes through a box."""
+
+    corners: Mapping[str, Point]
+    """The corner of each box, at the top on the left, by the key of its node."""
+    paths: Sequence[tuple[Arrow, str]]
+    """Each arrow, and its way as the path of an SVG."""
+    width: float
+    height: float
+
+
+def _corner(place: Point) -> Point:
+    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
+
+
+def drawing_of(diagram: Diagram) -> Drawing:
+    """Place every box and every line of a diagram."""
+    numbers = {node.key: number for number, node in enumerate(diagram.nodes)}
+    solid = [
+        (numbers[arrow.source], numbers[arrow.target])
+        for arrow in diagram.arrows
+        if not arrow.is_reference
+    ]
+    layout = layered(len(numbers), solid)
+    places = {node.key: _corner(layout.nodes[numbers[node.key]]) for node in diagram.nodes}
+    corners = [*places.values(), *(_corner(p) for bend in layout.bends.values() for p in bend)]
+    right = max((x for x, _ in corners), default=0) + BOX_WIDTH
+    height = max((y for _, y in corners), default=0) + BOX_HEIGHT + _MARGIN
+
+    def path_of(arrow: Arrow) -> str:
+        source, target = places[arrow.source], places[arrow.target]
+        if arrow.is_reference:
+            # Above the rows of the two boxes, and along the edge if the rows differ.
+            (x1, y1), (x2, y2) = source, target
+            out, into = x1 + BOX_WIDTH * 0.8, x2 + BOX_WIDTH * 0.2
+            edge = f" H{right + _MARGIN / 2:.0f} V{y2 - _LANE:.0f}" if y1 != y2 else ""
+            return f"M{out:.0f} {y1:.0f} V{y1 - _LANE:.0f}{edge} H{into:.0f} V{y2:.0f}"
+        # From box to box in a curve, and straight down where it passes other rows.
+        bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
+        points = [source, *map(_corner, bend), target]
+        middle = BOX_WIDTH / 2
+        path = f"M{source[0] + middle:.0f} {source[1] + BOX_HEIGHT:.0f}"
+        for (x1, y1), (x2, y2) in pairwise(points):
+            half = (y1 + BOX_HEIGHT + y2) / 2
+            path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
+            path += f" {x2 + middle:.0f} {y2:.0f}"
+            if (x2, y2) != target:
+                path += f" V{y2 + BOX_HEIGHT:.0f}"
+        return path
+
+    return Drawing(
+        corners=places,
+        paths=[(arrow, path_of(arrow)) for arrow in diagram.arrows],
+        width=right + _MARGIN,
+        height=height,
+    )
+
+
+def svg_of(diagram: Diagram) -> str:
+    """Draw a diagram; it is at most as wide as a screen."""
+    drawing = drawing_of(diagram)
+    width, height = drawing.width, drawing.height
+    scale = min(1.0, SCREEN_WIDTH / width)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * scale:.0f}" '
+        f'height="{height * scale:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        'font-family="sans-serif" font-size="12">\n'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+        'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'
+    )
+    lines = [head]
+    for arrow, path in drawing.paths:
+        dashed = ' stroke-dasharray="4 3"' if arrow.is_reference else ""
+        lines.append(
+            f'<path d="{path}" fill="none" stroke="#667"{dashed} marker-end="url(#tip)">'
+            f"<title>{escape(arrow.label)}</title></path>"
+        )
+    for node in diagram.nodes:
+        x, y = drawing.corners[node.key]
+        heading = f"{node.kind} · {node.branch}" if node.branch else node.kind
+        faded = ' opacity="0.4"' if node.faded else ""
+        fill = "#dfd" if node.kind in {"conclusion", "terminal"} else "#eef"
+        stroke = 'stroke="#147" stroke-width="2"' if node.is_active else 'stroke="#667"'
+        title = escape(escaped(f"{node.text}\n{node.note}" if node.note else node.text))
+        lines.append(
+            f'<g{faded}><title>{title}</title><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" '
+            f'height="{BOX_HEIGHT}" rx="6" fill="{fill}" {stroke}/>'
+            f'<text x="{x + 8:.0f}" y="{y + 17:.0f}" fill="#667">'
+            f"{escape(one_line(heading, 38))}</text>"
+            f'<text x="{x + 8:.0f}" y="{y + 35:.0f}">{escape(label_of(node, 32))}</text>'
+        )
+        if node.note:
+            lines[-1] += (
+                f'<text x="{x + 8:.0f}" y="{y + 51:.0f}" fill="#667" font-size="10">'
+                f"{escape(one_line(node.note, 44))}</text>"
+            )
+        lines[-1] += "</g>"
+    return "\n".join([*lines, "</svg>"]) + "\n"

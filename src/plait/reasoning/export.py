@@ -15,8 +15,8 @@ from plait.reasoning.diagram import (
     diagram_of,
     label_of,
     notes_of,
+    svg_of,
 )
-from plait.reasoning.drawing import svg_of
 
 Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 

@@ -12,8 +12,16 @@ from plait.html.elements import Html, h, join
 from plait.html.page import Site, asset, page
 from plait.html.pieces import count_label
 from plait.html.text import text_block, value_block
-from plait.reasoning.diagram import DiagramNode, SessionDocument, diagram_of, notes_of
-from plait.reasoning.drawing import BOX_HEIGHT, BOX_WIDTH, Point, drawing_of
+from plait.reasoning.diagram import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    DiagramNode,
+    Point,
+    SessionDocument,
+    diagram_of,
+    drawing_of,
+    notes_of,
+)
 from plait.reasoning.values import Checkpoint, GraphNode, Thought, Value
 
 STYLE, SCRIPT = "thinking.css", "thinking.js"

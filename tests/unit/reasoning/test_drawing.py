@@ -10,13 +10,16 @@ from itertools import pairwise
 
 import pytest
 
-from plait.reasoning.diagram import Arrow, Diagram, DiagramNode, read_document
-from plait.reasoning.drawing import (
+from plait.reasoning.diagram import (
     BOX_HEIGHT,
     BOX_WIDTH,
     SCREEN_WIDTH,
+    Arrow,
+    Diagram,
+    DiagramNode,
     drawing_of,
     layered,
+    read_document,
 )
 from plait.reasoning.export import EXPORTERS
 from tests.unit.reasoning.conftest import Desk

@@ -5,8 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from plait._support.sanitize import escaped_for_markdown
-from plait.reasoning.diagram import Diagram, DiagramNode
-from plait.reasoning.drawing import svg_of
+from plait.reasoning.diagram import Diagram, DiagramNode, svg_of
 from plait.reasoning.export import _dot_escaped, _mermaid_text
 
 HOSTILE = "<script>alert(1)</script> ![x](http://169.254.169.254/) `rm` & \x1b[31m\x00"
