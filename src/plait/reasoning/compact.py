@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from plait._support.exception_groups import one_line
 from plait.reasoning.arguments import invalid_argument
+from plait.reasoning.modes.sessions import LEFT_MARK
 from plait.reasoning.registry import TOOLS, UNLISTED
 from plait.reasoning.results import Result, ResultPart, result_data
 from plait.reasoning.storage.port import Storage
@@ -338,7 +339,8 @@ def _with_short_ids(value: Any, short: Mapping[str, str]) -> Any:
 
 _TEXTS: Final = frozenset(
     {"content", "analysis", "synthesis", "question", "improved", "conclusion", "rationale"}
-    | {"active_branch", "last_thought", "open_branches", "best_nodes", "checkpoints"}
+    | {"active_branch", "last_thought", "open_branches", "left_behind", "best_nodes"}
+    | {"checkpoints"}
 )
 """Fields that hold thoughts, or thoughts by id."""
 
@@ -351,7 +353,9 @@ def _overhead(value: Any) -> int:
             case str() if is_text:
                 return ""
             case dict() if is_text:
-                return dict.fromkeys(cast("Data", value), "")
+                # The mark of a way that was left is no thought.
+                items = cast("Data", value).items()
+                return {name: LEFT_MARK if LEFT_MARK in str(text) else "" for name, text in items}
             case dict():
                 items = cast("Data", value).items()
                 return {name: without_texts(item, is_text=name in _TEXTS) for name, item in items}
@@ -387,7 +391,7 @@ _BACKTRACK: Final = "session_id thought_id branch_id=new_branch_id restored=chec
 
 _WHERE: Final = (
     "session_id question conclusion budget "
-    "active_branch last_thought open_branches best_nodes checkpoints"
+    "active_branch last_thought open_branches left_behind best_nodes checkpoints"
 )
 
 _FIELDS: Final[Mapping[str, tuple[str, str]]] = {

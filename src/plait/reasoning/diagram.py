@@ -109,7 +109,7 @@ def diagram_of(document: SessionDocument) -> Diagram:
             key=thought.id,
             text=thought.content,
             kind=thought.mode,
-            score=thought.confidence,
+            score=thought.score,
             note=escaped(note_of(thought.metadata)),
             branch=escaped(branch.name) if branch and begins else "",
             faded=thought.abandoned_by is not None

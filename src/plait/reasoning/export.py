@@ -17,6 +17,7 @@ from plait.reasoning.diagram import (
     notes_of,
     svg_of,
 )
+from plait.reasoning.values import Judged
 
 Format: TypeAlias = Literal["json", "markdown", "mermaid", "dot", "svg"]
 
@@ -51,7 +52,7 @@ def _markdown(document: SessionDocument) -> Exported:
         lines += ["", f"## {title}"] if thoughts else []
         for thought in thoughts:
             number, above = numbers[thought.id], numbers.get(thought.parent_id or "")
-            place = f"### {number}. {thought.mode}, confidence {thought.confidence:.2f}"
+            place = f"### {number}. {thought.mode}{_confidence(thought)}"
             if above and above != number - 1:
                 place += f", after {above}"
             if branch := names.get(thought.branch_id or ""):
@@ -61,7 +62,7 @@ def _markdown(document: SessionDocument) -> Exported:
     if document.branches:
         lines += ["", "## Branches", ""]
         for one in document.branches:
-            line = f"- {_folded(one.name)}: {one.state}, confidence {one.confidence:.2f}"
+            line = f"- {_folded(one.name)}: {one.state}{_confidence(one)}"
             if parent := names.get(one.parent_branch_id or ""):
                 line += f", below {_folded(parent)}"
             lines.append(line + (", followed now" if one.id == session.active_branch_id else ""))
@@ -81,6 +82,10 @@ def _markdown(document: SessionDocument) -> Exported:
             lines.append(f"- {_folded(node.content)} ({place})")
             lines += [f"  - {_folded(note)}" for note in notes_of(node.metadata)]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
+
+
+def _confidence(value: Judged) -> str:
+    return "" if value.score is None else f", confidence {value.score:.2f}"
 
 
 def _quote(text: str) -> str:

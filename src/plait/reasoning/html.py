@@ -180,7 +180,8 @@ def _overview(document: SessionDocument, timeline: Timeline) -> Html:
         parts.append(h("h2", "Branches"))
     for branch in document.branches:
         is_active = branch.id == document.session.active_branch_id
-        state = f" {'followed now' if is_active else branch.state}, {branch.confidence:.2f}"
+        score = "" if branch.score is None else f", {branch.score:.2f}"
+        state = f" {'followed now' if is_active else branch.state}{score}"
         parts.append(h("p", h("b", branch.name), state, class_=f"branch {branch.state}"))
     for ref in document.cross_refs:
         source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
@@ -204,7 +205,7 @@ def _article(value: Thought | GraphNode, document: SessionDocument, timeline: Ti
     """Show one thought or node with everything that is known about it."""
     metadata: Mapping[str, Any] = value.metadata or {}
     if isinstance(value, Thought):
-        kind, score = value.mode, value.confidence
+        kind, score = value.mode, value.score
         names = [f"branch {one.name}" for one in document.branches if one.id == value.branch_id]
         above = [value.parent_id] if value.parent_id else []
         below = [one.id for one in document.thoughts if one.parent_id == value.id]

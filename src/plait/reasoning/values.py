@@ -81,11 +81,24 @@ class Part(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thought(Part):
+class Judged(Part):
+    """Something that somebody may have judged."""
+
+    confidence: float = 0.8
+    is_judged: bool = True
+    """Whether somebody gave the confidence; otherwise it is the default of the contract."""
+
+    @property
+    def score(self) -> float | None:
+        """The confidence, if somebody gave it."""
+        return self.confidence if self.is_judged else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thought(Judged):
     """One step of reasoning."""
 
     content: str
-    confidence: float = 0.8
     mode: str
     parent_id: str | None = None
     branch_id: str | None = None
@@ -95,13 +108,12 @@ class Thought(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch(Part):
+class Branch(Judged):
     """One path through a tree of thoughts."""
 
     name: str
     parent_branch_id: str | None = None
     priority: float = 1.0
-    confidence: float = 0.8
     state: BranchState = "active"
     updated_at: str = field(default_factory=now)
     metadata: Json | None = None
@@ -228,7 +240,7 @@ LETTERS: Final[Mapping[str, type[Value]]] = {
 """The first letter of a short id, such as `t12`; the number is the position in the session."""
 
 
-_INTERNAL = frozenset({"position", "abandoned_by"})
+_INTERNAL = frozenset({"position", "abandoned_by", "is_judged"})
 
 
 def public_data(value: Thought | Branch | Checkpoint | GraphNode | GraphEdge) -> dict[str, Any]:

@@ -82,6 +82,7 @@ OLD_ROWS = {
             "VALUES ('i', 's', 'reasoning_linear', '{}', 'linear', '2026-01-01')"
         ),
     ),
+    "0006": (),
     "0005": (
         (
             "INSERT INTO branches "
@@ -112,12 +113,14 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("version", VERSIONS[:-1])
 async def test_an_old_database_is_brought_up_to_date(address: str, version: str) -> None:
     engine = make_engine(database_from_text(address))
-    assert await migrate(engine, to=version) == (None, version)
+    written = min(version, "0005")  # the last one whose columns have their first names
+    assert await migrate(engine, to=written) == (None, written)
     done = VERSIONS[: VERSIONS.index(version) + 1]
     async with engine.execution_options(**{WRITES: True}).begin() as connection:
         for step in done:
             for row in OLD_ROWS[step]:
                 await connection.execute(text(row))
+    assert await migrate(engine, to=version) == (written, version)
     await engine.dispose()
 
     store = SqlStorage(database_from_text(address))

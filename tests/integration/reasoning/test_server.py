@@ -142,7 +142,7 @@ async def test_sessions_are_resources(server: Server[Any], era: Any) -> None:
     assert isinstance(whole, types.TextResourceContents)
     assert json.loads(whole.text)["thoughts"][0]["content"] == "Why rain?"
     assert isinstance(drawn, types.TextResourceContents)
-    assert 'n1["Why rain? (0.80)"]' in drawn.text
+    assert 'n1["Why rain?"]' in drawn.text
     assert caught.value.code == (-32602 if era == "auto" else -32002)
     assert completed.completion.values == ["s"]
 

@@ -166,7 +166,7 @@ def test_stats_count_the_calls_of_each_tool_and_backend(run: Run) -> None:
 def test_tables_are_made_and_then_up_to_date(run: Run, tmp_path: Path) -> None:
     fresh = str(tmp_path / "fresh" / "new.db")
 
-    assert "upgraded from nothing to 0006" in run("migrate", "--db", fresh).stderr
+    assert "upgraded from nothing to 0007" in run("migrate", "--db", fresh).stderr
     assert "is up to date" in run("migrate", "--db", fresh).stderr
 
 

@@ -155,11 +155,11 @@ async def test_no_advice_is_refused_on_random_walks(desk: Desk, profile: str, ba
 async def test_a_full_graph_is_judged_and_concluded_but_not_grown(desk: Desk) -> None:
     config = {"max_nodes": 10, "max_depth": 5}
     await desk("got_init", content="root", problem="P", session_id="s", config=config)
-    own = [{"thought": f"thought {number}"} for number in range(9)]
+    own = [{"thought": f"thought {number}", "confidence": 0.6} for number in range(9)]
     some = await desk("got_generate", session_id="s", continuations=own[:5])
     node = {"node_id": some["continuations"][0]["node_id"]}
     last = await desk("got_generate", session_id="s", continuations=own[5:], **node)
-    judged = await desk("got_score", session_id="s", scores=CONTENT["scores"], **node)
+    judged = await desk("got_score", session_id="s", scores={"overall_score": 0.8}, **node)
 
     named = {move["tool"] for move in (*last["next"], *judged["next"])}
     assert "reasoning_got_generate" in {move["tool"] for move in some["next"]}

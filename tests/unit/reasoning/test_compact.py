@@ -112,7 +112,12 @@ async def test_every_mode_is_reached_with_short_ids_and_short_results(call: Comp
     assert (step["branch_id"], step["follows"]) == ("b3", "t5")
     views = [{"thought": f"v{n}", "novelty": 0.1, "viability": 0.2} for n in range(5)]
     await call(
-        "explore", mode="divergent", content=TEXT, perspectives=views, synthesis="s", **session
+        "explore",
+        mode="divergent",
+        content=TEXT,
+        perspectives=views,
+        synthesis="together",
+        **session,
     )
     found = {"analysis": "a", "quality_score": 0.3, "improved_thought": "better"}
     noted = await call("review", thought_id="t1", reflection=found, **session)
@@ -141,10 +146,11 @@ async def test_every_mode_is_reached_with_short_ids_and_short_results(call: Comp
     assert shown["more"] > 0
     await call("graph", action="prune", threshold=0.65, **session)
     await call("graph", "ab", TEXT + "5", action="finalize", terminal_node_ids=["n12"], **session)
-    where = await call("session", TEXT[:199] + "…", TEXT[:79] + "…", *tree_names(4), **session)
+    texts = (TEXT[:199] + "…", TEXT[:79] + "…", "better", "together", *tree_names(4))
+    where = await call("session", *texts, **session)
     assert where["question"].startswith("xxx")
     assert where["budget"]["nodes"].endswith(" of 100")
-    assert [*where["open_branches"]] == ["b2", "b3", "b4", "b5"]
+    assert [*where["open_branches"]] == ["b2", "b4", "b5", "b3"]
     assert (where["checkpoints"], [*where["best_nodes"]]) == ({"c1": "here"}, ["n12", "n13"])
     assert where["next"]
     await call("session", action="conclude", conclusion=TEXT, **session)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.serving.calls import input_schema, output_schema
+from plait.reasoning.serving.calls import input_schema, listed_tools, output_schema
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation, StateSnapshot
 from tests.unit.reasoning.conftest import Desk
@@ -642,3 +642,12 @@ def test_the_advertised_arguments_are_the_known_ones() -> None:
     for name, defaults in known.items():
         properties = input_schema(TOOLS[name].params)["properties"]
         assert {one: properties[one]["default"] for one in defaults} == defaults
+
+
+def test_the_schemas_of_results_are_two_thirds_of_the_list_and_can_be_left_out() -> None:
+    def size(*, output_schemas: bool) -> int:
+        tools = listed_tools("full", output_schemas=output_schemas)
+        assert {tool.output_schema is not None for tool in tools} == {output_schemas}
+        return len(json.dumps([one.model_dump(by_alias=True, exclude_none=True) for one in tools]))
+
+    assert size(output_schemas=False) < size(output_schemas=True) / 2

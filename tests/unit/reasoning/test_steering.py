@@ -92,8 +92,8 @@ async def test_a_document_names_the_branch_of_a_thought_and_what_it_follows(desk
     session = await desk.store.get_session("s")
     assert session is not None
     text = EXPORTERS["markdown"](await read_document(desk.store, session)).content
-    assert "### 1. tree, confidence 0.80, on Root" in text
-    assert "### 4. linear, confidence 0.80, after 2, on Option 1: left" in text
+    assert "### 1. tree, on Root" in text
+    assert "### 4. linear, after 2, on Option 1: left" in text
 
 
 async def test_more_thoughts_than_estimated_are_counted_without_the_estimate(desk: Desk) -> None:

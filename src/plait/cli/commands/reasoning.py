@@ -514,10 +514,11 @@ def _thoughts(whole: SessionDocument) -> Tree:
             mark += " ◀ followed"
         if thought.id in grounds:
             mark += " ■"
-        head = f"t{thought.position} {thought.confidence:.2f} {thought.mode}: "
+        score = "" if thought.score is None else f" {thought.score:.2f}"
+        head = f"t{thought.position}{score} {thought.mode}: "
         line = Text(
             f"{head}{_short(thought.content)}{mark}",
-            style="dim" if faded else _colour(thought.confidence),
+            style="dim" if faded else _colour(thought.score),
         )
         if note := note_of(thought.metadata):
             line.append(f"  {_short(note)}", style="dim")

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 import httpx2
 
 from plait._support.clock import Clock, SystemClock
-from plait._support.gather import gather_or_cancel
+from plait._support.gather import gather_outcomes
 from plait._support.http import send_request, with_retries
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
@@ -425,6 +425,8 @@ class LangbaseCompleter(HttpCompleter):
     ) -> None:
         super().__init__(base_url, key=key, **options)
         self._pipes = pipes
+        self._has_pipes = pipes is None
+        self._making_pipes = asyncio.Lock()
 
     def describe(self) -> str:
         """Return where the pipes run."""
@@ -436,8 +438,13 @@ class LangbaseCompleter(HttpCompleter):
         A pipe that modes share has no prompt of its own, and the settings of the first mode; every
         request has a prompt anyway.
         """
+        async with self._making_pipes:
+            if not self._has_pipes:
+                await self._make_pipes(asdict(self._pipes) if self._pipes else {})
+            self._has_pipes = True
+
+    async def _make_pipes(self, names: Mapping[str, str]) -> None:
         limit = asyncio.Semaphore(MAX_PIPE_REQUESTS)
-        names = asdict(self._pipes) if self._pipes else {}
         modes: dict[str, list[str]] = {}
         for mode, name in names.items():
             modes.setdefault(name, []).append(mode)
@@ -460,10 +467,14 @@ class LangbaseCompleter(HttpCompleter):
                 # A pipe that exists and may not be changed can be used.
                 await self._send("/v1/pipes", body, allowed=(HTTPStatus.CONFLICT,))
 
-        await gather_or_cancel(map(ensure, modes))
+        # All of them are awaited: a connection that is being opened would be left open.
+        for outcome in await gather_outcomes(map(ensure, modes)):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """Run the pipe of the prompt."""
+        """Run the pipe of the prompt; the pipes are made first if that has not succeeded yet."""
+        await self.open()
         body: dict[str, Any] = {
             "name": prompt.pipe,
             "messages": [

@@ -112,6 +112,8 @@ class ReasoningSettings(_Settings):
     )
     include_snapshots: bool = _from("PLAIT_REASONING_SNAPSHOTS", default=True)
     """Whether results show the states of checkpoints unless a call says otherwise."""
+    output_schemas: bool = _from("PLAIT_REASONING_OUTPUT_SCHEMAS", default=True)
+    """Whether tools of the full profile list the schemas of their results: 43 of 67 kB."""
     log_level: Annotated[LogLevel, BeforeValidator(str.lower)] = _from("LOG_LEVEL", "info")
     log_format: Annotated[LogFormat, BeforeValidator(str.lower)] = _from("LOG_FORMAT", "pretty")
     notes: tuple[str, ...] = ()

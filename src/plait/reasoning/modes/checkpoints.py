@@ -8,12 +8,14 @@ from typing import Any, Final, Self
 
 from pydantic import Field
 
+from plait._support.exception_groups import one_line
 from plait.errors import CheckpointNotFoundError
 from plait.reasoning import values
 from plait.reasoning.arguments import SessionParams, invalid_argument, unknown_id
 from plait.reasoning.call_context import CallContext, Outcome, touched
 from plait.reasoning.fields import AnyText, Id, Number, Params, Text, clamped, optional
 from plait.reasoning.modes.linear import LinearReply
+from plait.reasoning.modes.tree import WAYS_LEFT, open_ways, ways_left
 from plait.reasoning.prompts import BUDGET_TOKENS, estimated_tokens, truncated
 from plait.reasoning.results import ListResult, Result, ResultPart, move, unless_none
 from plait.reasoning.values import Branch, Changes, Checkpoint, Session, Thought, now, public_data
@@ -27,6 +29,9 @@ _PARTS: Final[Mapping[str, type[_Part]]] = {
     "edges": values.GraphEdge,
 }
 """What a backtrack restores, by the fields of `Changes`."""
+
+MAX_LEFT_CHARS = 80
+"""How much of a thought says why a way was left: it is repeated in advice."""
 
 MAX_BRANCHES = 20
 """How many active branches a prompt names."""
@@ -175,7 +180,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
     session = await call.open_session(checkpoint.session_id)
     own = params.thought or (params.new_direction if call.is_host else None)
     if own is not None:
-        reply = LinearReply(thought=own, confidence=params.confidence)
+        reply, given = LinearReply(thought=own, confidence=params.confidence), set[str]()
     else:
         about = f"\nDescription: {checkpoint.description}" if checkpoint.description else ""
         direction = params.new_direction or "Explore an alternative to what was done after it."
@@ -188,6 +193,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
             parameter="thought",
             shape='"the first step of the new way"',
         )
+        given = reply.model_fields_set
     snapshot = values.StateSnapshot(
         session_id=session.id,
         snapshot_type="branch",
@@ -207,11 +213,22 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         session_id=session.id,
         content=reply.thought,
         confidence=max(reply.confidence, params.confidence),
+        is_judged="confidence" in params.model_fields_set | given,
         mode="backtracking",
         parent_id=before[-1] if before else None,
         branch_id=checkpoint.branch_id,
         metadata={"checkpoint_id": checkpoint.id, "new_direction": params.new_direction},
     )
+    steps = [
+        move("linear", "go on the new way", session.id),
+        move("tree", "branch out from here", session.id),
+    ]
+    branches = {one.id: one for one in await call.store.get_session_branches(session.id)}
+    branches |= {one.id: one for one in changes.branches}
+    left = ways_left([*branches.values()])
+    if left and (ways := open_ways([*branches.values()], branch_id)) and ways[0].id not in left:
+        why = f"{ways[0].name!r} is open, and not the way that was left"
+        steps.insert(0, move("tree_focus", why, session.id, branch_id=ways[0].id))
     result = BacktrackResult.of(
         thought,
         thought_id=thought.id,
@@ -220,10 +237,7 @@ async def backtrack(params: BacktrackParams, call: CallContext) -> Outcome[Backt
         new_branch_id=checkpoint.branch_id,
         snapshot_id=snapshot.id,
         abandoned_branch_id=abandoned.id if abandoned else None,
-        next=[
-            move("linear", "go on the new way", session.id),
-            move("tree", "branch out from here", session.id),
-        ],
+        next=steps,
     )
     changes = replace(changes, snapshots=(snapshot,), thoughts=(*changes.thoughts, thought))
     return Outcome(result, changes)
@@ -263,9 +277,16 @@ async def _restore(
         session_id=session.id,
         name=f"Abandoned after {checkpoint.name}",
         parent_branch_id=snapshot.get("active_branch_id"),
+        is_judged=False,
         state="abandoned",
-        metadata={"checkpoint_id": checkpoint.id, "snapshot_id": by},
     )
+    # The branch that is active again, and those above it, are no ways that were left.
+    kept_line: set[str | None] = {None}
+    above = snapshot.get("active_branch_id")
+    while above not in kept_line:
+        kept_line.add(above)
+        above = kept["branches"].get(above, {}).get("parent_branch_id")
+    last, ways = "", dict[str, str]()
 
     def moved(branch_id: str | None) -> str | None:
         """Return the branch of a later part; it must leave one that the checkpoint kept."""
@@ -285,6 +306,9 @@ async def _restore(
                     parent = moved(part.parent_branch_id)
                     changed.append(replace(left, parent_branch_id=parent))
                 case Thought() if part.abandoned_by is None:
+                    last = one_line(part.content, MAX_LEFT_CHARS)
+                    if (way := part.branch_id) and way in kept["branches"] and way not in kept_line:
+                        ways[way] = last
                     changed.append(replace(part, abandoned_by=by, branch_id=moved(part.branch_id)))
                 case values.GraphNode() if part.abandoned_by is None:
                     changed.append(replace(part, abandoned_by=by, is_active=False))
@@ -306,6 +330,8 @@ async def _restore(
                 changed.append(after)
         rows[name] = (*changed,)
     if has_later:
+        found = {"checkpoint_id": checkpoint.id, "snapshot_id": by, "last": last, WAYS_LEFT: ways}
+        abandoned = replace(abandoned, metadata=found)
         rows["branches"] = (abandoned, *rows["branches"])
     active = snapshot.get("active_branch_id")
     changes = Changes(session=replace(touched(session), active_branch_id=active), **rows)

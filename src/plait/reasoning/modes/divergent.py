@@ -108,7 +108,12 @@ async def divergent(params: DivergentParams, call: CallContext) -> Outcome[Diver
         # A model may answer with more than it was asked for.
         views, together = reply.perspectives[: params.num_perspectives], reply.synthesis
     new = partial(Thought, session_id=session.id, mode="divergent", branch_id=place.branch_id)
-    main = new(content=params.content, confidence=params.confidence, parent_id=place.tip_id)
+    main = new(
+        content=params.content,
+        confidence=params.confidence,
+        is_judged="confidence" in params.model_fields_set,
+        parent_id=place.tip_id,
+    )
     thoughts = [
         new(
             content=view.thought,

@@ -31,6 +31,9 @@ from plait.reasoning.values import Changes, EdgeType, Graph, GraphEdge, GraphNod
 
 ResultT = TypeVar("ResultT", bound=Result)
 
+MIN_JOIN_SCORE = 0.5
+"""A weaker node is not advised for joining: it would weaken what it is joined with."""
+
 MAX_CONCLUSIONS = 3
 """More than a few conclusions are none."""
 
@@ -187,18 +190,23 @@ def next_in(opened: OpenGraph, nodes: Sequence[GraphNode]) -> list[Move]:
         return [move("session_reopen", "to go on with it", session.id)]
     ids = {"session_id": session.id, "graph_id": opened.graph.id}
     active = [node for node in nodes if node.is_active]
-    ranked = sorted(active, key=lambda node: node.score or 0, reverse=True)
+    # A node without a score is neither better nor worse than one of the middle.
+    ranked = sorted(active, key=lambda one: -(MIN_JOIN_SCORE if one.score is None else one.score))
     growing = [node for node in ranked if node.depth < limits.max_depth]
     has_room = len(nodes) < limits.max_nodes
     moves: list[Move] = []
-    if bare := next((node for node in active if node.score is None and not node.is_root), None):
+    joinable = [node for node in growing if (node.score or 0) >= MIN_JOIN_SCORE]
+    bare = next((node for node in active if node.score is None and not node.is_root), None)
+    if bare is not None:
         moves.append(move("got_score", "it has no score yet", **ids, node_id=bare.id))
     if growing and has_room:
         best = growing[0]
-        why = f"the best active node{f' has a score of {best.score:.2f}' if best.score else ''}"
+        why = "grow the graph"
+        if best.score is not None and bare is None:
+            why = f"the best active node has a score of {best.score:.2f}"
         moves.append(move("got_generate", why, **ids, node_id=best.id))
-    if len(growing) > 1 and has_room:
-        pair = [node.id for node in growing[:2]]
+    if len(joinable) > 1 and has_room:
+        pair = [node.id for node in joinable[:2]]
         moves.append(move("got_aggregate", "join the two best", **ids, node_ids=pair))
     scored = [node for node in active if node.score is not None]
     if scored and (not moves or max(node.score or 0 for node in scored) >= 0.8):
@@ -473,6 +481,13 @@ class RefineResult(SessionResult):
     quality_delta: float
 
 
+def given_confidence(
+    reply: ContinuationParam | AggregationParam | RefinementParam,
+) -> float | None:
+    """Return the confidence of a reply, unless it is the default of the contract."""
+    return reply.confidence if "confidence" in reply.model_fields_set else None
+
+
 async def got_init(params: InitParams, call: CallContext) -> Outcome[InitResult]:
     """Begin a graph of thoughts, for problems with many parts that depend on each other.
 
@@ -536,7 +551,7 @@ async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[Gen
     nodes = [
         opened.new_node(
             reply.thought,
-            score=reply.confidence,
+            score=given_confidence(reply),
             depth=source.depth + 1,
             metadata={"novelty": reply.novelty, "rationale": reply.rationale},
         )
@@ -552,7 +567,7 @@ async def got_generate(params: GenerateParams, call: CallContext) -> Outcome[Gen
         count=len(nodes),
         adjusted={"k": Adjustment(given=requested, used=count)} if count < requested else None,
     )
-    arrows = [(source, node, node.score or 0) for node in nodes]
+    arrows = [(source, node, reply.confidence) for node, reply in zip(nodes, replies, strict=True)]
     return opened.outcome(result, (replace(source, is_active=False), *nodes), arrows)
 
 
@@ -612,7 +627,7 @@ async def got_aggregate(params: AggregateParams, call: CallContext) -> Outcome[A
     aggregated = opened.new_node(
         reply.aggregated_thought,
         node_type="aggregation",
-        score=reply.confidence,
+        score=given_confidence(reply),
         depth=deepest + 1,
         metadata=reply.model_dump(include={"synthesis_approach", "conflicts_resolved"}),
     )
@@ -647,7 +662,7 @@ async def got_refine(params: RefineParams, call: CallContext) -> Outcome[RefineR
     refined = opened.new_node(
         reply.refined_thought,
         node_type="refinement",
-        score=reply.confidence,
+        score=given_confidence(reply),
         depth=node.depth,
         metadata=reply.model_dump(include={"improvements_made", "quality_delta"}),
     )
@@ -687,8 +702,10 @@ async def got_finalize(params: FinalizeParams, call: CallContext) -> Outcome[Fin
         keys = [*dict.fromkeys(params.terminal_node_ids)]
         chosen = [opened.node("terminal_node_ids", key) for key in keys]
     else:
-        scored = [node for node in opened.active() if node.score is not None]
-        chosen = sorted(scored, key=lambda node: node.score or 0, reverse=True)[:MAX_CONCLUSIONS]
+        active = [node for node in opened.active() if not node.is_root]
+        scored = [node for node in active if node.score is not None]
+        # Without any score, the first ones: none of them is better than another.
+        chosen = sorted(scored or active, key=lambda node: -(node.score or 0))[:MAX_CONCLUSIONS]
     if not chosen:
         raise invalid_argument(
             "terminal_node_ids",

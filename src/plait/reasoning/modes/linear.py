@@ -82,13 +82,13 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
     place, is_new_branch = await _place(params, call, session, source)
     question = None
     if call.is_host:
-        reply = LinearReply(thought=params.content, confidence=params.confidence)
+        reply, given = LinearReply(thought=params.content, confidence=params.confidence), set[str]()
     else:
         context = await call.context(session, place, title="Earlier thoughts")
         lead = "Process the next thought:\n" if context else ""
         user = f"{context}{lead}{params.content}"
         reply = await call.ask("linear", user, LinearReply, session=session)
-        question = params.content
+        question, given = params.content, reply.model_fields_set
     metadata = dict(reply.metadata or {})
     if question:
         metadata["question"] = question
@@ -98,6 +98,7 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
         session_id=session.id,
         content=reply.thought,
         confidence=max(reply.confidence, params.confidence),
+        is_judged="confidence" in params.model_fields_set | given,
         mode="linear",
         parent_id=place.tip_id,
         branch_id=place.branch_id,
@@ -105,7 +106,7 @@ async def linear(params: LinearParams, call: CallContext) -> Outcome[LinearResul
     )
     conclude = move("session_conclude", "if the question is answered", session.id)
     steps = [move("linear", "take the next step", session.id), conclude]
-    if thought.confidence < LOW_CONFIDENCE:
+    if thought.is_judged and thought.confidence < LOW_CONFIDENCE:
         why = f"the confidence is only {thought.confidence:.2f}: find out what is weak"
         steps.insert(0, move("reflection", why, session.id, thought_id=thought.id))
     if (same := await call.store.get_same_thought(session.id, thought.content)) is not None:
@@ -165,6 +166,7 @@ async def _place(
         name=key or f"From thought {source.position}",
         parent_branch_id=source.branch_id,
         confidence=params.confidence,
+        is_judged="confidence" in params.model_fields_set,
     )
     return Place(branch=new, tip=source), True
 

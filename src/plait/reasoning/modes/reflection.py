@@ -121,6 +121,7 @@ async def reflection(params: ReflectionParams, call: CallContext) -> Outcome[Ref
         Thought,
         session_id=session.id,
         confidence=reply.confidence,
+        is_judged=not reply.model_fields_set.isdisjoint({"confidence", "quality_score"}),
         mode="reflection",
         branch_id=place.branch_id,
     )
@@ -243,10 +244,14 @@ async def reflection_evaluate(params: SessionParams, call: CallContext) -> Outco
         linked = sum(thought.parent_id is not None for thought in thoughts[1:])
         near = sum(1 - abs(one.confidence - two.confidence) for one, two in pairwise(thoughts))
         coherence = (linked / pairs + near / pairs) / 2
-    weakest = min(thoughts, key=lambda thought: thought.confidence)
+    judged = [thought for thought in thoughts if thought.is_judged]
+    weakest = min(judged or thoughts, key=lambda thought: thought.confidence)
     why = f"the weakest thought has a confidence of {weakest.confidence:.2f}"
     step = move("reflection", why, session.id, thought_id=weakest.id)
-    if average < LOW_CONFIDENCE:
+    if not judged:
+        text = "The confidences are defaults that nobody gave: say how sure you are of each step."
+        step = move("linear", "take the next step, with your confidence", session.id)
+    elif sum(thought.confidence for thought in judged) / len(judged) < LOW_CONFIDENCE:
         text = "Review the thoughts of low confidence, and strengthen or drop them."
     elif coherence < 0.5:
         text = "There may be logical gaps between thoughts: use reflection to close them."

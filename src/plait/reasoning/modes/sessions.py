@@ -14,9 +14,13 @@ from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS, Exported, Format
 from plait.reasoning.fields import AnyText, Id, Integer, Number, Params, Text, clamped, optional
 from plait.reasoning.modes.got import GraphParams, graph_for, next_in, node_infos
+from plait.reasoning.modes.tree import open_ways, ways_left
 from plait.reasoning.results import Move, Result, ResultPart, SessionResult, move, result_data
 from plait.reasoning.storage.port import SessionLine
 from plait.reasoning.values import Branch, Changes, Session, ValueT, new_id, now, public_data
+
+LEFT_MARK = " (left after: "
+"""Before the last thought on a way that a backtrack left."""
 
 MAX_BRANCHES_SHOWN = 5
 MAX_NODES_SHOWN = 3
@@ -167,6 +171,7 @@ class WhereResult(SessionResult):
     active_branch: dict[str, str]
     last_thought: dict[str, str]
     open_branches: dict[str, str]
+    left_behind: dict[str, str]
     best_nodes: dict[str, str]
     checkpoints: dict[str, str]
 
@@ -410,14 +415,7 @@ async def session_where(params: SessionParams, call: CallContext) -> Outcome[Whe
     if await store.get_latest_graph(session.id) is not None:
         graph = await graph_for(GraphParams(session_id=session.id), call, reading=True)
     nodes = graph.nodes if graph else ()
-    # The branches that can be followed beside the current one, the best first.
-    parents = {branch.parent_branch_id for branch in branches if branch.state == "active"}
-    waiting = [
-        branch
-        for branch in branches
-        if branch.state == "active" and branch.id not in parents and branch.id != place.branch_id
-    ]
-    waiting.sort(key=lambda branch: (branch.priority, branch.confidence), reverse=True)
+    waiting, left = open_ways(branches, place.branch_id), ways_left(branches)
     question = ""
     if (first := await store.get_first_thought(session.id)) is not None:
         question = str((first.metadata or {}).get("question") or first.content)
@@ -441,7 +439,7 @@ async def session_where(params: SessionParams, call: CallContext) -> Outcome[Whe
         steps = next_in(graph, nodes)[:2]
     else:
         steps = [move("linear", "take the next step", session.id)]
-        if waiting:
+        if waiting and waiting[0].id not in left:
             why = f"{len(waiting)} more ways are open"
             steps.append(move("tree_focus", why, session.id, branch_id=waiting[0].id))
         steps.append(move("session_conclude", "if the question is answered", session.id))
@@ -462,11 +460,21 @@ async def session_where(params: SessionParams, call: CallContext) -> Outcome[Whe
         active_branch={active.id: one_line(active.name, 50)} if active else {},
         last_thought={tip.id: one_line(tip.content, MAX_TEXT_CHARS)} if tip else {},
         open_branches={
-            branch.id: f"{branch.confidence:.2f} {one_line(branch.name, 50)}"
-            for branch in waiting[:MAX_BRANCHES_SHOWN]
+            way.id: _scored(way.score, one_line(way.name, 50))
+            + (f"{LEFT_MARK}{left[way.id]})" if way.id in left else "")
+            for way in waiting[:MAX_BRANCHES_SHOWN]
         },
-        best_nodes={node.node_id: f"{node.score or 0:.2f} {node.content}" for node in best},
+        left_behind={
+            branch.id: str(last)
+            for branch in branches[::-1][:MAX_BRANCHES_SHOWN]
+            if (last := (branch.metadata or {}).get("last"))
+        },
+        best_nodes={node.node_id: _scored(node.score, node.content) for node in best},
         checkpoints={one.id: one_line(one.name, 30) for one in checkpoints[:MAX_BRANCHES_SHOWN]},
         next=steps,
     )
     return Outcome(result)
+
+
+def _scored(score: float | None, text: str) -> str:
+    return text if score is None else f"{score:.2f} {text}"

@@ -18,6 +18,9 @@ from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.results import ListResult, Result, ResultPart, SessionResult, move
 from plait.reasoning.values import Branch, Changes, CrossRef, Session, Thought, now
 
+WAYS_LEFT = "ways_left"
+"""Where the branch of what a backtrack left keeps them, in its metadata."""
+
 
 class CrossRefParam(Params):
     """How the branch relates to another."""
@@ -135,10 +138,12 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     branch, tip = place.branch, place.tip
     if branch is None:
         # The first branch begins a tree of its own.
-        branch, tip = Branch(session_id=session.id, name="Root"), None
+        branch, tip = Branch(session_id=session.id, name="Root", is_judged=False), None
     elif params.branch_id is not None:
         name = f"Branch from {branch.id[:8]}"
-        branch = Branch(session_id=session.id, name=name, parent_branch_id=branch.id)
+        branch = Branch(
+            session_id=session.id, name=name, parent_branch_id=branch.id, is_judged=False
+        )
     refs = await _cross_refs(call, session, branch, params.cross_refs)
     ways: Sequence[BranchParam]
     if params.branches is not None:
@@ -163,12 +168,15 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         )
         # A model may answer with more than it was asked for.
         ways, best = reply.branches[:count], reply.recommended_branch
+    judged = [index for index, way in enumerate(ways) if "confidence" in way.model_fields_set]
+    is_recommended = best is not None or bool(judged)
     if best is None or not 0 <= best < len(ways):
-        best = max(range(len(ways)), key=lambda index: ways[index].confidence)
+        best = max(judged, key=lambda index: ways[index].confidence, default=0)
     new = partial(Thought, session_id=session.id, mode="tree")
     thought = new(
         content=params.content,
         confidence=params.confidence,
+        is_judged="confidence" in params.model_fields_set,
         parent_id=tip.id if tip else None,
         branch_id=branch.id,
     )
@@ -182,19 +190,23 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
             parent_branch_id=branch.id,
             priority=2.0 if index == best else 1.0,
             confidence=way.confidence,
+            is_judged="confidence" in way.model_fields_set,
         )
         children.append(child)
     steps = [
         new(
             content=way.thought,
             confidence=way.confidence,
+            is_judged=child.is_judged,
             parent_id=thought.id,
             branch_id=child.id,
             metadata={"rationale": way.rationale},
         )
         for way, child in zip(ways, children, strict=True)
     ]
-    follow = f"follow the recommended way, {children[best].name!r}"
+    follow = (
+        f"follow the {'recommended' if is_recommended else 'first'} way, {children[best].name!r}"
+    )
     keep = "before you follow one way, to be able to come back"
     result = TreeResult.of(
         thought,
@@ -281,17 +293,39 @@ async def tree_complete(params: CompleteParams, call: CallContext) -> Outcome[Br
         branch, state="completed" if params.completed else "abandoned", updated_at=now()
     )
     branches = await call.store.get_session_branches(session.id)
-    parents = {one.parent_branch_id for one in branches}
-    ends = [
-        one
-        for one in branches
-        if one.state == "active" and one.id != branch.id and one.id not in parents
-    ]
+    ends, left = open_ways(branches, branch.id), ways_left(branches)
+    steps = [move("session_conclude", "no way is open any more", session.id)]
     if ends:
-        best = max(ends, key=lambda one: (one.priority, one.confidence))
+        best = ends[0]
         why = f"{len(ends)} ways are open; the best is {best.name!r}"
-        step = move("tree_focus", why, session.id, branch_id=best.id)
-    else:
-        step = move("session_conclude", "no way is open any more", session.id)
+        if best.id in left:
+            why = f"{best.name!r} is open, but was left after: {left[best.id]}"
+        focus = move("tree_focus", why, session.id, branch_id=best.id)
+        steps = [*steps, focus] if best.id in left else [focus]
     changes = Changes(session=touched(session), branches=(ended,))
-    return Outcome(BranchResult.of(ended, next=[step]), changes)
+    return Outcome(BranchResult.of(ended, next=steps), changes)
+
+
+def open_ways(branches: Sequence[Branch], current: str | None) -> list[Branch]:
+    """Return the branches that can be followed beside the current one, the best first.
+
+    Those that a backtrack left come last: what failed on them would fail again.
+    """
+    parents = {branch.parent_branch_id for branch in branches if branch.state == "active"}
+    ways = [
+        branch
+        for branch in branches
+        if branch.state == "active" and branch.id not in parents and branch.id != current
+    ]
+    left = ways_left(branches)
+    ways.sort(key=lambda way: (way.id in left, -way.priority, not way.is_judged, -way.confidence))
+    return ways
+
+
+def ways_left(branches: Sequence[Branch]) -> dict[str, str]:
+    """Return the ways that backtracks left, with the last thought on each."""
+    return {
+        key: text
+        for branch in branches
+        for key, text in (branch.metadata or {}).get(WAYS_LEFT, {}).items()
+    }

@@ -58,7 +58,7 @@ MAX_ANSWER_AGE = timedelta(days=1)
 
 
 @cache
-def listed_tools(profile: Profile) -> tuple[types.Tool, ...]:
+def listed_tools(profile: Profile, *, output_schemas: bool = True) -> tuple[types.Tool, ...]:
     """Return the MCP description of every tool of a profile."""
     if profile == "compact":
         return tuple(
@@ -76,7 +76,7 @@ def listed_tools(profile: Profile) -> tuple[types.Tool, ...]:
             title=tool.title,
             description=tool.description,
             input_schema=input_schema(tool.params),
-            output_schema=output_schema(tool.result),
+            output_schema=output_schema(tool.result) if output_schemas else None,
             annotations=types.ToolAnnotations(
                 title=tool.title,
                 read_only_hint=tool.read_only,
@@ -95,7 +95,8 @@ async def list_tools(
     _params: types.PaginatedRequestParams | None,
 ) -> types.ListToolsResult:
     """List the tools; a host of apps learns which of them the graph of a session belongs to."""
-    tools = [*listed_tools(service.settings.profile)]
+    settings = service.settings
+    tools = [*listed_tools(settings.profile, output_schemas=settings.output_schemas)]
     if client_supports_apps(ctx):
         meta = {"ui": {"resourceUri": APP_URI}}
         tools = [

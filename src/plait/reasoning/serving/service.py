@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from plait._support.redact import Redactor
+from plait.errors import BackendError
 from plait.reasoning.backends.choose import (
     AvailableModels,
     BackendChoice,
@@ -30,6 +32,11 @@ from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
 from plait.reasoning.storage.engine import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
+
+logger = logging.getLogger(__name__)
+
+MAX_OPEN_SECONDS = 5.0
+"""How long the start of the server waits for its backend; clients give up after some ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +94,28 @@ async def open_service(
             # Sampling has no client yet; each request has its own.
             has_model = choice.backend != "sampling"
             completer = completer_for(choice, settings) if has_model else HostCompleter()
-        await completer.open()
         try:
+            await _open_backend(completer)
             yield await _service_with(store, settings, completer, choice, available)
         finally:
             await completer.aclose()
     finally:
         await store.aclose()
+
+
+async def _open_backend(completer: Completer) -> None:
+    """Open a backend; one that cannot be reached now is tried again with the first prompt.
+
+    A client that starts the server waits for it, so a missing service must not hold it up.
+    """
+    try:
+        async with asyncio.timeout(MAX_OPEN_SECONDS):
+            await completer.open()
+    except (TimeoutError, BackendError) as error:
+        if isinstance(error, BackendError) and not error.retryable:
+            raise
+        problem = str(error) or f"no answer in {MAX_OPEN_SECONDS:g} s"
+        logger.warning("%s is tried again when it is needed: %s", completer.name, problem)
 
 
 @asynccontextmanager

@@ -157,6 +157,11 @@ def _add_paths(op: Operations) -> None:
     )
 
 
+def _add_judgements(op: Operations) -> None:
+    """Tell confidences that somebody gave from defaults; those of earlier rows count as given."""
+    _add_columns(op, "0007")
+
+
 UPGRADES: Final[Mapping[str, Callable[[Operations], None]]] = {
     "0001": _add_sessions,
     "0002": _add_branches,
@@ -164,5 +169,6 @@ UPGRADES: Final[Mapping[str, Callable[[Operations], None]]] = {
     "0004": _add_order,
     "0005": _add_backends,
     "0006": _add_paths,
+    "0007": _add_judgements,
 }
 """The migrations by version, oldest first; one that was released never changes."""

@@ -230,7 +230,9 @@ class SqlStorage(Storage):
             _thoughts.c.abandoned_by.is_(None),
             or_(_thoughts.c.branch_id.is_(None), _thoughts.c.branch_id.not_in(left)),
         )
-        best = live.order_by(_thoughts.c.confidence.desc(), _thoughts.c.position.desc())
+        # Defaults are not compared with what somebody judged.
+        columns = (_thoughts.c.is_judged, _thoughts.c.confidence, _thoughts.c.position)
+        best = live.order_by(*(column.desc() for column in columns))
         return await self.read_all(values.Thought, best.limit(limit))
 
     async def get_short_ids(self, keys: Collection[str]) -> dict[str, str]:

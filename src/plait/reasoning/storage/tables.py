@@ -102,6 +102,7 @@ branches = _table(
         _required("position", sa.Integer, "0"),
         sa.Index("ix_branches_session_position", "session_id", "position"),
     ),
+    *_since("0007", _required("is_judged", sa.Boolean, "1")),
 )
 
 thoughts = _table(
@@ -126,6 +127,7 @@ thoughts = _table(
             "ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"
         ),
     ),
+    *_since("0007", _required("is_judged", sa.Boolean, "1")),
 )
 
 cross_refs = _table(
