@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.cut import cost_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
-from plait.client.calls.tool_call import RunIdentity, ToolCall
+from plait.client.calls.tool_call import ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.config.servers import ServerConfig, StdioServer
 from plait.client.connections.credentials import CallerCredentials
@@ -71,134 +72,126 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def reading(handle: str, **asked: Any) -> ToolCall:
-    return ToolCall(server=OWN_SERVER, tool=READ_MORE, arguments={"handle": handle, **asked})
+def texts_of(result: ToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, types.TextContent)]
 
 
-async def read_text(limiter: ResultLimiter, handle: str, block: int) -> str:
-    """Read a whole block as text, range after range."""
-    text, start = "", 0
-    while True:
-        answer = await limiter.answer_read_more(reading(handle, block=block, start=start))
-        piece, note = answer.content
-        assert isinstance(piece, types.TextContent)
-        assert isinstance(note, types.TextContent)
-        assert tokens_of(answer) <= TOKENS
-        text += piece.text
-        start += len(piece.text)
-        if "this is the end" in note.text:
-            return text
-        assert f"start={start}]" in note.text
+class Shortened:
+    """A result that is over its budget, and how it is read on."""
+
+    def __init__(self, limiter: ResultLimiter, shorter: ToolResult) -> None:
+        self.limiter = limiter
+        self.shorter = shorter
+        assert shorter.full_result is not None
+        self.handle: str = shorter.full_result
+
+    def call(self, **asked: Any) -> ToolCall:
+        arguments = {"handle": self.handle, **asked}
+        return ToolCall(server=OWN_SERVER, tool=READ_MORE, arguments=arguments)
+
+    async def read(self, **asked: Any) -> ToolResult:
+        return await self.limiter.answer_read_more(self.call(**asked))
+
+    async def text(self, **asked: Any) -> str:
+        """Read a whole text, range after range."""
+        text = ""
+        while True:
+            answer = await self.read(start=len(text), **asked)
+            piece, note = texts_of(answer)
+            assert tokens_of(answer) <= TOKENS
+            text += piece
+            if "this is the end" in note:
+                return text
+            assert f"start={len(text)}]" in note
 
 
-async def test_what_is_within_its_budget_is_left_alone() -> None:
-    result = result_of("x" * 4 * TOKENS)
-
-    assert await limiter_of().limited(result, CALL) is result
+async def shortened(limiter: ResultLimiter, *blocks: Any, **more: Any) -> Shortened:
+    return Shortened(limiter, await limiter.limited(result_of(*blocks, **more), CALL))
 
 
-async def test_without_a_budget_nothing_is_cut_and_no_tool_is_offered() -> None:
-    limiter = ResultLimiter(None, NO_SERVERS)
-    result = result_of("x" * 5_000_000)
+@pytest.mark.parametrize(
+    ("limiter", "block", "has_limits"),
+    [
+        (limiter_of(), "x" * 4 * TOKENS, True),
+        (ResultLimiter(None, NO_SERVERS), "x" * 5_000_000, False),
+        # A large picture counts as what a model pays for one.
+        (limiter_of(2000), image(2_000_000), True),
+    ],
+    ids=["within the budget", "no budget", "a picture"],
+)
+async def test_what_is_within_its_budget_is_left_alone(
+    limiter: ResultLimiter, block: Any, has_limits: bool
+) -> None:
+    result = result_of(block)
 
     assert await limiter.limited(result, CALL) is result
-    assert not limiter.has_limits
+    assert limiter.has_limits is has_limits
 
 
 async def test_five_megabytes_of_text_can_be_read_to_the_end() -> None:
     whole = "".join(f"{number}: grün 🎈\n" for number in range(280_000))
-    limiter = limiter_of(400_000)
 
-    shorter = await limiter.limited(result_of(whole), CALL)
+    kept = await shortened(limiter_of(400_000), whole)
 
-    assert shorter.full_result is not None
-    assert len(shorter.text.encode()) <= 1_600_000
+    assert len(kept.shorter.text.encode()) <= 1_600_000
     assert len(whole.encode()) > 5_000_000
-    text, start = "", 0
-    while start < len(whole):
-        piece, _ = (
-            await limiter.answer_read_more(reading(shorter.full_result, start=start))
-        ).content
-        assert isinstance(piece, types.TextContent)
-        text, start = text + piece.text, start + len(piece.text)
+    text = ""
+    while len(text) < len(whole):
+        text += texts_of(await kept.read(start=len(text)))[0]
     assert text == whole
 
 
 async def test_a_thousand_rows_stay_json_and_can_be_read_to_the_end() -> None:
     rows = [{"id": number, "name": f"row {number}", "tags": ["a", "b"]} for number in range(1000)]
     data = {"total": 1000, "rows": rows}
-    limiter = limiter_of()
 
-    shorter = await limiter.limited(result_of(json.dumps(data, indent=2), structured=data), CALL)
+    kept = await shortened(limiter_of(), json.dumps(data, indent=2), structured=data)
 
-    assert tokens_of(shorter) <= TOKENS
-    shown = json.loads(shorter.text)
-    assert shown == shorter.structured_content
-    *kept, mark = shown["rows"]
-    assert shorter.full_result is not None
-    start = int(re.findall(r"start=(\d+)", json.dumps(mark))[0])
-    assert start == len(kept)
-    while start < 1000:
-        answer = await limiter.answer_read_more(
-            reading(shorter.full_result, path="$.rows", start=start)
-        )
-        piece, note = answer.content
-        assert isinstance(piece, types.TextContent)
-        assert isinstance(note, types.TextContent)
+    assert tokens_of(kept.shorter) <= TOKENS
+    shown = json.loads(kept.shorter.text)
+    assert shown == kept.shorter.structured_content
+    *seen, mark = shown["rows"]
+    assert re.findall(r"start=(\d+)", json.dumps(mark)) == [str(len(seen))]
+    note = ""
+    while len(seen) < 1000:
+        answer = await kept.read(path="$.rows", start=len(seen))
+        piece, note = texts_of(answer)
         assert tokens_of(answer) <= TOKENS
-        kept += json.loads(piece.text)
-        start = len(kept)
-    assert kept == rows
-    assert "this is the end" in note.text  # pyright: ignore[reportPossiblyUnboundVariable]
+        seen += json.loads(piece)
+    assert seen == rows
+    assert "this is the end" in note
 
 
 async def test_thirty_images_are_shown_as_far_as_they_fit_and_read_one_by_one() -> None:
     images = [image(3000, seed) for seed in range(30)]
-    limiter = limiter_of(8000)
 
-    shorter = await limiter.limited(result_of("Pictures:", *images), CALL)
+    kept = await shortened(limiter_of(8000), "Pictures:", *images)
 
-    shown = [block for block in shorter.content if isinstance(block, types.ImageContent)]
+    content = kept.shorter.content
+    shown = [block for block in content if isinstance(block, types.ImageContent)]
     assert shown == images[: len(shown)]
     assert 4 < len(shown) < 10
-    assert len(shorter.content) == 31
-    limit = Limit(tokens=8000)
-    assert sum(cost_of(block, limit) for block in shorter.content) <= 32_000
-    assert shorter.full_result is not None
-    line = shorter.content[30]
-    assert isinstance(line, types.TextContent)
-    read = f'read_more(handle="{shorter.full_result}", block=30)'
-    assert line.text == f"[image/png of 3000 bytes, left out; to read it: {read}]"
+    assert len(content) == 31
+    assert sum(cost_of(block, Limit(tokens=8000)) for block in content) <= 32_000
+    read = f'read_more(handle="{kept.handle}", block=30)'
+    assert texts_of(kept.shorter)[-1] == f"[image/png of 3000 bytes, left out; to read it: {read}]"
     seen: list[Any] = []
     while len(seen) < 30:
-        answer = await limiter.answer_read_more(reading(shorter.full_result, block=len(seen) + 1))
+        answer = await kept.read(block=len(seen) + 1)
         seen += [block for block in answer.content if isinstance(block, types.ImageContent)]
     assert seen == images
-
-
-async def test_a_large_picture_counts_as_what_a_model_pays_for_one() -> None:
-    limiter = limiter_of(2000)
-    result = result_of(image(2_000_000))
-
-    assert await limiter.limited(result, CALL) is result
 
 
 async def test_with_a_budget_of_bytes_a_picture_counts_as_its_bytes() -> None:
     limiter = ResultLimiter(ResultBudget(default=Limit(bytes=10_000)), NO_SERVERS)
     picture = image(20_000)
 
-    shorter = await limiter.limited(result_of(picture), CALL)
+    kept = await shortened(limiter, picture)
 
-    assert shorter.full_result is not None
-    (line,) = shorter.content
-    assert isinstance(line, types.TextContent)
-    data, start = "", 0
-    while start < len(picture.data):
-        piece, _ = (
-            await limiter.answer_read_more(reading(shorter.full_result, start=start))
-        ).content
-        assert isinstance(piece, types.TextContent)
-        data, start = data + piece.text, start + len(piece.text)
+    assert [block.type for block in kept.shorter.content] == ["text"]
+    data = ""
+    while len(data) < len(picture.data):
+        data += texts_of(await kept.read(start=len(data)))[0]
     assert data == picture.data
 
 
@@ -238,58 +231,44 @@ async def test_any_result_fits_its_budget_and_every_block_can_be_read_exactly(
         assert shorter is result
         return
     assert limiter.full_result(shorter.full_result) is result
+    kept = Shortened(limiter, shorter)
     for number, block in enumerate(result.content):
-        match block:
-            case types.TextContent(text=text):
-                whole = text
-            case types.ImageContent(data=data):
-                whole = data
-            case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
-                whole = text
-            case _:
-                raise AssertionError(block)
-        assert await read_text(limiter, shorter.full_result, number) == whole
+        whole: Any = block.resource if isinstance(block, types.EmbeddedResource) else block
+        text = whole.data if isinstance(whole, types.ImageContent) else whole.text
+        assert await kept.text(block=number) == text
     if result.structured_content is not None:
-        text = await read_text(limiter, shorter.full_result, len(result.content))
+        text = await kept.text(block=len(result.content))
         assert json.loads(text) == result.structured_content
 
 
 async def test_a_thousand_blocks_become_a_few_and_one_line() -> None:
     blocks = [json.dumps({"id": number, "text": "x" * 100}) for number in range(1000)]
-    limiter = limiter_of()
 
-    shorter = await limiter.limited(result_of(*blocks), CALL)
+    kept = await shortened(limiter_of(), *blocks)
 
-    *kept, last = [block.text for block in shorter.content if isinstance(block, types.TextContent)]
-    assert kept == blocks[: len(kept)]
-    assert len(kept) > 20
-    assert shorter.full_result is not None
-    read = f'read_more(handle="{shorter.full_result}", block={len(kept)})'
-    assert last == f"[{1000 - len(kept)} more blocks are left out; to read on: {read}]"
-    while len(kept) < 1000:
-        *more, note = (
-            await limiter.answer_read_more(reading(shorter.full_result, block=len(kept)))
-        ).content
-        kept += [block.text for block in more if isinstance(block, types.TextContent)]
-    assert kept == blocks
-    assert isinstance(note, types.TextContent)  # pyright: ignore[reportPossiblyUnboundVariable]
-    assert "999 of 1000" in note.text
+    *seen, last = texts_of(kept.shorter)
+    assert seen == blocks[: len(seen)]
+    assert len(seen) > 20
+    read = f'read_more(handle="{kept.handle}", block={len(seen)})'
+    assert last == f"[{1000 - len(seen)} more blocks are left out; to read on: {read}]"
+    note = ""
+    while len(seen) < 1000:
+        *more, note = texts_of(await kept.read(block=len(seen)))
+        seen += more
+    assert seen == blocks
+    assert "999 of 1000" in note
 
 
 async def test_structured_content_beside_another_text_shares_its_budget() -> None:
     rows = {"rows": [{"id": number} for number in range(2000)]}
-    limiter = limiter_of()
 
-    shorter = await limiter.limited(result_of("2000 rows were found.", structured=rows), CALL)
+    kept = await shortened(limiter_of(), "2000 rows were found.", structured=rows)
 
-    assert shorter.text == "2000 rows were found."
-    assert tokens_of(shorter) <= TOKENS
-    assert shorter.full_result is not None
-    assert shorter.structured_content is not None
-    assert "block=1" in shorter.structured_content["plait/cut"]
-    answer = await limiter.answer_read_more(
-        reading(shorter.full_result, block=1, path="$.rows[1990:].id")
-    )
+    assert kept.shorter.text == "2000 rows were found."
+    assert tokens_of(kept.shorter) <= TOKENS
+    assert kept.shorter.structured_content is not None
+    assert "block=1" in kept.shorter.structured_content["plait/cut"]
+    answer = await kept.read(block=1, path="$.rows[1990:].id")
     assert answer.text.splitlines()[0] == json.dumps(list(range(1990, 2000)))
 
 
@@ -307,31 +286,21 @@ async def test_a_counter_of_tokens_replaces_the_estimate() -> None:
         return len(text)
 
     limiter = limiter_of(counter=count_letters)
-    rows = json.dumps([{"id": number} for number in range(1000)])
-
     fits = await limiter.limited(result_of("x" * TOKENS), CALL)
-    shorter = await limiter.limited(result_of(rows), CALL)
+    kept = await shortened(limiter, json.dumps([{"id": number} for number in range(1000)]))
 
     assert fits.full_result is None
-    assert len(shorter.text) <= TOKENS
-    assert isinstance(json.loads(shorter.text), list)
-    assert shorter.full_result is not None
-    answer = await limiter.answer_read_more(reading(shorter.full_result))
-    assert sum(map(len, answer.text.splitlines())) <= TOKENS
+    assert len(kept.shorter.text) <= TOKENS
+    assert isinstance(json.loads(kept.shorter.text), list)
+    assert sum(map(len, (await kept.read()).text.splitlines())) <= TOKENS
 
 
 async def test_a_path_reads_a_string_a_number_and_an_object() -> None:
     data = {"text": "ab" * 10_000, "number": 7, "object": {"key": [1, 2]}}
-    limiter = limiter_of()
-    shorter = await limiter.limited(result_of(json.dumps(data)), CALL)
-    assert shorter.full_result is not None
+    kept = await shortened(limiter_of(), json.dumps(data))
 
     async def first(**asked: Any) -> str:
-        block = (
-            await limiter.answer_read_more(reading(str(shorter.full_result), **asked))
-        ).content[0]
-        assert isinstance(block, types.TextContent)
-        return block.text
+        return texts_of(await kept.read(**asked))[0]
 
     assert await first(path="$.text", start=2, length=4) == "abab"
     assert await first(path="$.number") == "7"
@@ -341,80 +310,54 @@ async def test_a_path_reads_a_string_a_number_and_an_object() -> None:
 
 
 async def test_an_item_that_is_too_large_by_itself_is_shortened() -> None:
-    data = [{"text": "x" * 50_000, "id": 1}, {"id": 2}]
-    limiter = limiter_of()
-    shorter = await limiter.limited(result_of(json.dumps(data)), CALL)
+    kept = await shortened(limiter_of(), json.dumps([{"text": "x" * 50_000, "id": 1}, {"id": 2}]))
 
-    answer = await limiter.answer_read_more(reading(str(shorter.full_result), path="$"))
+    answer = await kept.read(path="$")
 
-    piece, note = answer.content
-    assert isinstance(piece, types.TextContent)
-    assert isinstance(note, types.TextContent)
-    (item,) = json.loads(piece.text)
+    piece, note = texts_of(answer)
+    (item,) = json.loads(piece)
     assert item["id"] == 1
     assert "path=$[0].text" in item["text"]
-    assert "start=1" in note.text
+    assert "start=1" in note
     assert tokens_of(answer) <= TOKENS
 
 
 async def test_find_lists_where_a_text_stands() -> None:
-    lines = "".join(
-        f"{number} {'ERROR' if number % 1000 == 7 else 'fine'}\n" for number in range(5000)
-    )
-    limiter = limiter_of()
-    shorter = await limiter.limited(result_of(lines), CALL)
+    words = ("ERROR" if number % 1000 == 7 else "fine" for number in range(5000))
+    lines = "".join(f"{number} {word}\n" for number, word in enumerate(words))
+    kept = await shortened(limiter_of(), lines)
 
-    answer = await limiter.answer_read_more(reading(str(shorter.full_result), find="error"))
+    answer = await kept.read(find="error")
 
     starts = [int(one) for one in re.findall(r"^start=(\d+):", answer.text, re.MULTILINE)]
     assert [lines[start : start + 5] for start in starts] == ["ERROR"] * 5
     assert answer.text.endswith("[5 places]")
-    nothing = await limiter.answer_read_more(reading(str(shorter.full_result), find="panic"))
-    assert nothing.text == "There is no match.\n[0 places]"
+    assert (await kept.read(find="panic")).text == "There is no match.\n[0 places]"
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        {"block": 2},
-        {"start": 100_000},
-        {"path": "$.rows"},
-        {"start": -1},
-        {"length": 0},
-        {"find": ""},
-        {"page": 2},
+        *({"block": 2}, {"start": 100_000}, {"path": "$.rows"}, {"start": -1}, {"length": 0}),
+        *({"find": ""}, {"page": 2}),
     ],
 )
 async def test_a_wrong_argument_is_explained(asked: dict[str, Any]) -> None:
-    limiter = limiter_of()
-    shorter = await limiter.limited(result_of("x" * 10_000), CALL)
+    kept = await shortened(limiter_of(), "x" * 10_000)
 
     with pytest.raises(InvalidArgumentsError):
-        await limiter.answer_read_more(reading(str(shorter.full_result), **asked))
+        await kept.read(**asked)
 
 
 async def test_results_of_others_are_refused_like_ones_that_are_unknown() -> None:
-    def made_by(user: str, thread: str | None, call: ToolCall = CALL) -> ToolCall:
-        return ToolCall(
-            server=call.server,
-            tool=call.tool,
-            arguments=call.arguments,
-            access=CallerCredentials.of({"X-User": user}),
-            run=RunIdentity(thread=thread),
-        )
+    kept = await shortened(limiter_of(), "x" * 10_000)
+    stranger = replace(kept.call(), access=CallerCredentials.of({"X-User": "bob"}))
 
-    limiter, other_client = limiter_of(), limiter_of()
-    shorter = await limiter.limited(result_of("x" * 10_000), made_by("ann", "1"))
-    call = reading(str(shorter.full_result))
-
-    assert (await limiter.answer_read_more(made_by("ann", "1", call))).content
-    for stranger in (made_by("bob", "1", call), made_by("ann", "2", call), call):
-        with pytest.raises(ResultExpiredError) as refused:
-            await limiter.answer_read_more(stranger)
+    with pytest.raises(ResultExpiredError, match="call the tool again") as refused:
+        await kept.limiter.answer_read_more(stranger)
     with pytest.raises(ResultExpiredError) as unknown:
-        await other_client.answer_read_more(made_by("ann", "1", call))
-    assert str(refused.value) == str(unknown.value)  # pyright: ignore[reportPossiblyUnboundVariable]
-    assert "call the tool again" in str(unknown.value)
+        await limiter_of().answer_read_more(kept.call())
+    assert str(refused.value) == str(unknown.value)
 
 
 async def test_tools_and_servers_have_budgets_of_their_own() -> None:
