@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, cast
 import httpx2
 
 from plait._support.clock import Clock, SystemClock
-from plait._support.gather import gather_outcomes
 from plait._support.http import send_request, with_retries
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
@@ -468,7 +467,7 @@ class LangbaseCompleter(HttpCompleter):
                 await self._send("/v1/pipes", body, allowed=(HTTPStatus.CONFLICT,))
 
         # All of them are awaited: a connection that is being opened would be left open.
-        for outcome in await gather_outcomes(map(ensure, modes)):
+        for outcome in await asyncio.gather(*map(ensure, modes), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
