@@ -60,76 +60,51 @@ def _result(number: object, result: object) -> bytes:
 
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
-async def test_a_large_answer_of_a_handshake_is_refused(method: str) -> None:
+async def test_a_large_answer_of_a_handshake_is_refused_and_of_others_is_not(method: str) -> None:
     wire = _wire()
-    request = _pending(wire, method=method)
-
-    await wire.receive(_result(7, {"instructions": "x" * 2_000_000}))
-
-    assert isinstance(request.fault, RequestError)
-    assert request.fault.message == f"the server answered {method} with more than 1,048,576 bytes"
-
-
-async def test_other_answers_may_be_large_while_a_handshake_is_under_way() -> None:
-    wire = _wire()
-    handshake, request = _pending(wire, 1, "server/discover"), _pending(wire)
+    handshake, request = _pending(wire, 1, method), _pending(wire)
 
     await wire.receive(_result(7, {"text": "x" * 2_000_000}))
-
-    assert request.answered
-    assert not handshake.answered
+    assert (request.answered, handshake.answered) == (True, False)
     assert list(wire.requests) == [1]
+    await wire.receive(_result(1, {"instructions": "x" * 2_000_000}))
+
+    reason = f"the server answered {method} with more than 1,048,576 bytes"
+    assert str(handshake.fault) == reason
+
+
+ERROR = {"code": -1, "message": "no", "data": [1]}
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("number", [7, "7"])
-async def test_an_id_that_comes_back_as_text_is_known(number: object, at_once: bool) -> None:
-    wire = _wire()
-    request = _pending(wire)
-
-    if at_once:
-        assert wire.take_line(_result(number, {"a": 1}))
-    else:
-        await wire.receive(_result(number, {"a": 1}))
-
-    assert request.answered
-    assert request.message is not None
-    assert request.message["result"] == {"a": 1}
-    assert wire.requests == {}
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize("strange", ["x", "", "-7", "7.0", "²", 8, "9" * 5000, None])
-async def test_an_answer_to_nothing_is_dropped(strange: object, at_once: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "outcome"),
+    [
+        (7, {"result": {"a": 1}}),
+        ("7", {"result": {"a": 1}}),
+        (7, {"error": ERROR}),
+        *((other, {"result": {}}) for other in ("x", "", "-7", "7.0", "²", 8, "9" * 5000, None)),
+    ],
+)
+async def test_an_answer_is_taken_by_its_request_or_dropped(
+    number: object, outcome: dict[str, Any], at_once: bool
+) -> None:
     ends: list[str] = []
     wire = _wire(ends)
     request = _pending(wire)
+    is_own = number in {7, "7"}
 
     if at_once:
-        assert not wire.take_line(_result(strange, {}))
+        assert wire.take_line(_message(id=number, **outcome)) is is_own
     else:
-        await wire.receive(_result(strange, {}))
+        await wire.receive(_message(id=number, **outcome))
 
-    assert not request.answered
-    assert request.fault is None
-    assert list(wire.requests) == [7]
-    assert ends == []
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_an_error_answers_its_request(at_once: bool) -> None:
-    wire = _wire()
-    request = _pending(wire)
-    body = _message(id=7, error={"code": -1, "message": "no", "data": [1]})
-
-    if at_once:
-        assert wire.take_line(body)
-    else:
-        await wire.receive(body)
-
-    assert request.answered
-    assert request.message is not None
-    assert request.message["error"] == {"code": -1, "message": "no", "data": [1]}
+    assert request.answered is is_own
+    assert list(wire.requests) == [] if is_own else [7]
+    assert (request.fault, ends) == (None, [])
+    if is_own:
+        assert request.message is not None
+        assert request.message | outcome == request.message
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])

@@ -24,7 +24,6 @@ from plait.client.protocol import reading
 from plait.client.protocol.reading import (
     LARGE_BYTES,
     NESTED_NOTE,
-    ErrorDetail,
     LimitError,
     coerced_id,
     cut_nesting,
@@ -153,33 +152,32 @@ def test_no_call_of_the_decoder_takes_long(body: bytes, decoded_sizes: Iterator[
 
 
 @pytest.mark.usefixtures("in_parts")
-def test_a_name_that_is_too_long_is_refused() -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"result":{"%b" :1}}' % (b"\\n" * _SIZE)
-
-    with pytest.raises(ValueError, match="a name is too long"):
-        decode(body)
-
-
-@pytest.mark.usefixtures("in_parts")
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize(
-    "text",
+    ("body", "reason"),
     [
-        b"\n" + b"x" * _SIZE,
-        b"\n" + b"\\n" * _SIZE,
-        b"\xff" + b"x" * _SIZE,
-        b"\\x" + b"x" * _SIZE,
-        b"\\x" * _SIZE,
-        b"\\n" + b"x" * _SIZE + b"\n" + b"x" * _SIZE,
-        b"\\ud83d" + b"x" * _SIZE,
-        b"x" * _SIZE + b"\\ude00",
-        b"x" * _SIZE + "ä".encode()[:1],
+        (b'{"jsonrpc":"2.0","id":1,"result":{"%b" :1}}' % (b"\\n" * _SIZE), "a name is too long"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % (b"1" * _SIZE), "number out of range"),
+        *(
+            (_START + text + b'"}]}}', "not a text")
+            for text in (
+                b"\n" + b"x" * _SIZE,
+                b"\n" + b"\\n" * _SIZE,
+                b"\xff" + b"x" * _SIZE,
+                b"\\x" + b"x" * _SIZE,
+                b"\\x" * _SIZE,
+                b"\\n" + b"x" * _SIZE + b"\n" + b"x" * _SIZE,
+                b"\\ud83d" + b"x" * _SIZE,
+                b"x" * _SIZE + b"\\ude00",
+                b"x" * _SIZE + "ä".encode()[:1],
+            )
+        ),
     ],
-    ids=range(9),
+    ids=range(11),
 )
-def test_a_long_text_that_is_none_is_refused_at_once(text: bytes) -> None:
-    with pytest.raises(ValueError, match="not a text"):
-        decode(_START + text + b'"}]}}')
+def test_what_is_no_json_is_refused_at_once_however_long_it_is(body: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode(body)
 
 
 @pytest.mark.timeout(10)
@@ -197,18 +195,15 @@ def test_large_containers_in_each_other_take_time_in_proportion(
 
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.timeout(10)
-def test_blanks_of_any_length_are_skipped_and_a_long_number_is_refused() -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}'
-
-    assert read(body % (b" " * _SIZE + b"1")).decoded_result() == {"a": 1}
-    with pytest.raises(ValueError, match="number out of range"):
-        read(body % (b"1" * _SIZE)).decoded_result()
-
-
-@pytest.mark.usefixtures("in_parts")
-def test_not_a_number_is_decoded_in_a_large_message_too() -> None:
-    body = _LIST + b"NaN," * 10 + b'1e999,"%b"]}}}' % (b"x" * _SIZE)
-
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":%b}}' % (b" " * _SIZE + b"1"),
+        _LIST + b"NaN," * 10 + b'1e999,"%b"]}}}' % (b"x" * _SIZE),
+    ],
+    ids=["long blanks", "not a number"],
+)
+def test_odd_values_are_decoded_in_a_large_message_too(body: bytes) -> None:
     assert repr(decode(body)) == repr(from_json(body))
 
 
@@ -228,33 +223,24 @@ def test_a_message_that_takes_many_times_its_bytes_is_refused(body: bytes) -> No
         decode(body, replace(_NO_LIMITS, message_bytes=1_000_000))
 
 
-def test_the_values_of_a_message_that_is_decoded_at_once_are_counted_too() -> None:
-    body = b"[%b1]" % (b"[1], " * 300_000)
-
-    assert len(decode(body, replace(_NO_LIMITS, values=600_001))) == 300_001
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        (b"[%b1]" % (b"[1], " * 300_000), 600_001),
+        (json.dumps(["x" * 2_000] * 1_000).encode(), 1_000),
+    ],
+    ids=["decoded at once", "decoded in little time"],
+)
+def test_the_values_of_every_message_are_counted(body: bytes, values: int) -> None:
+    assert decode(body, replace(_NO_LIMITS, values=values)) == from_json(body)
     with pytest.raises(LimitError, match="`values` in `limits`"):
-        decode(body, replace(_NO_LIMITS, values=600_000))
-
-
-def test_so_are_those_of_a_message_that_would_be_decoded_in_little_time() -> None:
-    body = json.dumps(["x" * 2_000] * 1_000).encode()
-
-    assert len(decode(body)) == 1_000
-    with pytest.raises(LimitError, match="`values` in `limits`"):
-        decode(body, replace(_NO_LIMITS, values=999))
+        decode(body, replace(_NO_LIMITS, values=values - 1))
 
 
 @pytest.mark.parametrize("size", [0, 100_000, 20_000_000])
 def test_a_response_that_is_not_utf_8_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=r"utf|unicode|JSON-RPC"):
         read(_START + b"x" * size + b"\xff" + b'"}]}}')
-
-
-def test_a_response_with_an_error_is_an_error() -> None:
-    body = b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":%b,"message":"no"}}'
-
-    assert read(body % b"1").kind == read(body % b'"1"').kind == "error"
-    assert read(body % b"1.5").kind == "response"
 
 
 def test_the_values_of_a_large_response_are_counted_when_its_result_is_decoded() -> None:
@@ -278,20 +264,19 @@ def test_a_response_of_any_size_has_its_id_its_result_and_its_bytes(size: int) -
     assert message.decoded_result() is message.decoded_result()
 
 
-def test_every_kind_of_message_is_known() -> None:
-    request = read(b'{"jsonrpc":"2.0","id":"7","method":"ping"}')
-    notification = read(b'{"jsonrpc":"2.0","method":"a","params":{"b":1}}')
-    error = read(b'{"jsonrpc":"2.0","id":"7","error":{"code":-1,"message":"no","data":[1]}}')
-    unknown = read(b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}')
-
-    assert (request.kind, request.id, request.method, request.params) == (
-        *("request", "7", "ping", None),
-    )
-    assert (notification.kind, notification.method, notification.params) == (
-        *("notification", "a", {"b": 1}),
-    )
-    assert (error.kind, error.id, error.error) == ("error", 7, ErrorDetail(-1, "no", [1]))
-    assert (unknown.kind, unknown.id) == ("error", None)
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        ('"id":"7","method":"ping"', ("request", "7", "ping", None)),
+        ('"method":"a","params":{"b":1}', ("notification", None, "a", {"b": 1})),
+        ('"id":"7","error":{"code":-1,"message":"no","data":[1]}', ("error", 7, (-1, "no", [1]))),
+        ('"id":null,"error":{"code":-1,"message":"no"}', ("error", None, (-1, "no", None))),
+        ('"id":1,"result":{},"error":{"code":"1","message":"no"}', ("error", 1, (1, "no", None))),
+        ('"id":1,"result":{},"error":{"code":1.5,"message":"no"}', ("response", 1, {})),
+    ],
+)
+def test_every_kind_of_message_is_known(fields: str, facts: object) -> None:
+    assert _facts(b'{"jsonrpc":"2.0",%b}' % fields.encode()) == facts
 
 
 def test_the_content_of_a_message_is_not_in_its_representation() -> None:
