@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
@@ -70,36 +69,3 @@ async def test_a_wrong_client_secret_is_in_no_error_repr_or_log(
         seen = [whole_text(caught.value), repr(box), str(box.status().to_dict())]
 
     assert SECRET not in "\n".join([*seen, str(caught.value.to_dict()), caplog.text])
-
-
-@pytest.mark.parametrize("status", [302, 307, 308])
-async def test_credentials_do_not_follow_a_redirect_to_another_origin(
-    status: int, shop: Shop
-) -> None:
-    heard: list[bytes] = []
-
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.read(65536))
-        writer.close()
-
-    other = await asyncio.start_server(listen, "127.0.0.1", 0)
-    address = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}/mcp"
-
-    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(
-            f"HTTP/1.1 {status} Elsewhere\r\nLocation: {address}\r\n"
-            "Content-Length: 0\r\nConnection: close\r\n\r\n".encode()
-        )
-        await writer.drain()
-        writer.close()
-
-    first = await asyncio.start_server(redirect, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{first.sockets[0].getsockname()[1]}/mcp"
-    headers = {"Authorization": f"Bearer {SECRET}", "X-Key": SECRET}
-    server = {"url": url, "auth": shop.auth(), "headers": headers, "reconnect": {"max_attempts": 1}}
-    async with first, other, Toolbox({"shop": server}) as box:
-        with pytest.raises(PlaitError):
-            await box.tools()
-
-    assert heard == []

@@ -124,78 +124,54 @@ class _StreamableHttp(Sockets):
         return message
 
 
-async def _cut(http: _StreamableHttp, reply: Reply) -> None:
-    del http
-    reply.start_events()
-    reply.event(_LOG)
-    await reply.writer.drain()
-    reply.cut()
+HttpStep = Callable[[_StreamableHttp, Reply], Awaitable[None]]
 
 
-async def _ended(http: _StreamableHttp, reply: Reply) -> None:
-    del http
-    reply.start_events()
-    reply.event(_LOG)
-    reply.end()
+def _stream(
+    *parts: Json | Callable[[Json], Json | bytes], cut: bool = False, event_id: str = ""
+) -> HttpStep:
+    """Return a step that streams events, some of them made of the good answer, and ends or cuts.
+
+    With an `event_id` the stream may be resumed.
+    """
+
+    async def answer(http: _StreamableHttp, reply: Reply) -> None:
+        good = http.good(reply)
+        reply.start_events()
+        for part in parts:
+            one = part(good) if callable(part) else part
+            if isinstance(one, bytes):
+                reply.chunk(one)
+            elif event_id:
+                reply.event(one, event_id, retry=0)
+            else:
+                reply.event(one)
+            await reply.writer.drain()
+        if cut:
+            reply.cut()
+        else:
+            reply.end()
+
+    return answer
 
 
-async def _for_another(http: _StreamableHttp, reply: Reply) -> None:
-    reply.start_events()
-    reply.event({**http.good(reply), "id": 0})
-    reply.end()
+def _resumed(*, cut: bool) -> HttpStep:
+    stream = _stream(_LOG, cut=cut, event_id="e1")
+
+    async def answer(http: _StreamableHttp, reply: Reply) -> None:
+        http.rest = http.good(reply)
+        await stream(http, reply)
+
+    return answer
 
 
-async def _ended_to_be_resumed(http: _StreamableHttp, reply: Reply) -> None:
-    http.rest = http.good(reply)
-    reply.start_events()
-    reply.event(_LOG, "e1", retry=0)
-    reply.end()
+def _encoded(good: Json) -> bytes:
+    return json.dumps(good).encode()
 
 
-async def _cut_to_be_resumed(http: _StreamableHttp, reply: Reply) -> None:
-    http.rest = http.good(reply)
-    reply.start_events()
-    reply.event(_LOG, "e1", retry=0)
-    await reply.writer.drain()
-    reply.cut()
-
-
-async def _never_resumed(http: _StreamableHttp, reply: Reply) -> None:
-    del http
-    reply.start_events()
-    reply.event(_LOG, "e1", retry=0)
-    reply.end()
-
-
-async def _comments(http: _StreamableHttp, reply: Reply) -> None:
-    body = json.dumps(http.good(reply))
-    reply.start_events()
-    reply.chunk(b": hello\n\nretry: 10\n\nevent: message\nid: 7\ndata:" + body.encode() + b"\n\n")
-    reply.end()
-
-
-async def _other_events(http: _StreamableHttp, reply: Reply) -> None:
-    good = http.good(reply)
-    reply.start_events()
-    reply.chunk(b"event: odd\ndata: " + json.dumps({**good, "result": {}}).encode() + b"\n\n")
-    reply.event(good)
-    reply.end()
-
-
-async def _pieces(http: _StreamableHttp, reply: Reply) -> None:
-    body = json.dumps(http.good(reply), indent=1)
-    event = "".join(f"data: {line}\r\n" for line in body.splitlines()) + "\r\n"
-    reply.start_events()
-    for part in (event[:7], event[7:30], event[30:]):
-        reply.chunk(part.encode())
-        await reply.writer.drain()
-    reply.end()
-
-
-async def _unfinished(http: _StreamableHttp, reply: Reply) -> None:
-    reply.start_events()
-    reply.chunk(b"data: " + json.dumps(http.good(reply)).encode() + b"\n")
-    reply.end()
+def _lines(good: Json) -> bytes:
+    text = json.dumps(good, indent=1)
+    return ("".join(f"data: {line}\r\n" for line in text.splitlines()) + "\r\n").encode()
 
 
 async def _moved(http: _StreamableHttp, reply: Reply) -> None:
@@ -220,22 +196,31 @@ def _refused(status: int, code: int) -> HttpStep:
     return answer
 
 
-HttpStep = Callable[[_StreamableHttp, Reply], Awaitable[None]]
-
 RESUMPTIONS: dict[str, HttpStep] = {
-    "an ended stream, resumed": _ended_to_be_resumed,
-    "a cut stream, resumed": _cut_to_be_resumed,
-    "a stream that cannot be resumed": _never_resumed,
+    "an ended stream, resumed": _resumed(cut=False),
+    "a cut stream, resumed": _resumed(cut=True),
+    "a stream that cannot be resumed": _stream(_LOG, event_id="e1"),
 }
 HTTP_STEPS: dict[str, HttpStep] = {
     **RESUMPTIONS,
-    "a cut stream": _cut,
-    "an ended stream": _ended,
-    "an event for another request": _for_another,
-    "comments": _comments,
-    "other events": _other_events,
-    "an event in pieces": _pieces,
-    "an event without its end": _unfinished,
+    "a cut stream": _stream(_LOG, cut=True),
+    "an ended stream": _stream(_LOG),
+    "an event for another request": _stream(lambda good: {**good, "id": 0}),
+    "comments": _stream(
+        lambda good: (
+            b": hello\n\nretry: 10\n\nevent: message\nid: 7\ndata:" + _encoded(good) + b"\n\n"
+        )
+    ),
+    "other events": _stream(
+        lambda good: b"event: odd\ndata: " + _encoded({**good, "result": {}}) + b"\n\n",
+        lambda good: good,
+    ),
+    "an event in pieces": _stream(
+        lambda good: _lines(good)[:7],
+        lambda good: _lines(good)[7:30],
+        lambda good: _lines(good)[30:],
+    ),
+    "an event without its end": _stream(lambda good: b"data: " + _encoded(good) + b"\n"),
     "moved": _moved,
     "json with a charset": _typed("Application/JSON; charset=utf-8"),
     "json as text": _typed("text/plain"),
