@@ -53,5 +53,6 @@ def test_a_variable_keeps_ollama_from_being_looked_for() -> None:
 
 def test_the_keys_of_an_environment_are_known() -> None:
     environ = {"ANTHROPIC_API_KEY": " a ", "OPENROUTER_API_KEY": "b", "OPENAI_API_KEY": " "}
+    token = {"CLAUDE_CODE_OAUTH_TOKEN": "c"}
 
-    assert keys_in(environ) == ["a", "b"]
+    assert sorted(keys_in({**environ, **token})) == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""How the command line is started."""
+"""How the command line is started: its options, its environment, and the servers it connects to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,23 @@ from claude_agent_sdk import ClaudeAgentOptions
 from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, Toolbox
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun, tools_of_run
-from plait.agents.engines.claude_agent_sdk.agent import cli_config, options_for
+from plait.agents.engines.claude_agent_sdk.agent import (
+    cli_config,
+    environment_for,
+    needs_login,
+    options_for,
+)
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
 from plait.agents.engines.claude_agent_sdk.turns import Bridge, Turns
 from plait.client.config.read import read_config
 from plait.traces.recorder import Recorder
+
+FOLDER = Path("/run/of/one")
+ISOLATED = {"CLAUDE_CONFIG_DIR", "HOME", "USERPROFILE"}
+
+
+def model(**settings: Any) -> ModelConfig:
+    return ModelConfig(id="m", model_name="claude", interface="claude_agent_sdk", **settings)
 
 
 def options(
@@ -26,11 +38,11 @@ def options(
     toolbox: Toolbox | None = None,
     *,
     bridged: bool = True,
-    **facts: Any,
+    **settings: Any,
 ) -> ClaudeAgentOptions:
-    model = ModelConfig(id="m", model_name="claude", interface="claude_agent_sdk", **facts)
-    ask = [Message.user("Q")]
-    run = AgentRun(model, config or AgentConfig(), ask, Recorder(), Redactor(), toolbox)
+    messages = [Message.user("Q")]
+    config = config or AgentConfig()
+    run = AgentRun(model(**settings), config, messages, Recorder(), Redactor(), toolbox)
     run.tools = tools_of_run([StaticTool("twice")], [])
     tools = cli_tools(run.tools.values())
     bridge = Bridge(run, tools, Turns(run, tools))
@@ -47,8 +59,8 @@ def test_only_the_tools_of_the_run_may_be_used(tmp_path: Path) -> None:
     assert list(made.mcp_servers) == ["plait"]
     prompt = made.system_prompt
     assert isinstance(prompt, dict)
-    assert Path(prompt.get("path", "")).read_text() == "Be kind."
-    assert Path(prompt.get("path", "")).stat().st_mode & 0o077 == 0
+    file = Path(prompt.get("path", ""))
+    assert (file.read_text(), file.stat().st_mode & 0o077) == ("Be kind.", 0)
 
 
 def test_further_options_are_taken_but_for_those_of_the_run(
@@ -74,29 +86,18 @@ def test_further_options_are_taken_but_for_those_of_the_run(
     assert made.extra_args == {"no-session-persistence": None, "debug-file": "x"}
     assert made.env["CLAUDE_CODE_EXTRA_BODY"] == "{}"
     assert made.env["DISABLE_TELEMETRY"] == "1"
-    assert "permission_mode" in caplog.text
-    assert "dangerously-skip-permissions" in caplog.text
-
-
-def test_an_option_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    for name in ("permission_mode", "dangerously-skip-permissions"):
+        assert name in caplog.text
     with pytest.raises(ConfigError, match="temprature"):
         options(tmp_path, extra_kwargs={"temprature": 1})
 
 
 def test_servers_that_are_passed_on_are_in_a_file_of_the_run(tmp_path: Path) -> None:
-    servers = {"web site": {"url": "https://mcp.example/mcp", "headers": {"X-Key": "canary"}}}
-    made = options(tmp_path, toolbox=Toolbox({"servers": servers}), bridged=False)
+    server = {"url": "https://mcp.example/mcp", "headers": {"X-Key": "canary"}}
+    made = options(tmp_path, toolbox=Toolbox({"servers": {"web site": server}}), bridged=False)
 
     file = Path(made.extra_args["mcp-config"] or "")
-    assert json.loads(file.read_text()) == {
-        "mcpServers": {
-            "web_site": {
-                "type": "http",
-                "url": "https://mcp.example/mcp",
-                "headers": {"X-Key": "canary"},
-            }
-        }
-    }
+    assert json.loads(file.read_text()) == {"mcpServers": {"web_site": {"type": "http", **server}}}
     assert file.stat().st_mode & 0o077 == 0
     assert "canary" not in repr(made)
     # The command line makes these calls: each of them is checked before.
@@ -108,25 +109,31 @@ def passed_on(server: Any) -> dict[str, Any]:
     return cli_config("one", config, {"HOME": "/home/ann", "LANG": "C", "KEY": "k"})
 
 
-def test_a_program_gets_the_home_of_the_person_and_what_it_inherits() -> None:
-    assert passed_on({"command": "srv", "args": ["-x"], "env": {"A": "1"}}) == {
-        "type": "stdio",
-        "command": "srv",
-        "args": ["-x"],
-        "env": {"HOME": "/home/ann", "A": "1"},
-    }
-    assert passed_on({"command": "srv", "inherit_env": ["LANG", "NO"]})["env"] == {
-        "HOME": "/home/ann",
-        "LANG": "C",
-    }
-    assert passed_on({"command": "srv", "inherit_env": True})["env"]["KEY"] == "k"
+SSE = {"type": "sse", "url": "https://a.example/sse"}
 
 
-def test_urls_keep_their_transport() -> None:
-    assert passed_on({"type": "sse", "url": "https://a.example/sse"}) == {
-        "type": "sse",
-        "url": "https://a.example/sse",
-    }
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (
+            {"command": "srv", "args": ["-x"], "env": {"A": "1"}},
+            {"args": ["-x"], "env": {"HOME": "/home/ann", "A": "1"}},
+        ),
+        (
+            {"command": "srv", "inherit_env": ["LANG", "NO"]},
+            {"env": {"HOME": "/home/ann", "LANG": "C"}},
+        ),
+        (
+            {"command": "srv", "inherit_env": True},
+            {"env": {"HOME": "/home/ann", "LANG": "C", "KEY": "k"}},
+        ),
+        (SSE, SSE),
+    ],
+    ids=["the home of the person", "what it inherits", "everything", "the transport of a URL"],
+)
+def test_a_server_keeps_its_settings(server: Any, expected: dict[str, Any]) -> None:
+    program = {"type": "stdio", "command": "srv", "args": []} if "command" in server else {}
+    assert passed_on(server) == {**program, **expected}
 
 
 @pytest.mark.parametrize(
@@ -135,13 +142,73 @@ def test_urls_keep_their_transport() -> None:
         ({"url": "wss://a.example"}, "websocket"),
         ({"command": "srv", "cwd": "/"}, "cwd"),
         ({"command": "srv", "env": lambda run: {"A": str(run)}}, "env is a function"),
-        (
-            {"url": "https://a.example", "headers": lambda run: {"A": str(run)}},
-            "headers are a function",
-        ),
+        ({"url": "https://a", "headers": lambda run: {"A": str(run)}}, "headers are a function"),
         ({"url": "https://a.example", "auth": "oauth"}, "auth"),
     ],
 )
 def test_what_the_command_line_cannot_use_is_refused(server: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=f"one: .*{why}"):
         passed_on(server)
+
+
+KEY = {"anthropic_api_key": "key"}
+OTHER = {"ANTHROPIC_AUTH_TOKEN": "other", "CLAUDE_CODE_USE_VERTEX": "1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "expected"),
+    [
+        (
+            {"max_tokens": 7, "max_retries": 0, "request_timeout": 1.5},
+            {},
+            {
+                "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "7",
+                "CLAUDE_CODE_MAX_RETRIES": "0",
+                "API_TIMEOUT_MS": "1500",
+            },
+        ),
+        (
+            KEY,
+            OTHER,
+            {
+                "ANTHROPIC_API_KEY": "key",
+                "ANTHROPIC_AUTH_TOKEN": "",
+                "CLAUDE_CODE_OAUTH_TOKEN": "",
+                "CLAUDE_CODE_USE_VERTEX": "",
+                "ANTHROPIC_BASE_URL": None,
+            },
+        ),
+        ({"anthropic_base_url": "http://127.0.0.1:1"}, {}, {"ANTHROPIC_API_KEY": "none"}),
+        ({"anthropic_base_url": "https://llm.example"}, {}, {"ANTHROPIC_API_KEY": None}),
+    ],
+    ids=["limits", "a key is the only one", "this machine needs no key", "others need one"],
+)
+def test_the_settings_of_a_model_are_variables(
+    settings: dict[str, Any], environ: dict[str, str], expected: dict[str, str | None]
+) -> None:
+    made = environment_for(model(**settings), FOLDER, environ)
+
+    assert {name: made.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "isolated"),
+    [
+        (KEY, {}, ISOLATED),
+        ({"anthropic_base_url": "https://llm.example"}, {}, ISOLATED),
+        ({}, {"ANTHROPIC_API_KEY": "k"}, ISOLATED),
+        ({}, {"ANTHROPIC_AUTH_TOKEN": "k"}, ISOLATED),
+        ({}, {"CLAUDE_CODE_OAUTH_TOKEN": "k"}, ISOLATED),
+        ({}, {"CLAUDE_CODE_USE_BEDROCK": "1"}, {"CLAUDE_CONFIG_DIR"}),
+        ({}, {}, set[str]()),
+        ({}, {"ANTHROPIC_BASE_URL": "https://llm.example"}, set[str]()),
+    ],
+)
+def test_folders_of_the_person_are_used_only_where_their_login_is_needed(
+    settings: dict[str, Any], environ: dict[str, str], isolated: set[str]
+) -> None:
+    made = environment_for(model(**settings), FOLDER, environ)
+
+    assert {name for name in ISOLATED if name in made} == isolated
+    assert all(made[name].startswith(str(FOLDER)) for name in isolated)
+    assert needs_login(model(**settings), environ) is not bool(isolated)
