@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -288,17 +288,22 @@ def well_formed(text: str) -> str:
 
 def well_formed_data(value: V) -> V:
     """Return JSON data in which every text can be encoded."""
-    return cast("V", _data(value))
+    return with_texts(value, well_formed)
 
 
-def _data(value: Any) -> Any:
-    match value:
-        case str():
-            return well_formed(value)
-        case Mapping():
-            items = cast("Mapping[Any, Any]", value).items()
-            return {_data(key): _data(inner) for key, inner in items}
-        case list() | tuple():
-            return [_data(inner) for inner in cast("list[Any]", value)]
-        case _:
-            return value
+def with_texts(value: V, change: Callable[[str], str]) -> V:
+    """Return JSON data in which a function has replaced every text, also those of keys."""
+
+    def changed(value: Any) -> Any:
+        match value:
+            case str():
+                return change(value)
+            case Mapping():
+                items = cast("Mapping[Any, Any]", value).items()
+                return {changed(key): changed(inner) for key, inner in items}
+            case list() | tuple():
+                return [changed(inner) for inner in cast("list[Any]", value)]
+            case _:
+                return value
+
+    return cast("V", changed(value))

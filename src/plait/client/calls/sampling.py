@@ -10,12 +10,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from plait._support import mcp_types as types
 from plait._support.clock import Clock, SystemClock
 from plait._support.gather import resolve
-from plait._support.sanitize import Care, is_clean_json, sanitize_text
+from plait._support.sanitize import Care, is_clean_json, sanitize_text, with_texts
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -175,23 +176,8 @@ def sanitized_request(request: SamplingRequest) -> SamplingRequest:
     fields = request.model_dump(mode="json", by_alias=True, exclude_none=True)
     if is_clean_json(fields):
         return request
-    return type(request).model_validate(_sanitized_value(fields, Care()))
-
-
-def _sanitized_value(value: Any, care: Care) -> Any:
-    match value:
-        case str():
-            return sanitize_text(value, care)
-        case dict():
-            fields = cast("dict[str, Any]", value)
-            return {
-                sanitize_text(name, care): _sanitized_value(one, care)
-                for name, one in fields.items()
-            }
-        case list():
-            return [_sanitized_value(one, care) for one in cast("list[Any]", value)]
-        case _:
-            return value
+    clean = with_texts(fields, partial(sanitize_text, care=Care()))
+    return type(request).model_validate(clean)
 
 
 def _times(most: int) -> str:
