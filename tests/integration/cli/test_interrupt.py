@@ -51,8 +51,8 @@ def test_a_reader_that_goes_away_is_no_failure(plait: Plait, shop_config: ShopCo
 
     _, stderr = process.communicate(timeout=60)
 
-    assert "Traceback" not in stderr
-    assert "BrokenPipe" not in stderr
+    assert process.returncode == 0
+    assert stderr == ""
 
 
 def test_an_interrupted_viewer_ends_the_calls_that_wait_for_a_person(plait: Plait) -> None:

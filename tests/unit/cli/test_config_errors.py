@@ -167,14 +167,6 @@ def test_the_doctor_reports_a_broken_configuration_as_findings(folder: Path) -> 
     assert run("doctor").stdout.splitlines()[0] == "configuration"
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "soon"])
-def test_a_timeout_must_be_a_positive_number(value: str) -> None:
-    result = run("call", "a", "b", f"--timeout={value}")
-
-    assert result.exit_code == 2
-    assert "--timeout" in result.stderr
-
-
 @pytest.mark.parametrize("command", [["run", "Hello"], ["chat"]])
 @pytest.mark.parametrize(
     ("model", "text"),
