@@ -29,6 +29,7 @@ from plait.testing import (
     running_server,
     server_stdio_config,
 )
+from plait.testing.fixtures import StartFaultServer
 from tests.integration.testing.support import parameters, text, websocket_client
 
 pytestmark = pytest.mark.anyio
@@ -248,29 +249,30 @@ async def test_the_sse_transport_has_the_same_faults() -> None:
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
 
 
-async def test_a_websocket_server_has_no_size_limit_can_be_cut_and_may_refuse() -> None:
-    both = (
-        fault_server("websocket", die_by="drop"),
-        fault_server("websocket", http_status="401:1", www_authenticate="Bearer", legacy_only=True),
+async def test_a_websocket_server_has_no_size_limit_can_be_cut_and_may_refuse(
+    fault_server: StartFaultServer,
+) -> None:
+    server = fault_server("websocket", die_by="drop")
+    refusing = fault_server(
+        "websocket", http_status="401:1", www_authenticate="Bearer", legacy_only=True
     )
-    with running(*both) as (server, refusing):
-        async with Client(websocket_client(server.url)) as client:
-            assert len(await text(client, "big", size_bytes=5_000_000)) == 5_000_000
-            assert len(await text(client, "echo", text="y" * 5_000_000)) == 5_000_000
-            headers = (await client.call_tool("headers")).structured_content
-            assert headers["sec-websocket-protocol"] == "mcp"
-            with pytest.raises(MCPError, match="Connection closed"):
-                await client.call_tool("pay_and_die", {"amount": 3})
-        assert server.is_running
-        assert server.state.ledger() == ["3"]
-        async with Client(websocket_client(server.url), mode="legacy") as client:
-            assert await text(client, "pid") == str(server.pid)
-        kinds = [line.split()[0] for line in server.state.sessions()]
-        assert kinds == ["connect", "discover", "connect", "initialize"]
-        with pytest.raises(InvalidStatus) as caught:
-            async with connect(refusing.url, subprotocols=[Subprotocol("mcp")]):
-                pass
-        assert caught.value.response.status_code == 401
-        assert caught.value.response.headers["WWW-Authenticate"] == "Bearer"
-        async with Client(websocket_client(refusing.url)) as client:
-            assert client.protocol_version == "2025-11-25"
+    async with Client(websocket_client(server.url)) as client:
+        assert len(await text(client, "big", size_bytes=5_000_000)) == 5_000_000
+        assert len(await text(client, "echo", text="y" * 5_000_000)) == 5_000_000
+        headers = (await client.call_tool("headers")).structured_content
+        assert headers["sec-websocket-protocol"] == "mcp"
+        with pytest.raises(MCPError, match="Connection closed"):
+            await client.call_tool("pay_and_die", {"amount": 3})
+    assert server.is_running
+    assert server.state.ledger() == ["3"]
+    async with Client(websocket_client(server.url), mode="legacy") as client:
+        assert await text(client, "pid") == str(server.pid)
+    kinds = [line.split()[0] for line in server.state.sessions()]
+    assert kinds == ["connect", "discover", "connect", "initialize"]
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(refusing.url, subprotocols=[Subprotocol("mcp")]):
+            pass
+    assert caught.value.response.status_code == 401
+    assert caught.value.response.headers["WWW-Authenticate"] == "Bearer"
+    async with Client(websocket_client(refusing.url)) as client:
+        assert client.protocol_version == "2025-11-25"

@@ -22,6 +22,7 @@ from tests.integration.verification.suites import (
     comparable,
     some_cases,
     suite_in,
+    sums,
 )
 from tests.nursery import entry
 
@@ -276,12 +277,14 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
             "step 1, sums/add_numbers: .*missing",
         ),
         ({"call": {"server": "none", "tool": "x"}}, "step 1, none/x: .*none"),
+        ({"call": {"server": "none", "tool": "y"}}, "step 1, none/y: the case has no servers"),
     ],
 )
 async def test_a_setup_that_fails_is_an_error_of_its_own(
     step: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    suite = suite_in(tmp_path, some_cases(1), SUM, setup=[step])
+    servers = {} if "no servers" in reason else {"sums": sums()}
+    suite = suite_in(tmp_path, some_cases(1), SUM, setup=[step], servers=servers)
     (result,) = (await Watched(suite).run()).results
     assert result.outcome == "error"
     assert re.search(reason, result.failure), result.failure

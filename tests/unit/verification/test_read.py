@@ -225,7 +225,7 @@ cases:
             ),
             ":1: cannot be read as YAML: aliases repeat more than 100,000 values",
         ),
-        (f"cases: {'[' * 5000}", "nested too deeply"),
+        (f"cases: {'[' * 1200}", "nested too deeply"),
         (
             "cases: [&a {name: a, question: b, checks: [{equals: c}]}, *a]",
             "two cases have the name 'a'",
