@@ -244,41 +244,36 @@ async def test_cookies_stay_with_the_connection_that_got_them(here: Mirror) -> N
     assert len({cookie for _, cookie in pairs}) == 3
 
 
-async def test_a_backup_gets_none_of_the_credentials_of_the_run(
-    here: Mirror, elsewhere: Mirror
-) -> None:
-    secret = canary()
-    servers = {
-        "shop": {"url": here.url, "headers": lambda run: {"X-Key": run["key"]}},
-        "spare": {"url": elsewhere.url},
-    }
-    async with Toolbox(servers, fallbacks={"shop": "spare"}) as box:
-        await box.call("shop", "look", run={"key": secret})
-        here.mode = "status"
-        result = await box.call("shop", "look", run={"key": secret})
-
-    assert result.server == "spare"
-    assert any(secret in one for one in here.heard)
-    assert not any(secret in one for one in elsewhere.heard)
+SECRET = canary()
+HIDDEN = {"arguments": {"note": {"value": SECRET}}}
 
 
 @pytest.mark.parametrize(
-    ("tool", "reaches_backup"), [("shop/fetch", False), ("*/fetch", True)], ids=["one", "both"]
+    ("headers", "overrides", "reaches_backup"),
+    [
+        (lambda run: {"X-Key": run["key"]}, {}, False),
+        ({}, {"shop/fetch": HIDDEN}, False),
+        ({}, {"*/fetch": HIDDEN}, True),
+    ],
+    ids=["credentials of the run", "a hidden value of one", "a hidden value of both"],
 )
-async def test_a_backup_gets_only_the_hidden_values_that_it_would_get_by_itself(
-    here: Mirror, elsewhere: Mirror, tool: str, reaches_backup: bool
+async def test_a_backup_gets_only_what_it_would_get_by_itself(
+    here: Mirror,
+    elsewhere: Mirror,
+    headers: Any,
+    overrides: dict[str, Any],
+    reaches_backup: bool,
 ) -> None:
-    secret = canary()
-    overrides = {tool: {"arguments": {"note": {"value": secret}}}}
-    servers = {"shop": {"url": here.url}, "spare": {"url": elsewhere.url}}
-    async with Toolbox(servers, fallbacks={"shop": "spare"}, tool_overrides=overrides) as box:
-        await box.call("shop", "fetch", {"count": 1})
+    servers = {"shop": {"url": here.url, "headers": headers}, "spare": {"url": elsewhere.url}}
+    fallbacks = {"shop": "spare"}
+    async with Toolbox(servers, fallbacks=fallbacks, tool_overrides=overrides) as box:
+        await box.call("shop", "fetch", {"count": 1}, run={"key": SECRET})
         here.mode = "status"
-        result = await box.call("shop", "fetch", {"count": 1})
+        result = await box.call("shop", "fetch", {"count": 1}, run={"key": SECRET})
 
     assert result.server == "spare"
-    assert any(secret in one for one in here.heard)
-    assert any(secret in one for one in elsewhere.heard) is reaches_backup
+    assert any(SECRET in one for one in here.heard)
+    assert any(SECRET in one for one in elsewhere.heard) is reaches_backup
 
 
 @pytest.mark.parametrize("primary", [{}, {"shop/fetch": {"arguments": {"note": {"value": "a"}}}}])

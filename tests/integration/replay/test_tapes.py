@@ -197,27 +197,24 @@ def sums(tmp_path: Path) -> Path:
     return tape
 
 
-async def test_a_request_that_is_not_recorded_names_the_nearest_and_what_differs(
-    sums: Path,
+@pytest.mark.parametrize(
+    ("server", "calls", "reason"),
+    [
+        ("sums", [{"a": 1, "b": 5}], r"arguments\.b is 5 \(recorded: 2\)"),
+        ("sums", [{"a": 1, "b": 2}] * 3, "recorded 2 times only"),
+        ("other", [{}], "no server 'other': sums"),
+    ],
+    ids=["the nearest differs", "too often", "another server"],
+)
+async def test_what_is_not_recorded_says_why(
+    server: str, calls: list[dict[str, Any]], reason: str, sums: Path
 ) -> None:
-    async with MultiServerMCPClient({"sums": NOWHERE}, replay=sums) as client:
-        (add,) = await client.get_tools(include=["add_numbers"])
-        with pytest.raises(NotRecordedError, match=r"arguments\.b is 5 \(recorded: 2\)"):
-            await add.ainvoke({"a": 1, "b": 5})
-
-
-async def test_a_call_is_played_as_often_as_it_was_recorded(sums: Path) -> None:
-    async with Toolbox({"sums": NOWHERE}, replay=sums) as box:
-        for _ in range(2):
-            assert (await box.call("sums", "add_numbers", {"a": 1, "b": 2})).text == "3"
-        with pytest.raises(NotRecordedError, match="recorded 2 times only"):
-            await box.call("sums", "add_numbers", {"a": 1, "b": 2})
-
-
-async def test_a_server_that_is_not_on_the_tape_is_named(sums: Path) -> None:
-    async with Toolbox({"other": NOWHERE}, replay=sums) as box:
-        with pytest.raises(NotRecordedError, match="no server 'other': sums"):
-            await box.tools("other")
+    *recorded, missing = calls
+    async with Toolbox({server: NOWHERE}, replay=sums) as box:
+        for arguments in recorded:
+            assert (await box.call(server, "add_numbers", arguments)).text == "3"
+        with pytest.raises(NotRecordedError, match=reason):
+            await box.call(server, "add_numbers", missing)
 
 
 async def test_new_requests_are_added_in_the_mode_new_episodes(sums: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
@@ -30,6 +32,19 @@ class _Post(HttpExchange):
         self.outcome.set_result(type(fault).__name__)
 
 
+@asynccontextmanager
+async def _pool(
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncGenerator[HttpPool]:
+    """Yield a pool of connections to a server."""
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    pool = HttpPool("127.0.0.1", port, None, exchange_seconds=5, read_seconds=5)
+    yield pool
+    await pool.close()
+    server.close()
+
+
 async def test_a_request_that_waits_is_not_written_to_a_closed_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -40,15 +55,11 @@ async def test_a_request_that_waits_is_not_written_to_a_closed_connection(
         writer.write(RESPONSE)
         writer.close()
 
-    server = await asyncio.start_server(answer_and_close, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    pool = HttpPool("127.0.0.1", port, None, exchange_seconds=5, read_seconds=5)
     posts = [_Post() for _ in range(5)]
-    for post in posts:
-        pool.submit(post)
-    outcomes = await asyncio.gather(*(post.outcome for post in posts))
-    await pool.close()
-    server.close()
+    async with _pool(answer_and_close) as pool:
+        for post in posts:
+            pool.submit(post)
+        outcomes = await asyncio.gather(*(post.outcome for post in posts))
 
     assert outcomes == ["answered"] * 5
 
@@ -82,21 +93,17 @@ async def test_after_a_cut_response_the_next_request_has_a_new_connection() -> N
                     return
                 writer.write(RESPONSE)
 
-    server = await asyncio.start_server(answer_or_cut, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    pool = HttpPool("127.0.0.1", port, None, exchange_seconds=5, read_seconds=5)
     both, after = [_Post(), _Post()], _Post()
-    for post in both:
-        pool.submit(post)
-    await asyncio.wait([post.outcome for post in both], return_when=asyncio.FIRST_COMPLETED)
-    first_answered.set()
-    outcomes = [await post.outcome for post in both]
-    pool.submit(after)
-    outcomes.append(await after.outcome)
-    await pool.close()
+    async with _pool(answer_or_cut) as pool:
+        for post in both:
+            pool.submit(post)
+        await asyncio.wait([post.outcome for post in both], return_when=asyncio.FIRST_COMPLETED)
+        first_answered.set()
+        outcomes = [await post.outcome for post in both]
+        pool.submit(after)
+        outcomes.append(await after.outcome)
     for writer in connections:
         writer.close()
-    server.close()
 
     assert outcomes.count("answered") == 2
     assert outcomes[2] == "answered"

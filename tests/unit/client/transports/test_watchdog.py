@@ -15,23 +15,13 @@ linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there i
 
 
 @linux
-def test_this_process_is_listed_with_its_parent_and_group() -> None:
-    assert _watchdog.processes()[os.getpid()] == (os.getppid(), os.getpgrp())
-
-
-@linux
-def test_the_watchdog_never_counts_itself() -> None:
-    assert os.getpid() not in _watchdog.members({os.getpgrp(): b""})
-
-
-def test_no_groups_have_no_members() -> None:
-    assert _watchdog.members({}) == set()
-
-
-def test_signalling_what_is_gone_does_not_matter() -> None:
+def test_processes_are_listed_with_parent_and_group_and_the_watchdog_never_counts_itself() -> None:
     nobody = 2**22 + 12345
 
-    _watchdog.send({nobody: b""}, {nobody}, 0)
+    assert _watchdog.processes()[os.getpid()] == (os.getppid(), os.getpgrp())
+    assert os.getpid() not in _watchdog.members({os.getpgrp(): b""})
+    assert _watchdog.members({}) == set()
+    _watchdog.send({nobody: b""}, {nobody}, 0)  # what is gone does not matter
 
 
 def test_it_imports_only_the_standard_library() -> None:
