@@ -36,7 +36,7 @@ from plait.client.transports.http_client import (
     open_http_client,
     trusted_certificates,
 )
-from plait.client.transports.http_pool import HttpExchange, HttpPool, Pool, head_of
+from plait.client.transports.http_pool import HttpExchange, HttpPool, head_of
 from plait.client.transports.http_post import OF_ANOTHER, HttpPost
 from plait.client.transports.wire import Wire, redacted_library_logs
 
@@ -104,7 +104,7 @@ class HttpSender:
     any_thread = False
 
     def __init__(
-        self, server: HttpServer, wire: Wire, client: httpx2.AsyncClient, pool: Pool | None
+        self, server: HttpServer, wire: Wire, client: httpx2.AsyncClient, pool: HttpPool | None
     ) -> None:
         self.wire = wire
         self.client = client
@@ -116,7 +116,7 @@ class HttpSender:
         self.url = server.url
         self._plain_pool = pool
         self._client_pool = ClientPool(client)
-        self._pool = pool or self._client_pool
+        self._pool: HttpPool | ClientPool = pool or self._client_pool
         self._heads: LRUCache[object, tuple[bytes, httpx2.Request]] = LRUCache(MAX_HEADS)
         self._posts: dict[RequestId | None, HttpPost] = {}
         self._stream: asyncio.Task[None] | None = None

@@ -110,30 +110,6 @@ class HttpExchange:
         """Called when the response can no longer arrive, unless `ended`."""
 
 
-class Pool(Protocol):
-    """Posts exchanges, each of which handles its response."""
-
-    def submit(self, exchange: HttpExchange) -> None:
-        """Write a request now, or as soon as that is possible.
-
-        Raises:
-            anyio.ClosedResourceError: The pool is closed.
-        """
-        ...
-
-    def drop(self, exchange: HttpExchange) -> None:
-        """Give up an exchange: it is not written, or its connection is closed."""
-        ...
-
-    def abandon(self, exchange: HttpExchange) -> None:
-        """Stop waiting for a response; its connection is closed if it does not end soon."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
 def head_of(target: bytes, headers: Fields) -> bytes:
     """Return the bytes of a POST's head, up to its `Content-Length`."""
     request = h11.Request(method=b"POST", target=target, headers=headers)

@@ -46,9 +46,10 @@ from plait.client.transports.http_client import (
     refused_redirect,
     reply_of,
 )
-from plait.client.transports.http_pool import Fields, HttpExchange, Pool
+from plait.client.transports.http_pool import Fields, HttpExchange, HttpPool
 
 if TYPE_CHECKING:
+    from plait.client.transports.client_pool import ClientPool
     from plait.client.transports.http import HttpSender
 
 logger = logging.getLogger("plait.client.transports")
@@ -74,7 +75,7 @@ class HttpPost(HttpExchange):
         super().__init__(head, body, template)
         self.request = request
         self.context.run(set_current, request)
-        self.pool: Pool | None = None
+        self.pool: HttpPool | ClientPool | None = None
         """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None
         self.is_settled = False

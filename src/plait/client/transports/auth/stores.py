@@ -229,21 +229,19 @@ class KeyringTokenStore:
         return _lock_file(token_folder() / f"{key.digest}.lock")
 
     async def _do(self, action: str, *values: str) -> object:
-        """Call the keyring, or raise `ConfigError` if there is none, or it refuses."""
-        try:
-            return await in_thread(_call_keyring, action, self.service, *values)
-        except ImportError as error:
-            raise ConfigError(
-                "the keyring package is missing: pip install 'plait[keyring]', or keep logins in "
-                'files ("store": "file")'
-            ) from error
+        return await in_thread(_call_keyring, action, self.service, *values)
 
 
 def _call_keyring(action: str, *values: str) -> object:
-    """Call the keyring package, an optional dependency."""
-    import keyring  # noqa: PLC0415
-    from keyring.errors import KeyringError  # noqa: PLC0415
-
+    """Call the keyring package, or raise `ConfigError` if there is none, or it refuses."""
+    try:
+        import keyring  # noqa: PLC0415  # an optional dependency
+        from keyring.errors import KeyringError  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            "the keyring package is missing: pip install 'plait[keyring]', or keep logins in files "
+            '("store": "file")'
+        ) from error
     module: Any = keyring
     try:
         return getattr(module, action)(*values)
