@@ -109,8 +109,6 @@ _STRICT_NUMBERS: Final = frozenset(
 
 MAX_CONVERSION_SECONDS: Final = 0.06
 """Conversions run in event loops, one tool at a time."""
-MAX_PLACES: Final = 20_000
-"""After this many places, the rest allows anything: no model reads more."""
 MAX_OBJECT_LEVELS: Final = 10
 MAX_PROPERTIES: Final = 5_000
 MAX_LISTED_VALUES: Final = 1_000
@@ -411,7 +409,6 @@ class _Narrowing(ABC):
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self._places = 0
 
     @abstractmethod
     def convert_object(self, node: Schema, path: str, level: int) -> Schema:
@@ -429,12 +426,9 @@ class _Narrowing(ABC):
     def may_keep(self, key: str, value: Any, kind: str) -> bool:
         """Return whether this value of a keyword, of those that are kept, can be passed on."""
 
-    def convert(self, schema: Any, path: str, level: int, depth: int = 0) -> Schema | None:
+    def convert(self, schema: Any, path: str, level: int) -> Schema | None:
         """Convert a schema; `None` if no value can fit it. `level` counts the objects around it."""
-        self._places += 1
-        if depth > MAX_DEPTH_LEVELS or self._places > MAX_PLACES:
-            self.notes.add(path, "too large or too deep, left open", "recursion")
-            return self._anything({}, path)
+        take_step()
         node = merge_members(as_schema(schema))
         if is_never(node):
             return None
@@ -453,24 +447,24 @@ class _Narrowing(ABC):
             branches = base.pop(key)
             if key == "anyOf" and any(map(allows_anything, branches)):
                 # Beside one that allows anything, the others restrict nothing.
-                return self.convert({**about, **base}, path, level, depth + 1)
+                return self.convert({**about, **base}, path, level)
             # No subset lets types or properties stand beside alternatives. They are copied into
             # these; what cannot be copied is kept, and the alternatives are described.
-            apart = all(base.keys().isdisjoint(as_schema(branch)) for branch in branches)
+            apart = all(base.keys() & as_schema(branch).keys() <= {"type"} for branch in branches)
             if only_needs(branches) or not apart:
                 self.notes.add_moved(path, [key])
                 rest = add_sentences({**about, **base}, [about_union(key, branches)])
                 if base.get("type") == "object" or "properties" in base:
                     rest = with_mentioned(rest, mentions(node))
-                return self.convert(rest, path, level, depth + 1)
+                return self.convert(rest, path, level)
             if key == "oneOf":
                 text = "oneOf became anyOf: several alternatives may fit at once"
                 self.notes.add(path, text, "alternatives")
-            branches = [{**base, **as_schema(branch)} for branch in branches]
+            branches = [merge(base, branch) for branch in branches]
         converted: list[Schema] = []
         for index, branch in enumerate(branches):
             place = step_into(path, f".{key or 'anyOf'}[{index}]")
-            if (one := self.convert(branch, place, level, depth + 1)) is not None:
+            if (one := self.convert(branch, place, level)) is not None:
                 # Gemini refuses a description beside the alternatives inside of an alternative.
                 converted += one["anyOf"] if one.keys() == {"anyOf"} else [one]
         if not converted:

@@ -101,6 +101,13 @@ def test_a_list_in_the_place_of_a_schema_allows_anything() -> None:
     assert shaped.notes == ("allOf[0]: not a schema, so anything is allowed",)
 
 
+def test_alternatives_that_contradict_what_stands_beside_them_leave_no_value() -> None:
+    needs = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    never = {"allOf": [needs, {"anyOf": [{"type": "string"}]}]}
+
+    assert _shape(never, "openai_strict", required=False)[0] is None
+
+
 def test_an_object_whose_only_property_can_have_no_value_is_text_for_gemini() -> None:
     never = {"allOf": [{"type": "string"}, {"type": "integer"}]}
     inner, _ = _shape({"type": "object", "properties": {"a": never}}, "gemini")
@@ -185,6 +192,17 @@ def test_alternatives_at_the_top_that_only_need_arguments_are_told(profile: Prof
         "description": "At least one of these is needed: a; b",
     }
     assert shaped.notes == ("(root): anyOf moved to the description",)
+
+
+@pytest.mark.parametrize("profile", ["openai", "anthropic"])
+def test_a_closed_object_takes_what_its_conditions_name(profile: Profile) -> None:
+    condition = {"if": {"required": ["a"]}, "then": {"properties": {"b": {"type": "string"}}}}
+    closed = {"properties": {"a": {}}, "additionalProperties": False, **condition}
+
+    shaped = schema_for_provider(closed, profile)
+
+    assert shaped.schema["properties"] == {"a": {}, "b": {"type": "string"}}
+    assert shaped.notes == ("(root): a closed object takes what is named beside it",)
 
 
 @pytest.mark.parametrize("profile", ["openai", "anthropic"])
