@@ -142,8 +142,10 @@ def _payload(row: str, title: str, size: int, kind: str = "ascii", quick: int = 
     )
 
 
-def _cold(row: str, title: str, count: int) -> Scenario:
-    request = {"run": "cold", "row": row, "suffix": str(count - 1)}
+def _cold(row: str, title: str, count: int | None) -> Scenario:
+    """Start a process, `count` stdio servers or the HTTP server, and make a call."""
+    suffix = "" if count is None else str(count - 1)
+    request = {"run": "cold", "row": row, "suffix": suffix}
     return Scenario(
         (Row(row, title, START),),
         request,
@@ -151,6 +153,7 @@ def _cold(row: str, title: str, count: int) -> Scenario:
         is_from_start=True,
         includes_imports=True,
         rounds=5,
+        server="HTTP" if count is None else "stdio",
         stdio_servers=count,
     )
 
@@ -201,6 +204,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         rounds=5,
     ),
     _cold("cold-1", "process start to first result, 1 server", 1),
+    _cold("cold-http", "process start to first result, 1 server over HTTP", None),
     _cold("cold-8", "process start to first result, 8 servers", 8),
     Scenario(
         (Row("heal", "call right after the server was killed", START),),

@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,14 +18,16 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool
 from mcp.server import MCPServer
 
 import plait
 from plait import MultiServerMCPClient, Toolbox, testing
 from plait.client import run_budget, run_deadline
 from plait.client.calls.executor import ToolExecutor
+from plait.client.transports.http import HttpSender
+from plait.client.transports.stdio import StdioSender
 from plait.errors import PlaitError
+from plait.telemetry.observer import CallTool, Operation
 from plait.testing import StateDir, eventually
 from tests.nursery import fault_server, stdio_config
 
@@ -49,10 +52,13 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
+Opened = tuple[MultiServerMCPClient, dict[str, Any]]
+
+
 @asynccontextmanager
 async def opened(
     *names: str, options: dict[str, Any] | None = None, **faults: Any
-) -> AsyncGenerator[tuple[MultiServerMCPClient, dict[str, BaseTool]]]:
+) -> AsyncGenerator[Opened]:
     """Yield a client and its tools, each called once, so that its calls can be direct."""
     settings: Any = dict(options or {})
     server: Any = {**stdio_config(**faults), **settings.pop("server", {})}
@@ -67,157 +73,136 @@ _WARM: dict[str, Any] = {
     "echo": {"text": "warm"},
     "pid": {},
     "slow": {"seconds": 0},
-    "pay": {"amount": 1},
     "fail": {"text": "no"},
     "sleep_progress": {"steps": 1, "delay": 0},
     "protocol_error": {"code": -32000},
-    "pay_and_die": {"amount": 1},
 }
 
 
-@pytest.mark.parametrize("era", ["legacy_only", "modern_only"])
-async def test_the_second_call_of_a_tool_is_direct(era: str, long_way: list[str]) -> None:
-    faults: Any = {era: True}
+@pytest.fixture
+def blocking() -> Generator[Opened]:
+    """A client whose connections are in a loop of their own; its tool `echo` was called."""
+    servers: Any = {"server": stdio_config()}
+    with MultiServerMCPClient(servers) as client:
+        tools: dict[str, Any] = {tool.name: tool for tool in client.get_tools_blocking()}
+        tools["echo"].invoke(_WARM["echo"])
+        yield client, tools
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"legacy_only": True},
+        {"modern_only": True},
+        {"noise": ["banner", "half", "split", "bom"]},
+    ],
+    ids=["legacy", "modern", "noise"],
+)
+async def test_the_second_call_of_a_tool_is_direct(faults: Any, long_way: list[str]) -> None:
     async with opened("echo", **faults) as (client, tools):
         long_way.clear()
         message = await tools["echo"].ainvoke(call("echo", text="ünï"))
-        assert await tools["echo"].ainvoke({"text": "hello"}) == "hello"
+        for number in range(10):
+            assert await tools["echo"].ainvoke({"text": f"{number}"}) == f"{number}"
         result = await client.toolbox.call("server", "echo", {"text": "there"})
 
         assert isinstance(message, ToolMessage)
-        assert message.status == "success"
-        assert message.tool_call_id == "1"
+        assert (message.content, message.status, message.tool_call_id) == ("ünï", "success", "1")
         assert message.artifact["server"] == "server"
         assert result.text == "there"
+        texts = [f"text {number}" for number in range(64)]
+        answers = await asyncio.gather(*(tools["echo"].ainvoke({"text": text}) for text in texts))
+        assert list(answers) == texts
         assert long_way == []
 
 
 async def test_the_message_is_that_of_the_long_way() -> None:
-    samples = [
-        ("echo", {"text": "x"}),
-        ("echo", {"text": ""}),
-        ("echo", {"text": " \n"}),
-        ("echo", {"text": "hid\u200bden"}),
-        ("echo", {"text": "\u202eover"}),
-        ("fail", {"text": "sorry"}),
-    ]
+    texts = ["x", "", " \n", "hid\u200bden", "\u202eover"]
+    samples = [*(("echo", text) for text in texts), ("fail", "sorry")]
     async with opened("echo", "fail") as (_, tools):
-        for name, arguments in samples:
-            direct = await tools[name].ainvoke(call(name, **arguments))
+        for name, text in samples:
+            direct = await tools[name].ainvoke(call(name, text=text))
             with run_deadline(60):
-                other = await tools[name].ainvoke(call(name, **arguments))
+                other = await tools[name].ainvoke(call(name, text=text))
             assert direct.artifact.pop("seconds") > 0
             assert other.artifact.pop("seconds") > 0
             assert direct == other
 
 
-async def test_what_needs_more_takes_the_long_way(long_way: list[str]) -> None:
+class Listener(AsyncCallbackHandler):
+    """Hears of the ends of tools."""
+
+    def __init__(self) -> None:
+        self.ended: list[object] = []
+
+    async def on_tool_end(self, output: object, **_rest: object) -> None:
+        self.ended.append(output)
+
+
+async def test_a_call_with_limits_or_odd_arguments_takes_the_long_way(long_way: list[str]) -> None:
     async with opened("echo") as (_, tools):
+        echo, listener = tools["echo"], Listener()
         long_way.clear()
+        await echo.ainvoke(call("echo", text="x"), {"callbacks": [listener]})
+        assert (len(listener.ended), long_way) == (1, [])
         with run_deadline(5):
-            await tools["echo"].ainvoke(call("echo", text="1"))
+            await echo.ainvoke(call("echo", text="1"))
         with run_budget(5):
-            await tools["echo"].ainvoke(call("echo", text="2"))
-        await tools["echo"].ainvoke(call("echo", text="3"), {"configurable": {"timeout": 3}})
-        await tools["echo"].ainvoke(call("echo", text=4))  # to be repaired or refused
+            await echo.ainvoke(call("echo", text="2"))
+        await echo.ainvoke(call("echo", text="3"), {"configurable": {"timeout": 3}})
+        await echo.ainvoke(call("echo", text=4))  # to be repaired or refused
 
         assert long_way == ["echo"] * 4
 
 
+ALLOW: dict[str, Any] = {"tool": "echo", "when": {"text": ["x*"]}, "do": "allow"}
+SEEN: list[str] = []
+
+
+async def intercept(request: Any, handler: Any) -> Any:
+    SEEN.append("interceptor")
+    return await handler(request)
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("options", "size", "is_direct"),
     [
-        {"policy": {"default": "ask"}, "on_approval": lambda request: True},
-        {"call_budget": 10},
-        {"on_progress": lambda *seen: None},
-        {"server": {"max_concurrency": 1}},
+        ({"policy": {"default": "ask"}, "on_approval": lambda request: True}, 1, False),
+        ({"call_budget": 10}, 1, False),
+        ({"on_progress": lambda *seen: None}, 1, False),
+        ({"server": {"max_concurrency": 1}}, 1, False),
+        ({"policy": {"rules": [ALLOW], "default": "deny"}}, 1, True),
+        ({"policy": {"rules": [ALLOW]}}, 200_000, False),  # to decide may take long
+        (
+            {
+                "result_budget": 1000,
+                "tool_interceptors": [intercept],
+                "before_tool_call": lambda *_: SEEN.append("hook"),
+            },
+            1,
+            True,
+        ),
     ],
-    ids=lambda options: next(iter(options)),
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else None,
 )
-async def test_options_for_calls_need_the_long_way(
-    options: dict[str, Any], long_way: list[str]
+async def test_options_that_concern_the_call_need_the_long_way_and_others_do_not(
+    options: dict[str, Any], size: int, is_direct: bool, long_way: list[str]
 ) -> None:
-    async with opened("echo", options=dict(options)) as (_, tools):
+    async with opened(options=options) as (_, tools):
+        await tools["echo"].ainvoke({"text": "x"})
         long_way.clear()
-        assert await tools["echo"].ainvoke({"text": "x"}) == "x"
-
-        assert long_way == ["echo"]
-
-
-async def test_the_first_attempt_is_direct_whatever_runs_around_the_call(
-    long_way: list[str],
-) -> None:
-    seen: list[str] = []
-
-    async def intercept(request: Any, handler: Any) -> Any:
-        seen.append("interceptor")
-        return await handler(request)
-
-    options = {
-        "result_budget": 1000,
-        "tool_interceptors": [intercept],
-        "before_tool_call": lambda *_: seen.append("hook"),
-    }
-    async with opened("echo", options=options) as (_, tools):
-        long_way.clear()
-        seen.clear()
-        assert await tools["echo"].ainvoke({"text": "x"}) == "x"
-
-        assert long_way == []
-        assert seen == ["hook", "interceptor"]
-
-
-async def test_a_policy_that_allows_the_arguments_is_no_obstacle(long_way: list[str]) -> None:
-    policy = {"rules": [{"tool": "echo", "when": {"text": ["ok"]}, "do": "allow"}]}
-    server: Any = stdio_config()
-    async with MultiServerMCPClient(
-        {"server": server}, policy={**policy, "default": "deny"}
-    ) as client:
-        (echo,) = await client.get_tools(include="echo")
-        await echo.ainvoke({"text": "ok"})
-        long_way.clear()
-        assert await echo.ainvoke({"text": "ok"}) == "ok"
-        assert long_way == []
-        assert "denied" in await echo.ainvoke({"text": "other"})
-        assert long_way == ["echo"]
-
-
-async def test_rules_about_large_arguments_take_the_long_way(long_way: list[str]) -> None:
-    policy: Any = {"rules": [{"tool": "echo", "when": {"text": ["*"]}, "do": "allow"}]}
-    server: Any = stdio_config()
-    async with MultiServerMCPClient({"server": server}, policy=policy) as client:
-        (echo,) = await client.get_tools(include="echo")
-        for size in (1, 1, 200_000):
-            long_way.clear()
-            assert await echo.ainvoke({"text": "x" * size}) == "x" * size
-            if size > 1:
-                assert long_way == ["echo"]
-
-
-async def test_a_callback_hears_of_the_call(long_way: list[str]) -> None:
-    class Listener(AsyncCallbackHandler):
-        ended: list[object]
-
-        async def on_tool_end(self, output: object, **_rest: object) -> None:
-            self.ended.append(output)
-
-    listener = Listener()
-    listener.ended = []
-    async with opened("echo") as (_, tools):
-        long_way.clear()
-        await tools["echo"].ainvoke(call("echo", text="x"), {"callbacks": [listener]})
-
-    assert len(listener.ended) == 1
-    assert long_way == []
+        SEEN.clear()
+        assert await tools["echo"].ainvoke({"text": "x" * size}) == "x" * size
+        assert long_way == ([] if is_direct else ["echo"])
+        assert (["hook", "interceptor"] if "before_tool_call" in options else []) == SEEN
+        if options.get("policy", {}).get("default") == "deny":
+            assert "denied" in await tools["echo"].ainvoke({"text": "other"})
 
 
 async def test_a_killed_server_is_healed_and_a_call_that_was_not_read_is_made_again(
     long_way: list[str],
 ) -> None:
-    async with opened("pid", "echo", options={"server": testing.stdio_config()}) as (
-        client,
-        tools,
-    ):
+    async with opened("pid", "echo", options={"server": testing.stdio_config()}) as (client, tools):
         for _ in range(3):
             long_way.clear()
             pid = int(await tools["pid"].ainvoke({}))
@@ -230,7 +215,6 @@ async def test_a_killed_server_is_healed_and_a_call_that_was_not_read_is_made_ag
 
 
 async def test_a_payment_whose_answer_is_lost_is_never_made_twice(tmp_path: Path) -> None:
-    state = StateDir(tmp_path)
     async with opened(state_dir=tmp_path) as (_, tools):
         first = await tools["pay_and_die"].ainvoke(call("pay_and_die", amount=1))
         assert first.status == "error"
@@ -238,10 +222,10 @@ async def test_a_payment_whose_answer_is_lost_is_never_made_twice(tmp_path: Path
         second = await tools["pay_and_die"].ainvoke(call("pay_and_die", amount=3))
 
         assert "not known whether the call took effect" in second.content
-        assert state.ledger() == ["1", "2", "3"]
+        assert StateDir(tmp_path).ledger() == ["1", "2", "3"]
 
 
-async def cancelled_calls(tools: dict[str, BaseTool], count: int) -> None:
+async def cancelled_calls(tools: dict[str, Any], count: int) -> None:
     """Wait until the server has seen so many calls of `hang` cancelled."""
 
     async def seen() -> bool:
@@ -282,8 +266,7 @@ async def test_cancelling_the_caller_cancels_the_call_on_the_server(long_way: li
         for _ in range(2):
             long_way.clear()
             task = asyncio.create_task(tools["hang"].ainvoke(call("hang")))
-            await asyncio.sleep(0.3)
-            assert client.toolbox.status()["server"].in_flight == 1
+            await eventually(lambda: client.toolbox.status()["server"].in_flight == 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -339,7 +322,7 @@ async def test_an_error_of_the_protocol_is_explained(long_way: list[str]) -> Non
 async def test_a_client_is_closed_while_calls_are_under_way() -> None:
     async with opened("slow") as (client, tools):
         tasks = [asyncio.create_task(tools["slow"].ainvoke({"seconds": 30})) for _ in range(5)]
-        await asyncio.sleep(0.2)
+        await eventually(lambda: client.status()["server"].in_flight == 5)
         await client.aclose()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -350,7 +333,7 @@ async def test_a_session_that_is_replaced_waits_for_its_direct_calls(long_way: l
     async with opened("slow", "pid") as (client, tools):
         long_way.clear()
         task = asyncio.create_task(tools["slow"].ainvoke({"seconds": 0.5}))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: client.status()["server"].in_flight == 1)
         before = await tools["pid"].ainvoke({})
         await client.toolbox.reconnect("server")
         after = await tools["pid"].ainvoke({})
@@ -360,78 +343,46 @@ async def test_a_session_that_is_replaced_waits_for_its_direct_calls(long_way: l
         assert long_way == ["pid"]
 
 
-def test_calls_from_threads_and_blocking_calls_are_direct(long_way: list[str]) -> None:
-    server: Any = stdio_config()
-    client = MultiServerMCPClient({"server": server})
-    try:
-        tools = {tool.name: tool for tool in client.get_tools_blocking()}
-        echo = tools["echo"]
-        echo.invoke({"text": "warm"})
-        long_way.clear()
-        texts: list[str] = []
+def test_calls_from_threads_and_blocking_calls_are_direct(
+    blocking: Opened, long_way: list[str]
+) -> None:
+    echo = blocking[1]["echo"]
+    texts: list[str] = []
 
-        def work(number: int) -> None:
-            for turn in range(20):
-                texts.append(echo.invoke({"text": f"{number} {turn}"}))
-                texts.append(asyncio.run(echo.ainvoke({"text": f"a{number} {turn}"})))
+    def work(number: int) -> None:
+        for turn in range(20):
+            texts.append(echo.invoke({"text": f"{number} {turn}"}))
+            texts.append(asyncio.run(echo.ainvoke({"text": f"a{number} {turn}"})))
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
-        assert sorted(texts) == sorted(
-            f"{kind}{number} {turn}"
-            for kind in ("", "a")
-            for number in range(4)
-            for turn in range(20)
-        )
-        assert long_way == []
-    finally:
-        client.close()
+    assert sorted(texts) == sorted(
+        f"{kind}{number} {turn}" for kind in ("", "a") for number in range(4) for turn in range(20)
+    )
+    assert long_way == []
 
 
-def test_a_blocking_call_in_a_loop_is_written_while_other_calls_wait() -> None:
-    server: Any = stdio_config()
-    client = MultiServerMCPClient({"server": server})
-    try:
-        tools = {tool.name: tool for tool in client.get_tools_blocking()}
-        tools["echo"].invoke({"text": "warm"})
+def test_a_blocking_call_in_a_loop_is_written_while_other_calls_wait(blocking: Opened) -> None:
+    client, tools = blocking
 
-        async def in_a_loop() -> str:
-            waiting = asyncio.create_task(tools["hang"].ainvoke({}))
-            await eventually(lambda: client.status()["server"].in_flight == 1)
-            text = tools["echo"].invoke({"text": "blocking"})
-            waiting.cancel()
-            return text
+    async def in_a_loop() -> str:
+        waiting = asyncio.create_task(tools["hang"].ainvoke({}))
+        await eventually(lambda: client.status()["server"].in_flight == 1)
+        text = tools["echo"].invoke({"text": "blocking"})
+        waiting.cancel()
+        return text
 
-        assert asyncio.run(in_a_loop()) == "blocking"
-    finally:
-        client.close()
+    assert asyncio.run(in_a_loop()) == "blocking"
 
 
 async def test_a_blocking_call_in_the_loop_of_the_connections_is_refused() -> None:
     async with opened("echo") as (_, tools):
         with pytest.raises(PlaitError, match="would stop the event loop"):
             tools["echo"].invoke({"text": "x"})
-
-
-async def test_sixty_four_calls_at_once_each_get_their_own_answer() -> None:
-    async with opened("echo") as (_, tools):
-        texts = [f"text {number}" for number in range(64)]
-        answers = await asyncio.gather(*(tools["echo"].ainvoke({"text": text}) for text in texts))
-
-        assert list(answers) == texts
-
-
-async def test_noise_around_answers_does_not_lose_them(long_way: list[str]) -> None:
-    async with opened("echo", noise=["banner", "half", "split", "bom"]) as (_, tools):
-        long_way.clear()
-        for number in range(10):
-            assert await tools["echo"].ainvoke({"text": f"{number}"}) == f"{number}"
-
-        assert long_way == []
 
 
 async def test_a_full_pipe_delays_a_direct_call_but_loses_nothing() -> None:
@@ -487,3 +438,101 @@ async def test_a_direct_call_passes_few_modules(transport: str, most: int) -> No
             sys.setprofile(None)
 
     assert len(modules) <= most, "\n".join(sorted(modules))
+
+
+class Log:
+    """Notes the start and the end of each attempt."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @contextmanager
+    def around(self, operation: Operation) -> Generator[None]:
+        if not isinstance(operation, CallTool):
+            yield
+            return
+        self.lines.append(f"{operation.tool} {operation.attempt}")
+        try:
+            yield
+        except BaseException as error:
+            self.lines.append(type(error).__name__)
+            raise
+        else:
+            self.lines.append("ok")
+
+
+@pytest.fixture
+def direct_sends(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request of a tool call was sent directly."""
+    sent: list[bool] = []
+    send = StdioSender.send
+
+    def noting(sender: StdioSender, body: bytes, request: Any) -> None:
+        if getattr(request, "method", "") == "tools/call":
+            sent.append(bool(getattr(request, "direct", False)))
+        send(sender, body, request)
+
+    monkeypatch.setattr(StdioSender, "send", noting)
+    return sent
+
+
+async def test_observers_see_each_attempt_once_and_its_end(
+    direct_sends: list[bool], tmp_path: Path
+) -> None:
+    log = Log()
+    async with opened(options={"observers": [log]}, state_dir=tmp_path) as (client, tools):
+        for _ in range(3):
+            await client.toolbox.call("server", "pay", {"amount": 1})
+        assert direct_sends[-1]
+        assert log.lines == ["pay 1", "ok"] * 3
+
+        log.lines.clear()
+        calling = asyncio.create_task(tools["hang"].ainvoke({}))
+        await eventually(lambda: "hang 1" in log.lines)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert log.lines == ["hang 1", "CancelledError"]
+
+        log.lines.clear()
+        assert (await client.toolbox.call("server", "get_and_die", {"key": "a"})).attempts == 2
+        assert log.lines[0] == "get_and_die 1"
+        assert log.lines[2:] == ["get_and_die 2", "ok"]
+
+        log.lines.clear()
+        with pytest.raises(PlaitError):
+            await client.toolbox.call("server", "pay_and_die", {"amount": 2})
+        assert log.lines == ["pay_and_die 1", "OutcomeUnknownError"]
+
+
+USER: ContextVar[str] = ContextVar("user", default="nobody")
+
+
+async def test_requests_for_another_loop_keep_the_context_of_their_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[tuple[str, bool, bool]] = []
+    send = HttpSender.send
+
+    def noting(sender: HttpSender, body: bytes, request: Any) -> None:
+        if request.method == "tools/call":
+            user = USER.get()
+            sent.append((user, f'"{user}"'.encode() in body, request.direct))
+        send(sender, body, request)
+
+    with fault_server() as server:
+        client = MultiServerMCPClient({"server": {"url": server.url}})
+        (echo,) = await client.get_tools(include="echo")
+        for _ in range(2):
+            await echo.ainvoke({"text": "warm"})
+        monkeypatch.setattr(HttpSender, "send", noting)
+
+        async def call_as(user: str) -> str:
+            USER.set(user)
+            return await echo.ainvoke({"text": user})
+
+        users = [f"user {number}" for number in range(20)]
+        assert await asyncio.gather(*(call_as(user) for user in users)) == users
+        await client.aclose()
+
+    assert sorted(sent) == sorted((user, True, True) for user in users)

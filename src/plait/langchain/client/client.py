@@ -113,6 +113,10 @@ class MultiServerMCPClient(ConnectionOwner):
         """The servers; a change takes effect when the client or a tool of the server is used."""
         return self._server_list.connections
 
+    @connections.setter
+    def connections(self, connections: dict[str, Any]) -> None:
+        self._server_list.connections = connections
+
     @property
     def config(self) -> ClientConfig:
         """The configuration as it was read, with the options that were passed."""

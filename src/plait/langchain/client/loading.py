@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from plait._support import mcp_types as types
-from plait._support.own_types import own_type
 from plait.client.catalog.listing import sanitize_tool
 from plait.client.catalog.names import NamePolicy, with_public_names
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import read_options
 from plait.client.connections.status import ServerInfo
 from plait.client.toolbox import Toolbox
-from plait.langchain.client.sessions import SessionCaller
+from plait.langchain.client.sessions import SessionCaller, row_of_any
 from plait.langchain.tools.callbacks import Callbacks
 from plait.langchain.tools.content import HandlingLayer, OutputHandling
 from plait.langchain.tools.runner import RunnerSettings, ToolRunner
@@ -107,7 +106,7 @@ def convert_mcp_tool_to_langchain_tool(
         ValueError: There is neither a session nor a connection.
     """
     name = server_name or _UNKNOWN_SERVER
-    named = sanitize_tool(Tool.from_mcp(name, own_type(types.Tool, tool)))[0]
+    named = sanitize_tool(Tool.from_row(name, row_of_any(tool)))[0]
     caller: Caller
     if session is None:
         caller = _toolbox(connection, name, callbacks, {}).calls

@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import BaseModel
+
 from plait._support import mcp_types as types
 from plait._support.front_door import needing_extras
 from plait._support.gather import resolve
@@ -35,6 +37,7 @@ from plait.client.connections.opening import enter_stock_session, stock_transpor
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.tool_rows import row_of
 from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
 from plait.errors import ProtocolError
@@ -96,6 +99,20 @@ async def opened_session(
         except TimeoutError as error:
             raise connect_timeout(limit, wire, name) from error
         yield session
+
+
+def row_of_any(tool: object) -> dict[str, Any]:
+    """Write a tool of any SDK as it is listed; of a mock, what has the type of its field."""
+    if isinstance(tool, BaseModel):
+        return row_of(own_type(types.Tool, tool))
+    kinds = {"name": str, "description": str, "title": str, "inputSchema": dict, "_meta": dict}
+    row: dict[str, Any] = {"inputSchema": {"type": "object"}}
+    for key, kind in kinds.items():
+        own_name = {"inputSchema": "input_schema", "_meta": "meta"}.get(key, key)
+        for value in (getattr(tool, own_name, None), getattr(tool, key, None)):
+            if isinstance(value, kind):
+                row[key] = value
+    return row
 
 
 class SessionCaller(Caller):

@@ -16,6 +16,7 @@ from plait.client.protocol.peer import RequestError
 from plait.client.protocol.repair import repair_result
 from plait.client.protocol.tool_rows import row_of
 from plait.client.transports.sdk_messages import IS_SDK_1
+from plait.langchain.client.sessions import row_of_any
 from plait.langchain.library_internals import dispatcher_of, with_dispatcher
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _STOCK: tuple[type, ...] = (ClientSession,) if IS_SDK_1 else (ClientSession, mcp
 async def info_of(session: AnySession) -> ServerInfo:
     """Return what a server has declared; a session that is not initialized is initialized."""
     opened: Any = session
-    declared = opened.get_server_capabilities() if IS_SDK_1 else opened.server_capabilities
-    if declared is None:
+    declared: Any = opened.get_server_capabilities() if IS_SDK_1 else opened.server_capabilities
+    if not isinstance(declared, sdk_types.ServerCapabilities):  # but None, or of a mock
         result = own_type(types.InitializeResult, await opened.initialize())
         return ServerInfo.of_types(
             result.capabilities, result.server_info, result.protocol_version, result.instructions
@@ -102,7 +103,7 @@ class UserSession:
         listed = await self._session.list_tools(**more if cursor else {})
         after = getattr(listed, "nextCursor" if IS_SDK_1 else "next_cursor", None)
         return {
-            "tools": [row_of(own_type(types.Tool, tool)) for tool in listed.tools],
+            "tools": list(map(row_of_any, listed.tools)),
             "nextCursor": after if isinstance(after, str) else None,  # a mock has any attribute
         }
 

@@ -19,6 +19,8 @@ from typing import (
     NotRequired,
     TypedDict,
     cast,
+    get_args,
+    get_type_hints,
 )
 
 from langchain_core.callbacks import manager as callbacks_manager
@@ -223,11 +225,18 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
     def coroutine(self, function: Callable[..., Awaitable[Any]] | None) -> None:
         vars(self)["coroutine"] = function
 
-    async def _run_own(self, invocation: Invocation) -> Any:
-        """Call what the user put in place of `coroutine`."""
-        runtime = {} if invocation.runtime is None else {_RUNTIME: invocation.runtime}
+    async def _run_own(self, invocation: Invocation, config: RunnableConfig) -> Any:
+        """Call what the user put in place of `coroutine`, as LangChain calls that of its tools."""
+        given = {} if invocation.runtime is None else {_RUNTIME: invocation.runtime}
         try:
-            return await self.coroutine(**invocation.arguments, **runtime)
+            hints = get_type_hints(self.coroutine)
+        except Exception:  # noqa: BLE001  # boundary: it is the user's, or a mock
+            hints = {}
+        for name, kind in hints.items():
+            if RunnableConfig in (kind, *get_args(kind)):
+                given[name] = ensure_config(config)
+        try:
+            return await self.coroutine(**invocation.arguments, **given)
         except ToolFailedException as failure:
             if self.handle_tool_error is not None or not self._runner.settings.handle_tool_errors:
                 raise
@@ -346,7 +355,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
     ) -> tuple[Any, Any]:
         invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
-            return self._runner.block_on(self._run_own, invocation)
+            return self._runner.block_on(self._run_own, invocation, config)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         outcome = self._runner.run_blocking(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)
@@ -357,7 +366,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
     ) -> tuple[Any, Any]:
         invocation = checked_invocation(invocation)
         if vars(self).get("coroutine") is not None:
-            return await self._run_own(invocation)
+            return await self._run_own(invocation, config)
         config = ensure_config(config)  # `run` and `arun` of LangChain pass None
         outcome = await self._runner.run(self._tool, invocation, config)
         return self._message(outcome, invocation.tool_call_id)

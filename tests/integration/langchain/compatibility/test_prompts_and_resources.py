@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator
-from typing import Any, Literal, cast
+from typing import Any, cast
 from unittest.mock import AsyncMock, call
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.documents.base import Blob
 from langchain_core.messages import AIMessage, HumanMessage
 from mcp import Client, ClientSession, types
 
 from plait import (
-    CallbackContext,
     Callbacks,
     MultiServerMCPClient,
     PlaitError,
@@ -33,7 +34,6 @@ from tests.servers.langchain_servers import PIXEL, math_server, stdio_entry, wea
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
-Role = Literal["assistant", "user"]
 URI = "file:///a.txt"
 LESSON = [AIMessage("Let us look at roots, powers."), HumanMessage("Slowly, please.")]
 
@@ -54,9 +54,8 @@ def text(content: str) -> types.TextResourceContents:
 
 
 def blob(data: bytes, mime_type: str = "application/octet-stream") -> types.BlobResourceContents:
-    return types.BlobResourceContents(
-        uri=URI, mime_type=mime_type, blob=base64.b64encode(data).decode()
-    )
+    encoded = base64.b64encode(data).decode()
+    return types.BlobResourceContents(uri=URI, mime_type=mime_type, blob=encoded)
 
 
 def reading(*pages: Any) -> AsyncMock:
@@ -69,42 +68,67 @@ def reading(*pages: Any) -> AsyncMock:
     return session
 
 
-@pytest.mark.parametrize(("role", "kind"), [("assistant", AIMessage), ("user", HumanMessage)])
-@differs("Prompts with other content than text")
-def test_a_message_of_a_prompt_has_a_text_or_blocks(role: Role, kind: type) -> None:
-    for content, made in (
+def listing(*cursors: str | None) -> AsyncMock:
+    """Return a session that lists one resource a page, each with the cursor of the next."""
+    session = reading(*([text("x")] for _ in cursors))
+    session.list_resources.side_effect = [
+        types.ListResourcesResult(
+            resources=[types.Resource(uri=f"a://{number}", name="x")], next_cursor=after
+        )
+        for number, after in enumerate(cursors)
+    ]
+    return session
+
+
+@pytest.mark.parametrize(
+    ("content", "made"),
+    [
         (types.TextContent(text="Hello"), "Hello"),
-        (types.ImageContent(data=PIXEL, mime_type="image/png"), ["image"]),
-        (types.EmbeddedResource(resource=text("hi")), ["text"]),
-    ):
-        given = types.PromptMessage(role=role, content=content)
-        message = convert_mcp_prompt_message_to_langchain_message(given)
-        assert isinstance(message, kind)
-        blocks = cast("Any", message.content)
-        assert made == (blocks if isinstance(made, str) else [block["type"] for block in blocks])
+        (
+            types.ImageContent(data="AAAA", mime_type="image/png"),
+            {"type": "image", "base64": "AAAA", "mime_type": "image/png"},
+        ),
+        (
+            types.AudioContent(data="AAAA", mime_type="audio/wav"),
+            {"type": "audio", "base64": "AAAA", "mime_type": "audio/wav"},
+        ),
+        (
+            types.EmbeddedResource(resource=text("hi")),
+            {"type": "text", "text": "hi", "extras": {"uri": URI, "mime_type": "text/plain"}},
+        ),
+        (
+            types.ResourceLink(uri="a://b", name="b"),
+            {"type": "text", "text": "Resource: a://b - b"},
+        ),
+    ],
+)
+@differs("Prompts with other content than text")
+def test_a_message_of_a_prompt_has_a_text_or_a_block(content: Any, made: Any) -> None:
+    for role, kind in ("assistant", AIMessage), ("user", HumanMessage):
+        prompt = types.PromptMessage(role=cast("Any", role), content=content)
+        message = convert_mcp_prompt_message_to_langchain_message(prompt)
+        assert message == kind(made if isinstance(made, str) else [made])
 
 
 async def test_a_prompt_becomes_messages(client: MultiServerMCPClient) -> None:
     topic = {"topic": "roots, powers"}
     assert await client.get_prompt("math", "tutor", arguments=topic) == LESSON
+    (message,) = await client.get_prompt("math", "picture_of")
+    picture = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+    assert message == HumanMessage(cast("Any", [picture]))
     async with Client(math_server()) as session:
         for opened in (session, session.session):
             assert await load_mcp_prompt(opened, "tutor", arguments=topic) == LESSON
 
     mocked = AsyncMock()
-    mocked.get_prompt.return_value = types.GetPromptResult(
-        messages=[
-            types.PromptMessage(role="user", content=types.TextContent(text="Hello")),
-            types.PromptMessage(role="assistant", content=types.TextContent(text="Hi")),
-        ]
-    )
-    assert await load_mcp_prompt(mocked, "greeting") == [HumanMessage("Hello"), AIMessage("Hi")]
-
-
-async def test_a_picture_in_a_prompt_becomes_a_block(client: MultiServerMCPClient) -> None:
-    (message,) = await client.get_prompt("math", "picture_of")
-    assert isinstance(message, HumanMessage)
-    assert message.content_blocks == [{"type": "image", "base64": PIXEL, "mime_type": "image/png"}]
+    said = types.PromptMessage(role="user", content=types.TextContent(text="Hello"))
+    mocked.get_prompt.return_value = types.GetPromptResult(messages=[said])
+    assert await load_mcp_prompt(mocked, "greeting") == [HumanMessage("Hello")]
+    await load_mcp_prompt(mocked, "greeting", arguments={})
+    # Arguments that are no text are sent as JSON.
+    await load_mcp_prompt(mocked, "greeting", arguments={"a": 7, "b": {"c": True}, "d": "x"})
+    sent = [None, {}, {"a": "7", "b": '{"c": true}', "d": "x"}]
+    assert mocked.get_prompt.await_args_list == [call("greeting", one) for one in sent]
 
 
 async def test_what_does_not_exist_is_an_error(client: MultiServerMCPClient) -> None:
@@ -125,10 +149,9 @@ async def test_the_resources_of_all_servers_or_of_one_are_read(
         "weather://map": b"a map",
     }
     assert [blob.mimetype for blob in blobs] == ["text/plain", "text/plain", "image/png"]
-    of_math, of_weather = blobs[:1], blobs[1:]
-    for given, expected in (("math", of_math), ("weather", of_weather)):
-        by_position = await client.get_resources(given)
-        by_name = await client.get_resources(server_name=given)
+    for name, expected in (("math", blobs[:1]), ("weather", blobs[1:])):
+        by_position = await client.get_resources(name)
+        by_name = await client.get_resources(server_name=name)
         assert contents_of(by_position) == contents_of(by_name) == contents_of(expected)
 
     one = await client.get_resources("weather", uris="weather://today")
@@ -146,73 +169,75 @@ async def test_the_resources_of_a_program_are_read() -> None:
 
 
 async def test_the_resources_of_a_session_are_read() -> None:
-    async with Client(weather_server()) as session:
-        every = await load_mcp_resources(session)
-        lower = await load_mcp_resources(session.session)
-        one = await load_mcp_resources(session, uris="weather://map")
-        (same,) = await get_mcp_resource(session, "weather://map")
-        with pytest.raises(RuntimeError, match="weather://tomorrow"):
-            await load_mcp_resources(session, uris=["weather://map", "weather://tomorrow"])
+    async with Client(weather_server()) as opened:
+        for session in (opened, opened.session):
+            every = await load_mcp_resources(session)
+            one = await load_mcp_resources(session, uris="weather://map")
+            (same,) = await get_mcp_resource(session, "weather://map")
+            with pytest.raises(RuntimeError, match="weather://tomorrow"):
+                await load_mcp_resources(session, uris=["weather://map", "weather://tomorrow"])
+            assert set(contents_of(every)) == {"weather://today", "weather://map"}
+            assert one[0].data == same.data == b"a map"
+            assert await load_mcp_resources(session, uris=[]) == []
 
-    assert set(contents_of(every)) == {"weather://today", "weather://map"}
-    assert contents_of(lower) == contents_of(every)
-    assert one[0].data == same.data == b"a map"
 
-
-def test_contents_of_a_resource_become_a_blob() -> None:
-    for contents, data in (
-        (text("Hello"), "Hello"),
-        (blob(b"a picture", "image/png"), b"a picture"),
-    ):
+@given(st.text(), st.binary())
+def test_contents_of_a_resource_become_a_blob(said: str, data: bytes) -> None:
+    for contents, expected in ((text(said), said), (blob(data, "image/png"), data)):
         made = convert_mcp_resource_to_langchain_blob(URI, contents)
-        assert isinstance(made, Blob)
-        assert (made.data, made.mimetype, made.metadata["uri"]) == (data, contents.mime_type, URI)
-    with pytest.raises(ValueError, match=URI):
-        convert_mcp_resource_to_langchain_blob(URI, cast("Any", types.ResourceContents(uri=URI)))
+        assert (made.data, made.mimetype, made.metadata) == (
+            expected,
+            contents.mime_type,
+            {"uri": URI},
+        )
 
 
-async def test_every_part_of_a_resource_becomes_a_blob() -> None:
-    session = reading([text("one"), text("two")], [text("one"), blob(b"two")], [])
-    assert [part.data for part in await get_mcp_resource(session, URI)] == ["one", "two"]
-    mixed = await get_mcp_resource(session, URI)
-    assert [(part.data, part.mimetype) for part in mixed] == [
+@pytest.mark.parametrize("odd", [None, {"uri": URI}, "x", types.ResourceContents(uri=URI)])
+def test_contents_of_another_kind_are_refused(odd: Any) -> None:
+    with pytest.raises(ValueError, match=f"unsupported contents of {URI}"):
+        convert_mcp_resource_to_langchain_blob(URI, odd)
+
+
+async def test_every_part_of_every_resource_that_is_asked_for_becomes_a_blob() -> None:
+    session = reading([text("one"), blob(b"two")], [])
+    parts = await get_mcp_resource(session, URI)
+    assert [(part.data, part.mimetype) for part in parts] == [
         ("one", "text/plain"),
         (b"two", "application/octet-stream"),
     ]
     assert await get_mcp_resource(session, URI) == []
-    assert session.read_resource.await_args_list == [call(URI)] * 3
 
-
-async def test_resources_of_a_mocked_session_are_loaded_by_their_uris_or_all() -> None:
     session = reading([text("one")], [blob(b"two")], [text("only")])
     blobs = await load_mcp_resources(session, uris=["file:///1", "file:///2"])
     assert contents_of(blobs) == {"file:///1": "one", "file:///2": b"two"}
     assert contents_of(await load_mcp_resources(session, uris=URI)) == {URI: "only"}
-    assert session.read_resource.await_args_list == [
-        call("file:///1"),
-        call("file:///2"),
-        call(URI),
-    ]
+    read = [call("file:///1"), call("file:///2"), call(URI)]
+    assert session.read_resource.await_args_list == read
 
-    session = reading([text("one")], [text("two")])
-    session.list_resources.return_value = types.ListResourcesResult(
-        resources=[
-            types.Resource(uri="file:///1", name="1"),
-            types.Resource(uri="file:///2", name="2"),
-        ]
-    )
-    assert [part.data for part in await load_mcp_resources(session)] == ["one", "two"]
-    assert session.read_resource.await_count == 2
 
-    session = reading([text("one")], Exception("gone"))
-    with pytest.raises(RuntimeError, match="Error fetching resource"):
+@pytest.mark.parametrize("damage", [Exception("gone"), ValueError])
+async def test_a_resource_that_cannot_be_read_is_named(damage: Any) -> None:
+    broken = types.BlobResourceContents(uri="file:///2", blob="A")
+    session = reading([text("one")], damage if isinstance(damage, Exception) else [broken])
+    with pytest.raises(RuntimeError, match=r"^Error fetching resource file:///2$") as raised:
         await load_mcp_resources(session, uris=["file:///1", "file:///2"])
+    assert raised.value.__cause__ is damage or isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("last", [None, "2"], ids=["all pages", "a cursor that comes again"])
+async def test_every_page_of_resources_is_loaded_once(last: str | None) -> None:
+    session = listing("2", "3", last)
+
+    blobs = await load_mcp_resources(session)
+
+    asked = [one.kwargs["cursor"] for one in session.list_resources.await_args_list]
+    assert asked == [None, "2", "3"]
+    assert list(contents_of(blobs)) == ["a://0", "a://1", "a://2"]
 
 
 async def test_all_servers_say_who_they_are(client: MultiServerMCPClient) -> None:
     info = await client.get_server_info()
-    assert list(info) == ["math", "weather"]
-    assert [info["math"].name, info["weather"].name] == ["Math", "Weather"]
+    assert {name: one.name for name, one in info.items()} == {"math": "Math", "weather": "Weather"}
     assert info["math"].instructions == "Numbers only, please."
     assert info["weather"].instructions is None
     assert info["math"].server_info is not None
@@ -236,8 +261,16 @@ async def test_only_the_server_that_is_named_is_asked_and_one_that_fails_is_name
 @pytest.mark.parametrize("kind", ["http", "stdio"])
 @differs("Information about a server")
 async def test_a_connection_says_who_is_there(kind: str, servers: dict[str, ServerProcess]) -> None:
-    connection = stdio_entry("math") if kind == "stdio" else {"url": servers["math"].url}
-    info = await load_mcp_server_info(None, connection=connection)
+    async def log(*message: Any) -> None:
+        raise AssertionError(message)  # nothing is logged here
+
+    connection = {**stdio_entry("math"), "protocol": "legacy"}
+    if kind == "http":
+        connection = {"url": servers["math"].url}
+    callbacks = Callbacks(on_logging_message=cast("Any", log))
+    info = await load_mcp_server_info(
+        None, connection=connection, callbacks=callbacks, server_name="mine"
+    )
     assert isinstance(info, ServerInfo)
     assert info.server_info is not None
     assert (info.instructions, info.server_info.name) == ("Numbers only, please.", "Math")
@@ -246,10 +279,16 @@ async def test_a_connection_says_who_is_there(kind: str, servers: dict[str, Serv
     assert info.protocol_version
 
 
+INITIALIZED = types.InitializeResult(
+    protocol_version="2025-11-25",
+    capabilities=types.ServerCapabilities(),
+    server_info=types.Implementation(name="mocked", version="1"),
+    instructions="Mocked.",
+)
+
+
 @differs("A session that is already initialized")
-async def test_a_session_is_initialized_once_to_learn_who_is_there(
-    servers: dict[str, ServerProcess],
-) -> None:
+async def test_a_session_is_initialized_once_to_learn_who_is_there() -> None:
     client = MultiServerMCPClient({"math": stdio_entry("math")})
     async with client, client.session("math", auto_initialize=False) as session:
         info = await load_mcp_server_info(session)
@@ -261,36 +300,16 @@ async def test_a_session_is_initialized_once_to_learn_who_is_there(
         info = await load_mcp_server_info(session)
         assert (info.name, info.instructions) == ("Weather", None)
 
-    mocked = AsyncMock(spec=ClientSession)
-    mocked.server_capabilities = None
-    mocked.initialize.return_value = types.InitializeResult(
-        protocol_version="2025-11-25",
-        capabilities=types.ServerCapabilities(),
-        server_info=types.Implementation(name="mocked", version="1"),
-        instructions="Mocked.",
-    )
+
+@pytest.mark.parametrize("mocked", [AsyncMock(), AsyncMock(spec=ClientSession)])
+async def test_a_mocked_session_says_who_is_there_when_it_is_initialized(mocked: Any) -> None:
+    mocked.initialize.return_value = INITIALIZED
+
     info = await load_mcp_server_info(mocked)
+
     mocked.initialize.assert_awaited_once_with()
     assert (info.name, info.instructions) == ("mocked", "Mocked.")
-    initialized = AsyncMock(spec=ClientSession)
-    initialized.server_info = None
-    await load_mcp_server_info(initialized)
-    initialized.initialize.assert_not_awaited()
-
-
-async def test_callbacks_are_accepted_where_a_server_is_asked_who_it_is() -> None:
-    contexts: list[CallbackContext] = []
-
-    async def log(params: types.LoggingMessageNotificationParams, context: CallbackContext) -> None:
-        contexts.append(context)
-
-    callbacks = Callbacks(on_logging_message=log)
-    for connection, name in (
-        ({**stdio_entry("math"), "protocol": "legacy"}, "Math"),
-        ({"server": weather_server()}, "Weather"),
-    ):
-        info = await load_mcp_server_info(
-            None, connection=connection, callbacks=callbacks, server_name="mine"
-        )
-        assert info.name == name
-    assert contexts == []  # nothing is logged here
+    mocked.server_capabilities = types.ServerCapabilities()
+    mocked.server_info = None
+    await load_mcp_server_info(mocked)
+    mocked.initialize.assert_awaited_once_with()
