@@ -17,6 +17,10 @@ from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio
 
+OWN = [{"thought": "a"}, {"thought": "b"}]
+VIEWS = [{"thought": text, "novelty": 0.5, "viability": 0.5} for text in "ab"]
+LIKES = {"to_branch": "b", "type": "likes"}
+
 
 async def _everything(desk: Desk) -> list[SessionDocument]:
     lines = await desk.store.list_sessions()
@@ -31,152 +35,100 @@ async def _refused(desk: Desk, tool: str, **arguments: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "text"),
-    [
-        ("linear", {"content": " \n"}, "Validation failed: content - Content cannot be empty"),
-        ("linear", {}, "Validation failed: content - is required"),
-        ("linear", {"content": 3}, "Validation failed: content - must be a string"),
-        ("linear", {"content": None}, "Validation failed: content - must be a string"),
-        (
-            "linear",
-            {"content": "x\0y"},
-            "Validation failed: content - Text cannot hold NUL characters",
-        ),
-        (
-            "linear",
-            {"content": "x", "confidence": "high"},
-            "Validation failed: confidence - must be a number",
-        ),
-        (
-            "linear",
-            {"content": "x", "confidence": math.nan},
-            "Validation failed: confidence - must be a finite number",
-        ),
-        (
-            "linear",
-            {"content": "x", "confidence": True},
-            "Validation failed: confidence - must be a number",
-        ),
-        (
-            "linear",
-            {"contents": "x"},
-            (
-                "Validation failed: content - is required; contents - is not a known argument; "
-                "there are: content, session_id, confidence"
-            ),
-        ),
-        (
-            "linear",
-            {"content": "x", "session_id": ""},
-            "Validation failed: session_id - Session id cannot be empty",
-        ),
-        (
-            "tree",
-            {"content": "x", "num_branches": 2.5},
-            "Validation failed: num_branches - must be a whole number",
-        ),
-        (
-            "tree",
-            {"content": "x", "cross_refs": [{"to_branch": "b", "type": "likes"}]},
-            (
-                "Validation failed: cross_refs[0].type - must be one of 'supports', 'contradicts', "
-                "'extends', 'alternative' or 'depends'"
-            ),
-        ),
-        ("tree", {"content": "x", "branch_id": "b"}, "Session error: Branch not found: b"),
-        ("tree_list", {"session_id": "s"}, "Session error: Session not found: s"),
-        (
-            "tree_focus",
-            {"session_id": "s", "branch_id": "b"},
-            "Session error: Session not found: s",
-        ),
-        ("tree_complete", {"branch_id": "b"}, "Session error: Branch not found: b"),
-        (
-            "reflection",
-            {},
-            (
-                "Validation failed: thought_id or content - "
-                "Either thought_id or content must be provided"
-            ),
-        ),
-        (
-            "reflection",
-            {"thought_id": "t"},
-            "Validation failed: thought_id - Thought not found: t",
-        ),
-        ("reflection_evaluate", {"session_id": "s"}, "Session error: Session not found: s"),
-        (
-            "backtrack",
-            {"checkpoint_id": "c"},
-            "Validation failed: checkpoint_id - Checkpoint not found: c",
-        ),
-        (
-            "checkpoint_create",
-            {"session_id": "s", "name": "n"},
-            "Session error: Session not found: s",
-        ),
-        (
-            "got_generate",
-            {},
-            "Validation failed: session_id - Either session_id or graph_id must be provided",
-        ),
-        ("got_state", {"session_id": "s"}, "Session error: Session not found: s"),
-        ("got_state", {"graph_id": "g"}, "Validation failed: graph_id - Graph not found: g"),
-        (
-            "got_aggregate",
-            {"session_id": "s", "node_ids": ["n", "n"]},
-            "Validation failed: node_ids - At least 2 nodes required for aggregation",
-        ),
-        ("session_delete", {"session_id": "s"}, "Session error: Session not found: s"),
-        ("nothing", {}, "Unknown tool: reasoning_nothing"),
-    ],
-)
-async def test_what_is_refused(desk: Desk, tool: str, arguments: dict[str, Any], text: str) -> None:
-    assert await _refused(desk, tool, **arguments) == text
+INVALID: list[tuple[str, dict[str, Any], str]] = [
+    ("linear", {"content": " \n"}, "content - Content cannot be empty"),
+    ("linear", {}, "content - is required"),
+    ("linear", {"content": 3}, "content - must be a string"),
+    ("linear", {"content": None}, "content - must be a string"),
+    ("linear", {"content": "x\0y"}, "content - Text cannot hold NUL characters"),
+    ("linear", {"content": "x", "confidence": "high"}, "confidence - must be a number"),
+    ("linear", {"content": "x", "confidence": math.nan}, "confidence - must be a finite number"),
+    ("linear", {"content": "x", "confidence": True}, "confidence - must be a number"),
+    ("linear", {"content": "x", "session_id": ""}, "session_id - Session id cannot be empty"),
+    ("linear", {"content": "x", "session_id": "y" * 201}, "session_id - Id cannot be longer than"),
+    (
+        "linear",
+        {"content": "x" * 100_001},
+        "content - Text cannot be longer than 100000 characters",
+    ),
+    ("linear", {"contents": "x"}, "content - is required; contents - is not a known argument"),
+    ("linear", {"color": "x"}, "there are: content, session_id, confidence"),
+    ("linear", {"content": "x", "branch": "b"}, "confidence, branch_from_thought, branch_id"),
+    ("tree", {"content": "x", "num_branches": 2.5}, "num_branches - must be a whole number"),
+    ("tree", {"content": "x", "cross_refs": [LIKES]}, "cross_refs[0].type - must be one of 'supp"),
+    ("tree", {"content": "x", "branches": OWN[:1]}, "branches - Between 2 and 4 branches"),
+    ("tree", {"content": "x", "branches": OWN, "recommended_branch": 2}, "Must be an index from 0"),
+    ("divergent", {"content": "x", "perspectives": []}, "perspectives - Between 2 and 5"),
+    ("divergent", {"content": "x", "perspectives": VIEWS}, "synthesis - Synthesis is required"),
+    ("reflection", {}, "thought_id or content - Either thought_id or content must be provided"),
+    ("reflection", {"thought_id": "t"}, "thought_id - Thought not found: t"),
+    ("backtrack", {"checkpoint_id": "c"}, "checkpoint_id - Checkpoint not found: c"),
+    ("got_generate", {}, "session_id - Either session_id or graph_id must be provided"),
+    ("got_state", {"graph_id": "g"}, "graph_id - Graph not found: g"),
+    ("got_aggregate", {"session_id": "s", "node_ids": ["n", "n"]}, "node_ids - At least 2 nodes"),
+]
+NO_SESSION = [
+    ("tree_list", {}),
+    ("tree_focus", {"branch_id": "b"}),
+    ("reflection_evaluate", {}),
+    ("checkpoint_create", {"name": "n"}),
+    ("got_state", {}),
+    ("session_search", {"query": "q"}),
+    ("session_delete", {}),
+]
+OTHER: list[tuple[str, dict[str, Any], str]] = [
+    ("tree", {"content": "x", "branch_id": "b"}, "Session error: Branch not found: b"),
+    ("tree_complete", {"branch_id": "b"}, "Session error: Branch not found: b"),
+    ("nothing", {}, "Unknown tool: reasoning_nothing"),
+]
+
+
+async def test_what_is_refused_is_said_and_changes_nothing(desk: Desk) -> None:
+    for tool, arguments, text in INVALID:
+        said = await _refused(desk, tool, **arguments)
+        assert said.startswith("Validation failed: ")
+        assert text in said, said
+    for tool, arguments in NO_SESSION:
+        said = await _refused(desk, tool, session_id="s", **arguments)
+        assert said == "Session error: Session not found: s"
+    for tool, arguments, text in OTHER:
+        assert await _refused(desk, tool, **arguments) == text
 
 
 async def test_ids_of_another_session_are_refused(desk: Desk) -> None:
-    own = [{"thought": "a"}, {"thought": "b"}]
     await desk("linear", content="x", session_id="mine")
-    tree = await desk("tree", content="x", session_id="other", branches=own)
+    tree = await desk("tree", content="x", session_id="other", branches=OWN)
     thought = await desk("linear", content="x", session_id="other")
     point = await desk("checkpoint_create", session_id="other", name="p")
     graph = await desk("got_init", content="root", session_id="other")
     await desk("got_init", content="root", session_id="mine")
     node, branch = graph["root_node_id"], tree["branch_id"]
-
-    told = [
-        await _refused(desk, "tree_focus", session_id="mine", branch_id=branch),
-        await _refused(
-            desk, "tree", content="x", session_id="mine", branch_id=branch, branches=own
+    no_branch = "Session error: Branch does not belong to this session"
+    no_node = f"node_id - Node not found in this graph: {node}"
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("tree_focus", {"branch_id": branch}, no_branch),
+        ("tree", {"content": "x", "branch_id": branch, "branches": OWN}, no_branch),
+        ("tree", {"content": "x", "branches": OWN, "cross_refs": [refers_to(branch)]}, no_branch),
+        ("divergent", {"content": "x", "branch_id": branch}, no_branch),
+        (
+            "reflection",
+            {"thought_id": thought["thought_id"]},
+            "thought_id - Thought does not belong",
         ),
-        await _refused(
-            desk,
-            "tree",
-            content="x",
-            session_id="mine",
-            branches=own,
-            cross_refs=[{"to_branch": branch, "type": "extends"}],
-        ),
-        await _refused(desk, "divergent", content="x", session_id="mine", branch_id=branch),
-        await _refused(desk, "reflection", session_id="mine", thought_id=thought["thought_id"]),
-        await _refused(desk, "backtrack", session_id="mine", checkpoint_id=point["id"]),
-        await _refused(desk, "got_generate", session_id="mine", node_id=node),
-        await _refused(desk, "got_score", session_id="mine", node_id=node),
-        await _refused(desk, "got_refine", session_id="mine", node_id=node),
-        await _refused(desk, "got_finalize", session_id="mine", terminal_node_ids=[node]),
-        await _refused(desk, "got_state", session_id="mine", graph_id=graph["graph_id"]),
+        ("backtrack", {"checkpoint_id": point["id"]}, "session_id - Session ID does not match"),
+        ("got_generate", {"node_id": node}, no_node),
+        ("got_score", {"node_id": node}, no_node),
+        ("got_refine", {"node_id": node}, no_node),
+        ("got_finalize", {"terminal_node_ids": [node]}, f"terminal_{no_node.replace(' -', 's -')}"),
+        ("got_state", {"graph_id": graph["graph_id"]}, "graph_id - Graph does not belong to this"),
     ]
 
-    assert told == [
-        *["Session error: Branch does not belong to this session"] * 4,
-        "Validation failed: thought_id - Thought does not belong to this session",
-        "Validation failed: session_id - Session ID does not match checkpoint",
-        *[f"Validation failed: node_id - Node not found in this graph: {node}"] * 3,
-        f"Validation failed: terminal_node_ids - Node not found in this graph: {node}",
-        "Validation failed: graph_id - Graph does not belong to this session",
-    ]
+    for tool, arguments, text in calls:
+        assert text in await _refused(desk, tool, session_id="mine", **arguments)
+
+
+def refers_to(branch: str) -> dict[str, str]:
+    return {"to_branch": branch, "type": "extends"}
 
 
 async def test_numbers_outside_their_range_are_brought_into_it_and_told(desk: Desk) -> None:
@@ -205,24 +157,21 @@ async def test_a_null_is_taken_for_something_left_out(desk: Desk) -> None:
     assert "adjusted" not in result
 
 
-@pytest.mark.parametrize("tool", ["linear", "tree", "divergent", "reflection", "auto", "got_init"])
-async def test_a_tool_that_begins_something_begins_a_session_under_a_given_id(
-    desk: Desk, tool: str
-) -> None:
+async def test_tools_that_begin_something_begin_a_session_under_a_given_id(desk: Desk) -> None:
     own: dict[str, dict[str, Any]] = {
-        "tree": {"branches": [{"thought": "a"}, {"thought": "b"}]},
-        "divergent": {
-            "perspectives": [{"thought": t, "novelty": 0.5, "viability": 0.5} for t in "ab"],
-            "synthesis": "s",
-        },
+        "linear": {},
+        "tree": {"branches": OWN},
+        "divergent": {"perspectives": VIEWS, "synthesis": "s"},
         "reflection": {"reflection": {"analysis": "a", "quality_score": 0.5}},
+        "auto": {},
+        "got_init": {},
     }
+    for tool, arguments in own.items():
+        await desk(tool, content="x", session_id=f"of {tool}", **arguments)
 
-    await desk(tool, content="x", session_id="mine", **own.get(tool, {}))
-
-    found = await desk.store.get_session("mine")
-    assert found is not None
-    assert found.mode == {"got_init": "got"}.get(tool, tool)
+        found = await desk.store.get_session(f"of {tool}")
+        assert found is not None
+        assert found.mode == {"got_init": "got"}.get(tool, tool)
 
 
 async def test_without_a_model_the_caller_is_told_exactly_what_to_supply(desk: Desk) -> None:
@@ -279,36 +228,24 @@ async def test_limits_of_a_graph_hold(desk: Desk) -> None:
     node = grown["continuations"][0]["node_id"]
 
     full = "Validation failed: nodes - Maximum of 10 nodes reached; prune or finalize"
-    refinement = {"refined_thought": "x"}
-    assert (
-        await _refused(desk, "got_refine", session_id="s", node_id=node, refinement=refinement)
-        == full
-    )
-    assert (
-        await _refused(
-            desk,
-            "got_generate",
-            session_id="s",
-            node_id=begun["root_node_id"],
-            continuations=own[:1],
-        )
-        == full
-    )
-    assert (
-        await _refused(desk, "got_generate", session_id="s", node_id=node, continuations=own[:1])
-        == "Validation failed: depth - Maximum depth 1 reached"
-    )
+    deep = "Validation failed: depth - Maximum depth 1 reached"
+    root, one = begun["root_node_id"], own[:1]
+    for tool, arguments, text in (
+        ("got_refine", {"node_id": node, "refinement": {"refined_thought": "x"}}, full),
+        ("got_generate", {"node_id": root, "continuations": one}, full),
+        ("got_generate", {"node_id": node, "continuations": one}, deep),
+    ):
+        assert await _refused(desk, tool, session_id="s", **arguments) == text
 
 
 async def test_branches_cannot_depend_on_each_other_in_a_circle(desk: Desk) -> None:
-    own = [{"thought": "a"}, {"thought": "b"}]
-    first = await desk("tree", content="x", session_id="s", branches=own)
+    first = await desk("tree", content="x", session_id="s", branches=OWN)
     one, two = (child["id"] for child in first["child_branches"])
 
     async def depend(source: str, target: str) -> dict[str, Any]:
         await desk("tree_focus", session_id="s", branch_id=source)
         refs = [{"to_branch": target, "type": "depends"}]
-        return await desk("tree", content="x", session_id="s", branches=own, cross_refs=refs)
+        return await desk("tree", content="x", session_id="s", branches=OWN, cross_refs=refs)
 
     await depend(one, two)
     with pytest.raises(RefusedError, match="in a circle"):

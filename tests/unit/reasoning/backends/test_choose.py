@@ -119,71 +119,46 @@ def test_sampling_only_takes_the_place_of_the_host(
     assert without.backend != "scripted"
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({"PLAIT_REASONING_BACKEND": "host"}, ("host", None, None)),
-        ({"PLAIT_REASONING_BACKEND": "sampling"}, ("sampling", None, None)),
-        ({"PLAIT_REASONING_MODEL": "openai:gpt-x"}, ("model", "openai:gpt-x", None)),
-        (
-            {"PLAIT_REASONING_BACKEND": "model", "PLAIT_REASONING_MODEL": "gpt-x"},
-            ("model", "gpt-x", None),
-        ),
-        (
-            {"PLAIT_REASONING_BASE_URL": "http://localhost:1"},
-            ("openai", None, "http://localhost:1"),
-        ),
-        (
-            {
-                "PLAIT_REASONING_BASE_URL": "http://localhost:1",
-                "PLAIT_REASONING_MODEL": "llama3.2:3b",
-            },
-            ("openai", "llama3.2:3b", "http://localhost:1"),
-        ),
-        ({"PLAIT_REASONING_BACKEND": "openai"}, ("openai", "llama3.2:3b", OLLAMA.base_url)),
-        (
-            {"PLAIT_REASONING_BACKEND": "openai", "PLAIT_REASONING_MODEL": "other"},
-            ("openai", "other", OLLAMA.base_url),
-        ),
-        (
-            {"PLAIT_REASONING_BACKEND": "openai", "OPENAI_API_KEY": "k"},
-            ("openai", "gpt-4o-mini", "https://api.openai.com/v1"),
-        ),
-        (
-            {"PLAIT_REASONING_BACKEND": "scripted", "PLAIT_REASONING_SCRIPT": "s.json"},
-            ("scripted", None, None),
-        ),
-        (
-            {"PLAIT_REASONING_BACKEND": "host", "LANGBASE_API_KEY": "k"},
-            ("host", None, None),
-        ),
-    ],
-)
-def test_what_is_asked_for_is_taken_whatever_else_there_is(
-    environ: dict[str, str], expected: tuple[str, str | None, str | None]
-) -> None:
-    choice = chosen(environ, ALL)
+ASKED = [
+    # The variables beside PLAIT_REASONING_…; then backend, model and base URL of the choice.
+    ({"BACKEND": "host"}, ("host", None, None)),
+    ({"BACKEND": "sampling"}, ("sampling", None, None)),
+    ({"MODEL": "openai:gpt-x"}, ("model", "openai:gpt-x", None)),
+    ({"BACKEND": "model", "MODEL": "gpt-x"}, ("model", "gpt-x", None)),
+    ({"BASE_URL": "http://localhost:1"}, ("openai", None, "http://localhost:1")),
+    ({"BASE_URL": "http://localhost:1", "MODEL": "l:3b"}, ("openai", "l:3b", "http://localhost:1")),
+    ({"BACKEND": "openai"}, ("openai", "llama3.2:3b", OLLAMA.base_url)),
+    ({"BACKEND": "openai", "MODEL": "other"}, ("openai", "other", OLLAMA.base_url)),
+    ({"BACKEND": "scripted", "SCRIPT": "s.json"}, ("scripted", None, None)),
+]
 
-    assert (choice.backend, choice.model, choice.base_url) == expected
+
+def test_what_is_asked_for_is_taken_whatever_else_there_is() -> None:
+    for asked, expected in ASKED:
+        choice = chosen({f"PLAIT_REASONING_{name}": value for name, value in asked.items()}, ALL)
+        assert (choice.backend, choice.model, choice.base_url) == expected
+    openai = chosen({"PLAIT_REASONING_BACKEND": "openai", "OPENAI_API_KEY": "k"}, ALL)
+    assert (openai.model, openai.base_url) == ("gpt-4o-mini", "https://api.openai.com/v1")
+    assert chosen({"PLAIT_REASONING_BACKEND": "host", "LANGBASE_API_KEY": "k"}).backend == "host"
 
 
 @pytest.mark.parametrize(
-    ("environ", "missing"),
+    ("variable", "value", "missing"),
     [
-        ({"PLAIT_REASONING_BACKEND": "langbase"}, "LANGBASE_API_KEY"),
-        ({"PLAIT_REASONING_BACKEND": "model"}, "provider:name"),
-        ({"PLAIT_REASONING_BACKEND": "openai"}, "base URL"),
-        ({"PLAIT_REASONING_BACKEND": "local"}, "local model"),
-        ({"PLAIT_REASONING_BACKEND": "scripted"}, "replies"),
-        ({"PLAIT_REASONING_MODEL": "gpt-x"}, "provider:name"),
-        ({"PLAIT_REASONING_SCRIPT": "s.json"}, "scripted"),
+        ("BACKEND", "langbase", "LANGBASE_API_KEY"),
+        ("BACKEND", "model", "provider:name"),
+        ("BACKEND", "openai", "base URL"),
+        ("BACKEND", "local", "local model"),
+        ("BACKEND", "scripted", "replies"),
+        ("MODEL", "gpt-x", "provider:name"),
+        ("SCRIPT", "s.json", "scripted"),
     ],
 )
 def test_what_is_asked_for_and_lacks_something_is_an_error_never_another_backend(
-    environ: dict[str, str], missing: str
+    variable: str, value: str, missing: str
 ) -> None:
     with pytest.raises(ConfigError, match=missing):
-        chosen(environ, NOTHING, sampling=True)
+        chosen({f"PLAIT_REASONING_{variable}": value}, NOTHING, sampling=True)
 
 
 def test_sampling_that_is_asked_for_and_not_offered_is_an_error() -> None:
@@ -197,21 +172,20 @@ def test_sampling_that_is_asked_for_and_not_offered_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "described"),
+    ("variable", "value", "described"),
     [
-        ({"LANGBASE_API_KEY": "k"}, "Langbase pipes at https://api.langbase.com"),
-        ({"OPENAI_API_KEY": "k"}, "gpt-4o-mini at https://api.openai.com"),
-        (
-            {"PLAIT_REASONING_BASE_URL": "http://localhost:1"},
-            "the first model at http://localhost:1",
-        ),
-        ({"PLAIT_REASONING_MODEL": "groq:x"}, "langchain model groq:x"),
-        ({"PLAIT_REASONING_BACKEND": "host"}, "the calling model writes the thoughts"),
+        ("LANGBASE_API_KEY", "k", "Langbase pipes at https://api.langbase.com"),
+        ("OPENAI_API_KEY", "k", "gpt-4o-mini at https://api.openai.com"),
+        ("PLAIT_REASONING_BASE_URL", "http://localhost:1", "the first model at http://localhost:1"),
+        ("PLAIT_REASONING_MODEL", "groq:x", "langchain model groq:x"),
+        ("PLAIT_REASONING_BACKEND", "host", "the calling model writes the thoughts"),
     ],
 )
 @pytest.mark.anyio
-async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], described: str) -> None:
-    settings = read_settings(environ)
+async def test_the_backend_that_was_chosen_is_made(
+    variable: str, value: str, described: str
+) -> None:
+    settings = read_settings({variable: value})
     choice = choose(settings, NOTHING)
 
     completer = completer_for(choice, settings)
@@ -221,50 +195,40 @@ async def test_the_backend_that_was_chosen_is_made(environ: dict[str, str], desc
 
 
 @pytest.mark.parametrize(
-    ("choice", "missing"),
-    [
-        (BackendChoice(backend="sampling", reason="test"), "request"),
-        (BackendChoice(backend="local", reason="test"), "local model"),
-    ],
-    ids=["sampling", "local"],
+    ("backend", "missing"), [("sampling", "request"), ("local", "local model")]
 )
 def test_what_a_choice_needs_and_is_not_there_is_an_error(
-    choice: BackendChoice, missing: str
+    backend: BackendName, missing: str
 ) -> None:
     with pytest.raises(ConfigError, match=missing):
-        completer_for(choice, read_settings({}))
+        completer_for(BackendChoice(backend=backend, reason="test"), read_settings({}))
 
 
 def test_a_key_goes_only_to_the_models_of_its_provider() -> None:
     settings = read_settings({"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"})
+    keys = {"anthropic:x": "a", "openai:x": "o", "groq:x": None, "anthropic": "a"}
 
-    assert key_for_model("anthropic:x", settings) == "a"
-    assert key_for_model("openai:x", settings) == "o"
-    assert key_for_model("groq:x", settings) is None
-    assert key_for_model("anthropic", settings) == "a"
+    assert {model: key_for_model(model, settings) for model in keys} == keys
 
 
 @pytest.mark.parametrize(
-    ("wish", "expected"),
+    ("url", "key", "expected"),
     [
-        (BackendPreference(), "openai-key"),
-        (BackendPreference(base_url="http://localhost:1"), None),
-        (BackendPreference(base_url="http://localhost:1", key="own-key"), "own-key"),
-        (BackendPreference(base_url="https://api.openai.com/v1"), None),
+        (None, None, "openai-key"),
+        ("http://localhost:1", None, None),
+        ("http://localhost:1", "own-key", "own-key"),
+        ("https://api.openai.com/v1", None, None),
     ],
 )
-def test_the_key_of_openai_is_not_sent_to_an_endpoint_of_the_user(
-    wish: BackendPreference, expected: str | None
+def test_a_key_is_not_sent_to_another_endpoint_than_its_own(
+    url: str | None, key: str | None, expected: str | None
 ) -> None:
+    wish = BackendPreference(base_url=url, key=key)
     settings = read_settings({"OPENAI_API_KEY": "openai-key"}, preference=wish)
-
     assert key_for_endpoint(choose(settings, NOTHING), settings) == expected
 
-
-def test_no_key_is_sent_to_an_endpoint_that_was_found() -> None:
-    settings = read_settings({"PLAIT_REASONING_API_KEY": "own-key"})
-
-    assert key_for_endpoint(choose(settings, ALL), settings) is None
+    found = read_settings({"PLAIT_REASONING_API_KEY": "own-key"})
+    assert key_for_endpoint(choose(found, ALL), found) is None
 
 
 def test_sampling_says_that_the_model_of_the_client_answers() -> None:
@@ -272,5 +236,4 @@ def test_sampling_says_that_the_model_of_the_client_answers() -> None:
         return Completion(text=prompt.user)
 
     described = SamplingCompleter(sample).describe()
-
     assert described == "the model of the connected client, through MCP sampling"

@@ -6,16 +6,8 @@ from typing import Any
 
 import anyio
 import pytest
+from langchain_core import exceptions as langchain
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
-from langchain_core.exceptions import (
-    ContextOverflowError,
-    ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelInvalidRequestError,
-    ModelRateLimitError,
-    ModelTimeoutError,
-)
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
@@ -25,8 +17,10 @@ from plait.agents.engines.langchain.scripted_model import Turn
 from plait.errors import BackendError, ConfigError
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.langchain_model import LangChainCompleter
-from plait.reasoning.backends.port import Prompt
+from plait.reasoning.backends.port import Completion, Prompt
 from plait.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.anyio
 
 KEY = "key-canary-90ab12"
 
@@ -50,33 +44,14 @@ class Maker:
         refuses = "temperature" in settings and not self._takes_temperature
 
         def turn(messages: list[BaseMessage]) -> Turn:
-            return ModelInvalidRequestError("no temperature") if refuses else next(self._turns)
+            refusal = langchain.ModelInvalidRequestError("no temperature")
+            return refusal if refuses else next(self._turns)
 
         return ScriptedChatModel(turn)
 
 
-@pytest.mark.anyio
-async def test_model_and_usage_are_those_that_the_model_reports() -> None:
-    message = AIMessage(
-        [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-        usage_metadata={"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
-        response_metadata={"model_name": "scripted-2"},
-    )
-    model = ScriptedChatModel([message])
-
-    completion = await LangChainCompleter(model).complete(prompt())
-
-    assert (completion.text, completion.model) == ("ab", "scripted-2")
-    assert (completion.input_tokens, completion.output_tokens) == (11, 7)
-    (messages,) = model.seen
-    assert [(one.type, one.content) for one in messages] == [
-        ("system", "System."),
-        ("human", "User."),
-    ]
-
-
-class Silent(ScriptedChatModel):
-    """Says nothing about tokens or its name."""
+class OddModel(ScriptedChatModel):
+    """Says nothing about tokens or its name; without turns it never answers."""
 
     @override
     async def _agenerate(
@@ -86,25 +61,31 @@ class Silent(ScriptedChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        if not self.turns:
+            await anyio.sleep_forever()
         result = self._generate(messages)
-        message = AIMessage(result.generations[0].text)
-        result.generations[0].message = message
+        result.generations[0].message = AIMessage(result.generations[0].text)
         return result
 
 
-@pytest.mark.anyio
-async def test_a_model_that_reports_nothing_will_do() -> None:
-    completion = await LangChainCompleter(Silent(turns=["yes"])).complete(prompt())
-
-    assert completion.text == "yes"
-    assert (completion.model, completion.input_tokens, completion.output_tokens) == (
-        None,
-        None,
-        None,
+async def test_model_and_usage_are_those_that_the_model_reports_or_none() -> None:
+    message = AIMessage(
+        [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        usage_metadata={"input_tokens": 11, "output_tokens": 7, "total_tokens": 18},
+        response_metadata={"model_name": "scripted-2"},
     )
+    model = ScriptedChatModel([message])
+
+    completion = await LangChainCompleter(model).complete(prompt())
+
+    assert completion == Completion(text="ab", model="scripted-2", input_tokens=11, output_tokens=7)
+    (messages,) = model.seen
+    texts = [(one.type, one.content) for one in messages]
+    assert texts == [("system", "System."), ("human", "User.")]
+    silent = LangChainCompleter(OddModel(turns=["yes"]))
+    assert await silent.complete(prompt()) == Completion(text="yes")
 
 
-@pytest.mark.anyio
 async def test_a_named_model_is_made_once_for_each_pair_of_settings() -> None:
     maker = Maker(["one", "two", "three"])
     completer = LangChainCompleter("groq:x", key=KEY, make=maker)
@@ -119,7 +100,6 @@ async def test_a_named_model_is_made_once_for_each_pair_of_settings() -> None:
     assert completer.describe() == "langchain model groq:x"
 
 
-@pytest.mark.anyio
 async def test_a_temperature_that_is_refused_is_left_out_for_good() -> None:
     maker = Maker(["one", "two"], takes_temperature=False)
     completer = LangChainCompleter("groq:x", make=maker)
@@ -130,9 +110,8 @@ async def test_a_temperature_that_is_refused_is_left_out_for_good() -> None:
     assert maker.made == [{"max_tokens": 2000, "temperature": 0.7}, {"max_tokens": 2000}]
 
 
-@pytest.mark.anyio
 async def test_a_request_that_is_refused_for_another_reason_is_an_error() -> None:
-    maker = Maker([ModelInvalidRequestError("too long")] * 2)
+    maker = Maker([langchain.ModelInvalidRequestError("too long")] * 2)
 
     with pytest.raises(BackendError, match="too long") as failed:
         await LangChainCompleter("groq:x", make=maker).complete(prompt())
@@ -148,25 +127,23 @@ class _StatusError(Exception):
         self.status_code = status_code
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "retryable"),
-    [
-        (ModelAuthenticationError("x"), 401, False),
-        (ModelRateLimitError("x"), 429, True),
-        (ModelAPIError("x"), None, True),
-        (ModelConnectionError("x"), None, True),
-        (ModelTimeoutError("x"), None, True),
-        (ContextOverflowError("x"), None, False),
-        (_StatusError(401), 401, False),
-        (_StatusError(429), 429, True),
-        (_StatusError(529), 529, True),
-        (ConnectionResetError("x"), None, True),
-        (TimeoutError("x"), None, True),
-        (ValueError("x"), None, False),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
-)
-@pytest.mark.anyio
+ERRORS = [
+    (langchain.ModelAuthenticationError("x"), 401, False),
+    (langchain.ModelRateLimitError("x"), 429, True),
+    (langchain.ModelAPIError("x"), None, True),
+    (langchain.ModelConnectionError("x"), None, True),
+    (langchain.ModelTimeoutError("x"), None, True),
+    (langchain.ContextOverflowError("x"), None, False),
+    (_StatusError(401), 401, False),
+    (_StatusError(429), 429, True),
+    (_StatusError(529), 529, True),
+    (ConnectionResetError("x"), None, True),
+    (TimeoutError("x"), None, True),
+    (ValueError("x"), None, False),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "retryable"), ERRORS, ids=lambda one: repr(one)[:30])
 async def test_errors_of_providers_become_one_error_of_ours(
     error: Exception, status: int | None, retryable: bool
 ) -> None:
@@ -175,32 +152,15 @@ async def test_errors_of_providers_become_one_error_of_ours(
     with pytest.raises(BackendError) as failed:
         await completer.complete(prompt())
 
-    assert failed.value.backend == "model"
+    assert (failed.value.backend, failed.value.__cause__) == ("model", error)
     assert (failed.value.status, failed.value.retryable) == (status, retryable)
     assert failed.value.retry == ("always" if retryable else "never")
     assert type(error).__name__ in str(failed.value)
     assert KEY not in str(failed.value)
-    assert failed.value.__cause__ is error
 
 
-class Endless(ScriptedChatModel):
-    """Never answers."""
-
-    @override
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-
-@pytest.mark.anyio
 async def test_a_model_that_never_answers_is_given_up() -> None:
-    completer = LangChainCompleter(Endless(turns=[]), retry=RetryPolicy(timeout_seconds=0.05))
+    completer = LangChainCompleter(OddModel(turns=[]), retry=RetryPolicy(timeout_seconds=0.05))
 
     with pytest.raises(BackendError, match=r"no answer in 0\.05 s") as failed:
         await completer.complete(prompt())
@@ -216,7 +176,6 @@ async def test_a_model_that_never_answers_is_given_up() -> None:
         ("llama3.2:3b", "llama3"),
     ],
 )
-@pytest.mark.anyio
 async def test_a_model_that_cannot_be_had_is_found_out_when_the_backend_is_opened(
     model: str, reason: str
 ) -> None:
@@ -225,12 +184,6 @@ async def test_a_model_that_cannot_be_had_is_found_out_when_the_backend_is_opene
 
     assert f"{model!r}" in str(refused.value)
     assert KEY not in str(refused.value)
-
-
-@pytest.mark.anyio
-async def test_opening_sends_nothing() -> None:
-    model = ScriptedChatModel([])
-
-    await LangChainCompleter(model).open()
-
-    assert model.seen == []
+    unused = ScriptedChatModel([])
+    await LangChainCompleter(unused).open()
+    assert unused.seen == []  # opening sends nothing
