@@ -25,7 +25,6 @@ pytest_plugins = ["plait.testing.fixtures", "pytester"]
 # For detailed assertion messages in inherited tests.
 pytest.register_assert_rewrite(
     "tests.integration.agents.agent_suite",
-    "tests.integration.reasoning.backends.completer_suite",
 )
 
 # A busy machine makes single examples slow; the time limit per test still holds.

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
 from plait.errors import BackendError
-from plait.reasoning.backends.http import LangbaseCompleter, PipeNames
+from plait.reasoning.backends.http import PipeNames
+from plait.reasoning.backends.port import Completion, Prompt
 from plait.reasoning.prompts import PROMPTS
 from plait.testing import LangbaseServer
 from plait.testing.llm.turns import Raw
-from tests.integration.reasoning.backends.completer_suite import ONE_PIPE, prompt
+from tests.integration.reasoning.backends.support import langbase, opened, prompt
+
+pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.anyio
-async def test_opening_makes_the_pipes_that_the_modes_need() -> None:
+async def _asked(
+    turns: Sequence[Any], asked: Prompt | None = None, **options: Any
+) -> tuple[Completion, list[Any]]:
+    """Ask a stand-in, and return its completion and the requests that it got."""
+    with LangbaseServer(turns, **options) as server:
+        async with opened(langbase(f"{server.url}/")) as completer:
+            completion = await completer.complete(asked or prompt())
+    return completion, server.requests
+
+
+async def test_opening_makes_the_pipes_that_the_modes_need_once() -> None:
     pipes = PipeNames(got_score="got", got_refine="got", linear="mine")
 
     with LangbaseServer(key="user_key") as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=pipes)
-        await completer.open()
-        await completer.aclose()
+        async with opened(langbase(server.url, pipes=pipes)) as completer:
+            await completer.open()
 
     made = {
         mode: (made["temperature"], made["max_tokens"], made.get("messages"))
@@ -43,7 +55,6 @@ async def test_opening_makes_the_pipes_that_the_modes_need() -> None:
         "backtracking": (0.7, 2000, own["backtracking"]),
         **{mode: (0.7, 2500, own[mode]) for mode in made if mode.startswith("got_")},
     }
-    assert len(server.requests) == len(server.pipes) == 9
     assert server.pipes["tree-reasoning-v1"] == snapshot(
         {
             "name": "tree-reasoning-v1",
@@ -58,45 +69,41 @@ async def test_opening_makes_the_pipes_that_the_modes_need() -> None:
             "messages": [{"role": "system", "content": PROMPTS["tree"]}],
         }
     )
-    assert {(asked.method, asked.path) for asked in server.requests} == {("POST", "/v1/pipes")}
-    assert {asked.headers["content-type"] for asked in server.requests} == {"application/json"}
-    assert {asked.headers["authorization"] for asked in server.requests} == {"Bearer user_key"}
+    assert len(server.requests) == len(server.pipes) == 9
+    heads = {
+        (one.method, one.path, one.headers["content-type"], one.headers["authorization"])
+        for one in server.requests
+    }
+    assert heads == {("POST", "/v1/pipes", "application/json", "Bearer user_key")}
 
 
 @pytest.mark.parametrize("refuse_pipes", [False, True])
-@pytest.mark.anyio
 async def test_pipes_that_exist_already_are_fine(refuse_pipes: bool) -> None:
     with LangbaseServer(refuse_pipes=refuse_pipes) as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=ONE_PIPE)
-        await completer.open()
-        await completer.open()
-        await completer.aclose()
+        for _ in range(2):
+            async with opened(langbase(server.url)):
+                pass
 
     assert list(server.pipes) == ["linear-reasoning-v1"]
-    assert len(server.requests) == 1
+    assert len(server.requests) == 2
 
 
-@pytest.mark.anyio
 async def test_a_wrong_key_is_found_out_when_the_backend_is_opened() -> None:
-    with LangbaseServer(key="another") as server:
-        completer = LangbaseCompleter("wrong-key", base_url=server.url, pipes=PipeNames())
-        with pytest.raises(BackendError) as failed:
-            await completer.open()
-        await completer.aclose()
+    with LangbaseServer(key="another") as server, pytest.raises(BackendError) as failed:
+        async with opened(langbase(server.url, "wrong-key", pipes=PipeNames())):
+            pass
 
     assert (failed.value.backend, failed.value.status) == ("langbase", 401)
     assert "wrong-key" not in str(failed.value)
 
 
-@pytest.mark.anyio
-async def test_a_run_names_the_pipe_and_does_not_stream() -> None:
-    with LangbaseServer(["yes"]) as server:
-        completer = LangbaseCompleter("user_key", base_url=f"{server.url}/", pipes=ONE_PIPE)
-        await completer.open()
-        await completer.complete(replace(prompt("Why?"), variables={"tone": "dry"}))
-        await completer.aclose()
+async def test_a_run_names_the_pipe_does_not_stream_and_has_variables_only_if_there_are_any() -> (
+    None
+):
+    _, requests = await _asked(["yes"], replace(prompt("Why?"), variables={"tone": "dry"}))
+    _, without = await _asked(["yes"])
 
-    asked = server.requests[-1]
+    asked = requests[-1]
     assert (asked.method, asked.path) == ("POST", "/v1/pipes/run")
     assert asked.body == snapshot(
         {
@@ -109,70 +116,31 @@ async def test_a_run_names_the_pipe_and_does_not_stream() -> None:
             "variables": [{"name": "tone", "value": "dry"}],
         }
     )
-
-
-@pytest.mark.anyio
-async def test_a_run_without_variables_does_not_mention_them() -> None:
-    with LangbaseServer(["yes"]) as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=ONE_PIPE)
-        await completer.open()
-        await completer.complete(prompt())
-        await completer.aclose()
-
-    assert set(server.requests[-1].body) == {"name", "messages", "stream"}
+    assert set(without[-1].body) == {"name", "messages", "stream"}
 
 
 @pytest.mark.parametrize("shape", ["nested", "flat"])
-@pytest.mark.anyio
-async def test_model_and_tokens_are_read_from_both_shapes_of_answers(
-    shape: Literal["nested", "flat"],
-) -> None:
-    with LangbaseServer(["four and more"], shape=shape) as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=ONE_PIPE)
-        await completer.open()
-        completion = await completer.complete(prompt())
-        await completer.aclose()
+async def test_model_and_tokens_are_read_from_both_shapes_of_answers(shape: str) -> None:
+    completion, _ = await _asked(["four and more"], shape=shape)
 
-    assert completion.text == "four and more"
-    assert completion.model == "gpt-4o-mini"
+    assert (completion.text, completion.model) == ("four and more", "gpt-4o-mini")
     assert completion.output_tokens == 4
-    assert completion.input_tokens is not None
-    assert completion.input_tokens > 10
+    assert (completion.input_tokens or 0) > 10
 
 
-@pytest.mark.anyio
-async def test_an_answer_without_model_and_tokens_will_do() -> None:
-    with LangbaseServer([Raw('{"completion": "yes", "raw": {"usage": 3}}')]) as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=ONE_PIPE)
-        await completer.open()
-        completion = await completer.complete(prompt())
-        await completer.aclose()
+async def test_an_answer_without_model_and_tokens_will_do_but_not_one_that_failed() -> None:
+    completion, _ = await _asked([Raw('{"completion": "yes", "raw": {"usage": 3}}')])
+    assert completion == Completion(text="yes")
 
-    assert completion.text == "yes"
-    assert (completion.model, completion.input_tokens, completion.output_tokens) == (
-        None,
-        None,
-        None,
-    )
+    failed = '{"success": false, "completion": "x", "error": {"message": "no credit"}}'
+    with pytest.raises(BackendError, match="no credit"):
+        await _asked([Raw(failed)])
 
 
-@pytest.mark.anyio
-async def test_an_answer_that_says_it_failed_is_an_error() -> None:
-    failed = Raw('{"success": false, "completion": "x", "error": {"message": "no credit"}}')
-    with LangbaseServer([failed]) as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url, pipes=ONE_PIPE)
-        await completer.open()
-        with pytest.raises(BackendError, match="no credit"):
-            await completer.complete(prompt())
-        await completer.aclose()
-
-
-@pytest.mark.anyio
 async def test_a_pipe_that_is_not_there_is_an_error_that_names_it() -> None:
     with LangbaseServer() as server:
-        completer = LangbaseCompleter("user_key", base_url=server.url)
-        with pytest.raises(BackendError, match="linear-reasoning-v1 not found") as failed:
-            await completer.complete(prompt())
-        await completer.aclose()
+        async with opened(langbase(server.url, pipes=None)) as completer:
+            with pytest.raises(BackendError, match="linear-reasoning-v1 not found") as failed:
+                await completer.complete(prompt())
 
     assert failed.value.status == 404
