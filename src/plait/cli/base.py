@@ -116,6 +116,17 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
+def limit(flag: str, metavar: str, about: str, **settings: Any) -> Callable[[Command], Command]:
+    """Add an option that takes a number: a whole one from 1 on, unless the settings have a type."""
+    names = [flag, *([settings.pop("name")] if "name" in settings else [])]
+    settings = {"type": click.IntRange(min=1), "metavar": metavar, "help": about, **settings}
+    return click.option(*names, **settings)
+
+
+AMOUNT = click.FloatRange(min=0, min_open=True)
+"""More than nothing."""
+
+
 def timeout_option(about: str) -> Callable[[Command], Command]:
     """Add `--timeout`, passed to the command as `timeout_seconds`."""
     kind = _Seconds(min=0, min_open=True)

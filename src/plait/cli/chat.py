@@ -28,17 +28,18 @@ from plait.agents.registry import get_agent
 from plait.cli import terminal
 from plait.cli.advice import show_failure
 from plait.cli.commands.lists import signature_text, status_table, summary_of
-from plait.cli.conversations import is_continued, state_folder
+from plait.cli.commands.run import read_image
 from plait.cli.exits import Exit, SignalName
 from plait.cli.run_agent import (
     RunPlan,
     answer,
     client_config,
+    is_continued,
     print_end,
+    state_folder,
     stopped_by_signals,
     tool_callbacks,
 )
-from plait.cli.run_options import read_image
 from plait.cli.terminal import print_aside, print_rich
 from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.toolbox import Toolbox

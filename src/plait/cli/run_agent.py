@@ -1,16 +1,19 @@
-"""Plan, run and report agents for `plait run` and `plait chat`: a task, or those of a file."""
+"""Plan, run and report agents for `plait run` and `plait chat`, and find earlier conversations."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -38,29 +41,89 @@ from plait.agents.registry import get_agent
 from plait.cli import session
 from plait.cli.arguments import reader_for
 from plait.cli.base import settings_of
-from plait.cli.conversations import newest_conversation, read_conversation
+from plait.cli.commands.run import read_image, with_model_options
 from plait.cli.exits import SIGNAL_EXITS, Exit, SignalName, exit_code_for
 from plait.cli.questions import Questioner, TerminalApproval, person_at_terminal
-from plait.cli.run_options import read_image, with_model_options
 from plait.cli.terminal import print_aside, print_text, visible, visible_line
 from plait.cli.trace_view import RunScreen, summary_line, usage_label
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.policy import read_policy
+from plait.client.config.raw_value import home_of
 from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
 from plait.client.options import CLIENT_OPTIONS
-from plait.errors import AgentServerError, ConfigError, PlaitError
+from plait.errors import AgentServerError, ConfigError, PlaitError, TraceFormatError
 from plait.html.pieces import count_label
 from plait.models.endpoints import may_look_for_ollama
 from plait.models.providers import keys_in
 from plait.traces.events import Status, TraceEvent
+from plait.traces.file import read_traces
 from plait.traces.messages.message import Message, UsageMetadata, messages_to_dicts
 from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what plait keeps of a user."""
+    known = os.environ if environ is None else environ
+    return Path(known.get("XDG_STATE_HOME") or home_of(known) / ".local" / "state") / "plait"
+
+
+def conversations_folder() -> Path:
+    """Return the folder of the conversations in the working folder."""
+    here = Path.cwd()
+    digest = hashlib.sha256(os.fsencode(here)).hexdigest()[:12]
+    return state_folder() / "chats" / f"{_ILLEGAL.sub('_', here.name)[:40]}-{digest}"
+
+
+def new_conversation() -> Path:
+    """Return the file for a new conversation in the working folder; only the user can read it."""
+    folder = conversations_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S}-{os.getpid()}.jsonl"
+
+
+def newest_conversation() -> Path:
+    """Return the file of the newest conversation in the working folder.
+
+    Raises:
+        TraceFormatError: There is none.
+    """
+    files = [(file.stat().st_mtime, file) for file in conversations_folder().glob("*.jsonl")]
+    if not files:
+        raise TraceFormatError(
+            "there is no conversation in this folder to continue: name a trace, or use plait chat"
+        )
+    return max(files)[1]
+
+
+def read_conversation(path: str | Path) -> Trace:
+    """Read the last run of a file whose conversation can be continued.
+
+    A run that failed before the model answered is not part of the conversation.
+
+    Raises:
+        TraceFormatError: The file is not a trace, or has no such run.
+        OSError: The file cannot be read.
+    """
+    for trace in reversed(read_traces(path)):
+        if is_continued(trace):
+            return trace
+    raise TraceFormatError(f"{path}: no run can be continued")
+
+
+def is_continued(trace: Trace) -> bool:
+    """Return whether a run is part of the conversation after it."""
+    if trace.started is None or trace.started.omitted:
+        return False
+    return trace.status != "failed" or bool(trace.messages)
+
 
 T = TypeVar("T")
 
@@ -173,6 +236,7 @@ def plan_run(ctx: click.Context, task: str | None, options: Mapping[str, Any]) -
 
 async def _check_model(config: ModelConfig) -> None:
     """Make the model once, before any server is started: its key or its script may be missing."""
+    get_agent(config, auto_fallback=False)  # says what to install for its engine
     if config.interface == "claude_tool":
         from plait.agents.engines.claude_tool.agent import anthropic_client
 

@@ -17,7 +17,7 @@ import click
 from rich.text import Text
 
 from plait._support.files import write_private
-from plait.cli.base import ExampleGroup, json_option, repeatable, settings_of
+from plait.cli.base import AMOUNT, ExampleGroup, json_option, limit, repeatable, settings_of
 from plait.cli.exits import SIGNAL_EXITS, Exit, SignalName
 from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
 from plait.errors import ConfigError
@@ -275,14 +275,16 @@ def _selection_options(command: _C) -> _C:
     return command
 
 
+_CAPS = {"type": click.IntRange(1, 10_000)}
+
+
 def _cap_options(command: _C) -> _C:
-    for name, text in (
+    for flag, about in (
         ("--per-server", "Runs at once that use one server.  [default: that of the suite]"),
         ("--per-model", "Runs at once of one model.  [default: that of the suite, or 4]"),
         ("--concurrency", "Runs at once, in all.  [default: that of the suite, or 8]"),
     ):
-        kind = click.IntRange(1, 10_000)
-        command = click.option(name, type=kind, metavar="N", help=text)(command)
+        command = limit(flag, "N", about, **_CAPS)(command)
     return command
 
 
@@ -298,7 +300,7 @@ def _read_shard(_: click.Context, __: click.Parameter, text: str | None) -> tupl
 @verify.command("run")
 @click.argument("suite", type=click.Path(exists=True, dir_okay=False))
 @_selection_options
-@click.option("--repeat", type=click.IntRange(1, 10_000), metavar="N", help="Runs of each case.")
+@limit("--repeat", "N", "Runs of each case.", **_CAPS)
 @repeatable("--case", "cases", "NAME", "Run only this case")
 @repeatable("--tag", "tags", "TAG", "Run only cases with this tag")
 @click.option(
@@ -321,19 +323,14 @@ def _read_shard(_: click.Context, __: click.Parameter, text: str | None) -> tupl
     help="Run on the ray cluster of $RAY_ADDRESS, or of this machine; needs the extra ray.",
 )
 @_cap_options
-@click.option(
+@limit(
     "--max-cost",
-    "max_cost_usd",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="USD",
-    help="Start no run after this cost, as far as prices are known.",
+    "USD",
+    "Start no run after this cost, as far as prices are known.",
+    name="max_cost_usd",
+    type=AMOUNT,
 )
-@click.option(
-    "--max-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="SECONDS",
-    help="Start no run after this time.",
-)
+@limit("--max-seconds", "SECONDS", "Start no run after this time.", type=AMOUNT)
 @_threshold_option
 @_baseline_option
 @json_option
