@@ -10,6 +10,7 @@ import pytest
 from dirty_equals import IsFloat, IsList, IsPartialDict, IsStr
 from sqlalchemy import select
 
+from plait.errors import RefusedError
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.calls import input_schema, listed_tools, output_schema
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.anyio
 
 ID = IsStr(regex=r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME = IsStr(regex=r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00")
-ALWAYS = {"backend": "scripted", "next": IsList(length=...)}
+ANY_LIST = IsList(length=...)
+ALWAYS = {"backend": "scripted", "next": ANY_LIST}
 
 BRANCH = {
     "id": ID,
@@ -106,58 +108,57 @@ def scripted(desk: Desk) -> Desk:
     return desk
 
 
+def check(result: dict[str, Any], names: str, **values: Any) -> None:
+    """Hold a result to these fields: ids and times by their form, others by their value."""
+    forms = {
+        **dict.fromkeys(names.split(), None),
+        **values,
+        "backend": "scripted",
+        "next": ANY_LIST,
+    }
+    for name in forms.keys() - values.keys() - {"backend", "next"}:
+        forms[name] = TIME if name.endswith("_at") else ID
+    assert result == forms
+
+
 async def test_a_linear_step(scripted: Desk) -> None:
     first = await scripted("linear", content="begin")
-    second = await scripted("linear", content="go on", session_id=first["session_id"])
+    session = first["session_id"]
+    second = await scripted("linear", content="go on", session_id=session, confidence=0.95)
 
-    assert first == {
-        "thought_id": ID,
-        "session_id": ID,
-        "content": "next step",
-        "confidence": 0.9,
-        "previous_thought": None,
-        **ALWAYS,
-    }
-    assert second == IsPartialDict(previous_thought=first["thought_id"])
+    own = {"content": "next step", "confidence": 0.9}
+    check(first, "thought_id session_id", **own, previous_thought=None)
+    check(second, "thought_id session_id", **own, previous_thought=first["thought_id"])
     assert "- next step" in scripted.completer.prompts[1].user
-    stored = await scripted.store.get_thought(first["thought_id"])
-    assert stored is not None
-    assert (stored.mode, stored.confidence, stored.parent_id) == ("linear", 0.9, None)
-
-
-async def test_the_higher_confidence_is_kept_and_the_models_own_is_told(scripted: Desk) -> None:
-    result = await scripted("linear", content="x", confidence=0.95)
-
-    stored = await scripted.store.get_thought(result["thought_id"])
-    assert stored is not None
-    assert (result["confidence"], stored.confidence) == (0.9, 0.95)
+    # The higher confidence is kept, and the model's own is told.
+    stored = await scripted.store.get_session_thoughts(session)
+    assert [(one.mode, one.confidence, one.parent_id) for one in stored] == [
+        ("linear", 0.9, None),
+        ("linear", 0.95, first["thought_id"]),
+    ]
 
 
 async def test_a_tree(scripted: Desk) -> None:
     result = await scripted("tree", content="which way?")
     session = result["session_id"]
 
-    assert result == {
-        "session_id": ID,
-        "branch_id": ID,
-        "thought_id": ID,
-        "content": "which way?",
-        "confidence": 0.8,
-        "child_branches": [
-            {"id": ID, "name": "Option 1: short", "confidence": 0.5, "rationale": "r0"},
-            {
-                "id": ID,
-                "name": f"Option 2: {'ä' * 27}...",
-                "confidence": 0.7,
-                "rationale": "r1",
-            },
-            {"id": ID, "name": "Option 3: third", "confidence": 0.2, "rationale": "r2"},
+    check(
+        result,
+        "session_id branch_id thought_id",
+        content="which way?",
+        confidence=0.8,
+        child_branches=[
+            {"id": ID, "name": name, "confidence": sure, "rationale": why}
+            for name, sure, why in (
+                ("Option 1: short", 0.5, "r0"),
+                (f"Option 2: {'ä' * 27}...", 0.7, "r1"),
+                ("Option 3: third", 0.2, "r2"),
+            )
         ],
-        "recommended_branch_index": 1,
-        "parent_branch": None,
-        "cross_refs_created": 0,
-        **ALWAYS,
-    }
+        recommended_branch_index=1,
+        parent_branch=None,
+        cross_refs_created=0,
+    )
     listed = (await scripted("tree_list", session_id=session))["branches"]
     assert listed[0] == {**BRANCH, "name": "Root"}
     assert [one["priority"] for one in listed] == [1.0, 1.0, 2.0, 1.0]
@@ -175,15 +176,11 @@ async def test_a_tree(scripted: Desk) -> None:
 
 async def test_a_tree_on_a_given_branch(scripted: Desk) -> None:
     first = await scripted("tree", content="which way?")
-    there = first["child_branches"][0]["id"]
+    there, session = first["child_branches"][0]["id"], {"session_id": first["session_id"]}
+    refs = [{"to_branch": first["branch_id"], "type": "SUPPORTS", "reason": "because"}]
 
     result = await scripted(
-        "tree",
-        content="from there",
-        session_id=first["session_id"],
-        branch_id=there,
-        num_branches=2,
-        cross_refs=[{"to_branch": first["branch_id"], "type": "SUPPORTS", "reason": "because"}],
+        "tree", content="from there", branch_id=there, num_branches=2, cross_refs=refs, **session
     )
 
     assert result == IsPartialDict(parent_branch=there, cross_refs_created=1)
@@ -199,32 +196,18 @@ async def test_a_tree_on_a_given_branch(scripted: Desk) -> None:
 async def test_several_points_of_view(scripted: Desk) -> None:
     result = await scripted("divergent", content="hm", num_perspectives=2, force_rebellion=True)
 
-    assert result == {
-        "session_id": ID,
-        "thought_id": ID,
-        "perspectives": [
-            {
-                "thought_id": ID,
-                "content": "p0",
-                "novelty": 0.2,
-                "viability": 0.8,
-                "assumptions_challenged": ["a"],
-            },
-            {
-                "thought_id": ID,
-                "content": "p1",
-                "novelty": 0.8,
-                "viability": 0.4,
-                "assumptions_challenged": [],
-            },
-        ],
-        "synthesis": "together",
-        "synthesis_thought_id": ID,
-        "total_novelty_score": 0.5,
-        "most_viable_perspective": 0,
-        "most_novel_perspective": 1,
-        **ALWAYS,
-    }
+    views = [("p0", 0.2, 0.8, ["a"]), ("p1", 0.8, 0.4, [])]
+    names = ("content", "novelty", "viability", "assumptions_challenged")
+    check(
+        result,
+        "session_id thought_id synthesis_thought_id",
+        perspectives=[{"thought_id": ID, **dict(zip(names, one, strict=True))} for one in views],
+        synthesis="together",
+        total_novelty_score=0.5,
+        most_viable_perspective=0,
+        most_novel_perspective=1,
+    )
+    assert "must contradict what everybody believes" in scripted.completer.prompts[0].system
     stored = await scripted.store.get_session_thoughts(result["session_id"])
     assert [one.confidence for one in stored] == [0.7, 0.5, IsFloat(approx=0.6), IsFloat()]
     assert stored[1].metadata == {
@@ -235,40 +218,33 @@ async def test_several_points_of_view(scripted: Desk) -> None:
     }
     assert stored[3].metadata == {"is_synthesis": True, "source_perspectives": 2}
     assert {one.parent_id for one in stored[1:]} == {result["thought_id"]}
+    await scripted("divergent", content="hm", challenge_assumptions=True)
+    assert "take each of them away" in scripted.completer.prompts[1].system
 
 
 async def test_a_reflection(scripted: Desk) -> None:
     first = await scripted("linear", content="begin")
+    original = first["thought_id"]
 
-    result = await scripted("reflection", thought_id=first["thought_id"], include_chain=True)
+    result = await scripted("reflection", thought_id=original, include_chain=True)
 
-    assert result == {
-        "session_id": first["session_id"],
-        "reflection_thought_id": ID,
-        "original_thought_id": first["thought_id"],
-        "analysis": "fine",
-        "strengths": ["s"],
-        "weaknesses": ["w"],
-        "recommendations": ["r"],
-        "quality_score": 0.9,
-        "improved_thought": {"thought_id": ID, "content": "better", "confidence": 0.7},
-        "iterations_performed": 1,
-        "quality_improved": False,
-        **ALWAYS,
-    }
+    found = {"strengths": ["s"], "weaknesses": ["w"], "recommendations": ["r"]}
+    check(
+        result,
+        "session_id reflection_thought_id",
+        original_thought_id=original,
+        analysis="fine",
+        **found,
+        quality_score=0.9,
+        improved_thought={"thought_id": ID, "content": "better", "confidence": 0.7},
+        iterations_performed=1,
+        quality_improved=False,
+    )
     assert "- [linear] (confidence: 0.90) next step" in scripted.completer.prompts[-1].user
     noted = await scripted.store.get_thought(result["reflection_thought_id"])
     assert noted is not None
-    assert (noted.parent_id, noted.metadata) == (
-        first["thought_id"],
-        {
-            "strengths": ["s"],
-            "weaknesses": ["w"],
-            "recommendations": ["r"],
-            "quality_score": 0.9,
-            "iterations": 1,
-        },
-    )
+    assert noted.parent_id == original
+    assert noted.metadata == {**found, "quality_score": 0.9, "iterations": 1}
 
 
 async def test_reflection_goes_on_with_the_better_text_until_it_is_good(desk: Desk) -> None:
@@ -289,21 +265,26 @@ async def test_reflection_goes_on_with_the_better_text_until_it_is_good(desk: De
 
 
 async def test_an_evaluation(scripted: Desk) -> None:
-    first = await scripted("linear", content="begin")
-    session = first["session_id"]
+    session = (await scripted("linear", content="begin"))["session_id"]
     await scripted("tree", content="x", session_id=session, num_branches=2)
 
-    result = await scripted("reflection_evaluate", session_id=session)
-
-    assert result == {
-        "session_id": session,
-        "total_thoughts": 4,
-        "average_confidence": IsFloat(approx=(0.9 + 0.8 + 0.5 + 0.7) / 4),
-        "mode_distribution": {"linear": 1, "tree": 3},
-        "coherence_score": IsFloat(approx=(2 / 3 + (0.9 + 0.7 + 0.8) / 3) / 2),
-        "recommendation": IsStr(),
-        **ALWAYS,
-    }
+    check(
+        await scripted("reflection_evaluate", session_id=session),
+        "session_id",
+        total_thoughts=4,
+        average_confidence=IsFloat(approx=(0.9 + 0.8 + 0.5 + 0.7) / 4),
+        mode_distribution={"linear": 1, "tree": 3},
+        coherence_score=IsFloat(approx=(2 / 3 + (0.9 + 0.7 + 0.8) / 3) / 2),
+        recommendation="The quality of the reasoning is acceptable.",
+    )
+    for text in ("low", "lower", "lowest"):
+        own = {"analysis": text, "quality_score": 0.1}
+        await scripted("reflection", content=text, session_id=session, reflection=own)
+    low = await scripted("reflection_evaluate", session_id=session)
+    assert low["recommendation"].startswith("Review the thoughts of low confidence")
+    await scripted("got_init", content="root", session_id="graph")
+    with pytest.raises(RefusedError, match="no thoughts to evaluate"):
+        await scripted("reflection_evaluate", session_id="graph")
 
 
 async def test_a_checkpoint(scripted: Desk) -> None:
@@ -313,29 +294,18 @@ async def test_a_checkpoint(scripted: Desk) -> None:
     made = await scripted("checkpoint_create", session_id=session, name="here", description="d")
     later = await scripted("checkpoint_create", session_id=session, name="there")
 
-    assert made == {
-        "id": ID,
-        "session_id": session,
-        "branch_id": first["branch_id"],
-        "name": "here",
-        "description": "d",
-        "snapshot": IsPartialDict(
+    check(
+        made,
+        "id session_id created_at",
+        branch_id=first["branch_id"],
+        name="here",
+        description="d",
+        snapshot=IsPartialDict(
             thoughts=IsList(length=4), branches=IsList(length=4), created_at=TIME
         ),
-        "created_at": TIME,
-        **ALWAYS,
-    }
-    assert set(made["snapshot"]["thoughts"][0]) == {
-        "id",
-        "session_id",
-        "content",
-        "confidence",
-        "mode",
-        "parent_id",
-        "branch_id",
-        "created_at",
-        "metadata",
-    }
+    )
+    names = "id session_id content confidence mode parent_id branch_id created_at metadata"
+    assert set(made["snapshot"]["thoughts"][0]) == set(names.split())
     listed = (await scripted("checkpoint_list", session_id=session))["checkpoints"]
     assert [one["id"] for one in listed] == [later["id"], made["id"]]
     assert listed[1] == {name: made[name] for name in listed[1]}
@@ -347,16 +317,8 @@ async def test_a_backtrack(scripted: Desk) -> None:
 
     result = await scripted("backtrack", checkpoint_id=made["id"], new_direction="left")
 
-    assert result == {
-        "thought_id": ID,
-        "session_id": first["session_id"],
-        "checkpoint_restored": made["id"],
-        "content": "elsewhere",
-        "confidence": 0.9,
-        "new_branch_id": None,
-        "snapshot_id": ID,
-        **ALWAYS,
-    }
+    own = {"content": "elsewhere", "confidence": 0.9, "checkpoint_restored": made["id"]}
+    check(result, "thought_id session_id snapshot_id", **own, new_branch_id=None)
     (snapshot,) = await scripted.store.read_all(StateSnapshot, select(tables.state_snapshots))
     assert snapshot.id == result["snapshot_id"]
     assert (snapshot.snapshot_type, snapshot.state_data) == ("branch", made["snapshot"])
@@ -421,104 +383,59 @@ async def test_a_recommended_mode_can_be_begun_at_once(scripted: Desk) -> None:
 
 
 async def test_a_graph(scripted: Desk) -> None:
-    begun = await scripted(
-        "got_init", content="root", problem="P", config={"default_k": 2, "max_depth": 2}
-    )
-    session, root = begun["session_id"], begun["root_node_id"]
-    assert begun == {
-        "session_id": ID,
-        "graph_id": ID,
-        "root_node_id": ID,
-        "content": "root",
-        "config": {"max_nodes": 100, "max_depth": 2, "default_k": 2, "prune_threshold": 0.3},
-        **ALWAYS,
-    }
+    config = {"default_k": 2, "max_depth": 2}
+    begun = await scripted("got_init", content="root", problem="P", config=config)
+    session, root, graph = begun["session_id"], begun["root_node_id"], begun["graph_id"]
+    limits = {"max_nodes": 100, "prune_threshold": 0.3, **config}
+    check(begun, "session_id graph_id root_node_id", content="root", config=limits)
 
     grown = await scripted("got_generate", session_id=session)
-    assert grown == {
-        "session_id": session,
-        "source_node_id": root,
-        "continuations": [
-            {
-                "node_id": ID,
-                "content": "c0",
-                "confidence": 0.9,
-                "novelty": 0.1,
-                "rationale": "x",
-            },
-            {"node_id": ID, "content": "c1", "confidence": 0.7, "novelty": 0.0, "rationale": ""},
-        ],
-        "count": 2,
-        **ALWAYS,
-    }
+    names = ("content", "confidence", "novelty", "rationale")
+    values = [("c0", 0.9, 0.1, "x"), ("c1", 0.7, 0.0, "")]
+    made = [{"node_id": ID, **dict(zip(names, one, strict=True))} for one in values]
+    check(grown, "session_id", source_node_id=root, continuations=made, count=2)
     assert "Problem: P" in scripted.completer.prompts[-1].user
     one, two = (node["node_id"] for node in grown["continuations"])
 
-    judged = await scripted("got_score", session_id=session, node_id=one)
-    assert judged == {
-        "session_id": session,
-        "node_id": one,
-        "overall_score": 0.75,
-        "breakdown": {"relevance": 0.9, "validity": 0.8, "depth": 0.5, "novelty": 0.5},
-        "is_terminal_candidate": True,
-        "rationale": "good",
-        **ALWAYS,
-    }
+    check(
+        await scripted("got_score", session_id=session, node_id=one),
+        "session_id",
+        node_id=one,
+        overall_score=0.75,
+        breakdown={"relevance": 0.9, "validity": 0.8, "depth": 0.5, "novelty": 0.5},
+        is_terminal_candidate=True,
+        rationale="good",
+    )
 
     joined = await scripted("got_aggregate", session_id=session, node_ids=[one, two])
-    assert joined == {
-        "session_id": session,
-        "aggregated_node_id": ID,
-        "content": "joined",
-        "confidence": 0.6,
-        "source_nodes": [one, two],
-        "synthesis_approach": "merge",
-        "conflicts_resolved": ["one"],
-        **ALWAYS,
-    }
+    own = {"synthesis_approach": "merge", "conflicts_resolved": ["one"], "source_nodes": [one, two]}
+    check(joined, "session_id aggregated_node_id", content="joined", confidence=0.6, **own)
 
-    refined = await scripted(
-        "got_refine", graph_id=begun["graph_id"], node_id=joined["aggregated_node_id"]
+    original = joined["aggregated_node_id"]
+    refined = await scripted("got_refine", graph_id=graph, node_id=original)
+    own = {"improvements_made": ["i"], "quality_delta": 0.2, "original_node_id": original}
+    check(refined, "session_id refined_node_id", content="finer", confidence=0.95, **own)
+
+    last = refined["refined_node_id"]
+    check(
+        await scripted("got_state", session_id=session),
+        "session_id graph_id",
+        total_nodes=5,
+        active_nodes=1,
+        terminal_nodes=0,
+        total_edges=5,
+        max_depth=2,
+        root_node_ids=[root],
+        active_node_ids=[last],
+        terminal_node_ids=[],
     )
-    assert refined == {
-        "session_id": session,
-        "original_node_id": joined["aggregated_node_id"],
-        "refined_node_id": ID,
-        "content": "finer",
-        "confidence": 0.95,
-        "improvements_made": ["i"],
-        "quality_delta": 0.2,
-        **ALWAYS,
-    }
-
-    assert await scripted("got_state", session_id=session) == {
-        "session_id": session,
-        "graph_id": begun["graph_id"],
-        "total_nodes": 5,
-        "active_nodes": 1,
-        "terminal_nodes": 0,
-        "total_edges": 5,
-        "max_depth": 2,
-        "root_node_ids": [root],
-        "active_node_ids": [refined["refined_node_id"]],
-        "terminal_node_ids": [],
-        **ALWAYS,
-    }
-
-    assert await scripted("got_finalize", session_id=session) == {
-        "session_id": session,
-        "terminal_count": 1,
-        "conclusions": [
-            {
-                "node_id": refined["refined_node_id"],
-                "content": "finer",
-                "score": 0.95,
-                "depth": 2,
-            }
-        ],
-        **ALWAYS,
-    }
-    edges = await scripted.store.get_graph_edges(begun["graph_id"])
+    check(
+        await scripted("got_finalize", session_id=session),
+        "session_id",
+        terminal_count=1,
+        conclusions=[{"node_id": last, "content": "finer", "score": 0.95, "depth": 2}],
+    )
+    edges = await scripted.store.get_graph_edges(graph)
     assert sorted((edge.edge_type, edge.weight) for edge in edges) == [
         ("aggregates", 1.0),
         ("aggregates", 1.0),
