@@ -169,6 +169,8 @@ class ToolboxOptions(ClientOptions, total=False):
     """Returns the callback that answers elicitations of a server."""
     on_sampling: Sampler | Sampling | None
     """The model that servers may use, and its limits."""
+    prefer_modern: bool
+    """Prefer protocol 2026-07-28 on servers of both eras, also if they may ask something."""
     follow_tools: bool
     """Listen for changes of tools; pass `False` if you list tools once."""
 

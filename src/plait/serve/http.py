@@ -331,6 +331,8 @@ class HttpServer:
         if message.kind != "request" or message.id is None:
             return Response(status_code=202)
         params = message.params or {}
+        if (text := _missing_meta(params)) is not None:
+            return _refusal(400, types.INVALID_PARAMS, text, message.id)
         if (text := _mismatch(request, message.method or "", params)) is not None:
             return _refusal(400, _HEADER_MISMATCH, text, message.id)
         meta: dict[str, Any] = params.get("_meta") or {}
@@ -465,13 +467,25 @@ async def _body_of(request: Request) -> bytes | None:
 
 
 def _is_modern(request: Request, message: Message) -> bool:
-    if request.headers.get(SESSION_HEADER) is not None or message.method == "initialize":
+    if request.headers.get(SESSION_HEADER) is not None:
         return False
     version = request.headers.get(VERSION_HEADER)
     meta: Any = (message.params or {}).get("_meta")
     named = isinstance(meta, dict) and types.PROTOCOL_VERSION_META_KEY in meta
     handshake = types.version.HANDSHAKE_PROTOCOL_VERSIONS
     return named or (version is not None and version not in handshake)
+
+
+def _missing_meta(params: Mapping[str, Any]) -> str | None:
+    """Say what a request of the modern era does not tell about its client."""
+    meta: Any = params.get("_meta")
+    if not isinstance(meta, dict):
+        return "Invalid params: the request has no _meta"
+    if not isinstance(meta.get(types.PROTOCOL_VERSION_META_KEY), str):
+        return f"Invalid params: _meta has no {types.PROTOCOL_VERSION_META_KEY}"
+    if not isinstance(meta.get(types.CLIENT_CAPABILITIES_META_KEY), dict):
+        return f"Invalid params: _meta has no {types.CLIENT_CAPABILITIES_META_KEY}"
+    return None
 
 
 def _mismatch(request: Request, method: str, params: Mapping[str, Any]) -> str | None:

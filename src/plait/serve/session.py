@@ -99,6 +99,7 @@ class _Request:
     modern: bool
     stream: Stream | None
     log_level: str | None = None
+    ended: bool = False
     held: _HeldCall | None = None
     """The call that it makes or continues, in the modern era."""
 
@@ -130,6 +131,8 @@ class _HeldCall:
     request: _Request
     """The newest request for it, to which progress belongs."""
     task: asyncio.Future[Row]
+    given: Row = field(default_factory=dict[str, Any])
+    """Answers that came with the request, before anything was asked."""
     questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     expiry: asyncio.TimerHandle | None = None
@@ -235,12 +238,15 @@ class ClientSession:
         level = meta.get(types.LOG_LEVEL_META_KEY)
         request = _Request(request_id, method, fields, modern, current_stream.get(), level)
         _current.set(request)
+        keeps_on = modern and method in _ASKS
         try:
-            if modern and method in _ASKS:
+            if keeps_on:
                 return self._stamped(request, await self._answer_with_questions(request, handle))
             result = await handle(request)
         except PlaitError as error:
             raise RequestError(types.INTERNAL_ERROR, str(error)) from error
+        finally:
+            request.ended = not keeps_on
         return self._stamped(request, result) if modern else _without_modern_fields(result)
 
     def _check_modern(self, version: object, meta: Row) -> None:
@@ -314,6 +320,8 @@ class ClientSession:
             on_progress=self._progress_of(request),
             on_log=partial(self._log_of, request),
             ask=self._asker(request) if can_ask else None,
+            ask_together=partial(self._ask_together, request) if request.modern else None,
+            meta=_own_meta(request),
         )
         given = cast("Row | None", arguments) or {}
         return await upstream.call_tool(name, given, options)
@@ -443,23 +451,34 @@ class ClientSession:
     # What is asked
 
     @property
-    def ask(self) -> AskClient:
+    def is_modern(self) -> bool:
+        """Whether the client is of the modern era."""
+        return self.version is None
+
+    @property
+    def ask(self) -> AskClient | None:
         """Sends a request to the client, in the course of the request in this context."""
         request = _current.get()
-        if request is not None:
+        if request is not None and not request.ended:
             return self._asker(request)
         if self.version is not None:
             return partial(self._ask_client, None)
         # Only one call can have caused it, or it is not known whose question it is.
         going_on = [held for held in self._going_on if not held.task.done()]
-        if len(going_on) != 1:
-            raise RequestError(types.INVALID_REQUEST, "no call of the client caused this")
-        return partial(_ask_by_result, going_on[0])
+        return partial(_ask_by_result, going_on[0]) if len(going_on) == 1 else None
 
     def _asker(self, request: _Request) -> AskClient:
         if request.held is None:
             return partial(self._ask_client, request.stream)
         return partial(_ask_by_result, request.held)
+
+    async def _ask_together(self, request: _Request, requests: dict[str, Row]) -> dict[str, Row]:
+        """Ask several things at once, by the keys of the server that asks."""
+        held = request.held
+        if held is None:
+            return {}
+        asked = {key: _question(held, key, one) for key, one in requests.items()}
+        return {key: await answer for key, answer in asked.items()}
 
     async def _ask_client(self, stream: Stream | None, method: str, params: Row) -> Row:
         """Send a request to a client of the handshake era, and return its result."""
@@ -479,9 +498,11 @@ class ClientSession:
         identity = _identity(request)
         if state is None:
             task = asyncio.ensure_future(handle(request))
-            held = request.held = _HeldCall(identity, request, task)
+            given = request.params.get("inputResponses")
+            held = request.held = _HeldCall(identity, request, task, _answers_in(given))
             self._going_on.add(held)
             task.add_done_callback(lambda _: self._going_on.discard(held))
+            task.add_done_callback(lambda _: setattr(request, "ended", True))
         else:
             found = self._held.pop(str(state), None)
             if found is None or not hmac.compare_digest(found.identity, identity):
@@ -492,12 +513,11 @@ class ClientSession:
             held, held.request = found, request
             if held.expiry is not None:
                 held.expiry.cancel()
-            answers: Row = request.params.get("inputResponses") or {}
-            for key, question in tuple(held.questions.items()):
-                if isinstance(answer := answers.get(key), dict):
-                    del held.questions[key]
-                    if not question.answer.done():
-                        question.answer.set_result(answer)  # pyright: ignore[reportUnknownArgumentType]
+            answers = _answers_in(request.params.get("inputResponses"))
+            for key in held.questions.keys() & answers.keys():
+                question = held.questions.pop(key)
+                if not question.answer.done():
+                    question.answer.set_result(answers[key])
             if not held.questions:
                 held.asked.clear()
         asked = asyncio.ensure_future(held.asked.wait())
@@ -567,10 +587,42 @@ def _drop(held: _HeldCall) -> None:
 
 async def _ask_by_result(held: _HeldCall, method: str, params: Row) -> Row:
     """Ask a client of the modern era, by the result of its request."""
-    answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
     request: Row = {"method": method}
     if params:
         request["params"] = params
-    held.questions[f"q{secrets.token_hex(4)}"] = _Question(request, answer)
-    held.asked.set()
-    return await answer
+    return await _question(held, f"q{secrets.token_hex(4)}", request)
+
+
+def _question(held: _HeldCall, key: str, request: Row) -> asyncio.Future[Row]:
+    answer: asyncio.Future[Row] = asyncio.get_running_loop().create_future()
+    if key in held.given:
+        answer.set_result(held.given.pop(key))
+    else:
+        held.questions[key] = _Question(request, answer)
+        held.asked.set()
+    return answer
+
+
+def _answers_in(given: object) -> dict[str, Row]:
+    """Return the answers of a client that are objects; others are asked for again."""
+    found = cast("Row", given) if isinstance(given, dict) else {}
+    return {key: answer for key, answer in found.items() if isinstance(answer, dict)}
+
+
+def _own_meta(request: _Request) -> Row | None:
+    """Return the fields of `_meta` that are not about the exchange with this server."""
+    meta: Row = request.params.get("_meta") or {}
+    own = {key: value for key, value in meta.items() if key not in _HOP_META}
+    return own or None
+
+
+_HOP_META: Final = frozenset(
+    {
+        "progressToken",
+        types.PROTOCOL_VERSION_META_KEY,
+        types.CLIENT_INFO_META_KEY,
+        types.CLIENT_CAPABILITIES_META_KEY,
+        types.LOG_LEVEL_META_KEY,
+    }
+)
+"""The fields of `_meta` that each of the two exchanges has for itself."""

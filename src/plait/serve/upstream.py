@@ -78,6 +78,8 @@ Row = dict[str, Any]
 T = TypeVar("T")
 AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Sends a request to the client, in the course of one of its own requests."""
+AskTogether = Callable[[dict[str, dict[str, Any]]], Awaitable[dict[str, dict[str, Any]]]]
+"""Sends several requests by their keys, and returns the answers."""
 
 
 class Client(Protocol):
@@ -89,8 +91,13 @@ class Client(Protocol):
         ...
 
     @property
-    def ask(self) -> AskClient:
-        """Sends a request to the client."""
+    def is_modern(self) -> bool:
+        """Whether the client is of the modern era."""
+        ...
+
+    @property
+    def ask(self) -> AskClient | None:
+        """Sends a request to the client; `None` if no request of its own is the reason."""
         ...
 
     def list_changed(self, kind: ListKind) -> None:
@@ -145,6 +152,8 @@ class CallOptions:
     on_progress: OnProgress | None = None
     on_log: Callable[[types.LoggingMessageNotificationParams], None] | None = None
     ask: AskClient | None = None
+    ask_together: AskTogether | None = None
+    meta: Row | None = None
 
 
 @dataclass(slots=True)
@@ -185,7 +194,7 @@ class Upstream:
         can = client.capabilities
         options: dict[str, Any] = {"log_level": config.options.get("log_level") or "info"}
         if "elicitation" in can:
-            options["on_elicitation"] = _callback_outside_calls
+            options["on_elicitation"] = self._callback_outside_calls
         if "sampling" in can:
             # The client bounds what its own model does; these bounds only stop what never ends.
             options["on_sampling"] = Sampling(
@@ -202,6 +211,7 @@ class Upstream:
         self.box = Toolbox(
             config,
             **options,
+            prefer_modern=client.is_modern,
             on_log=self._log,
             on_approval=self._approve,
             on_initialized=self._opened,
@@ -227,14 +237,19 @@ class Upstream:
 
     # What the servers offer
 
-    def _refresh(self, server: str, *kinds: ListKind) -> None:
+    def _refresh(self, server: str, *kinds: ListKind, announced: bool = False) -> None:
+        """List again; what a server has announced is passed on in any case."""
         for kind in kinds:
             first = self._lists.first.setdefault((server, kind), asyncio.Event())
-            task = asyncio.get_running_loop().create_task(self._list(server, kind, first))
+            task = asyncio.get_running_loop().create_task(
+                self._list(server, kind, first, announced=announced)
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _list(self, server: str, kind: ListKind, first: asyncio.Event) -> None:
+    async def _list(
+        self, server: str, kind: ListKind, first: asyncio.Event, *, announced: bool
+    ) -> None:
         try:
             if kind == "tools":
                 rows = [_row_of(tool) for tool in await self.box.tools(server)]
@@ -254,9 +269,11 @@ class Upstream:
         finally:
             first.set()
         offer = self._lists.offers.setdefault(server, Offer())
-        if offer.put(kind, rows):
-            self._search = None
+        changed = offer.put(kind, rows)
+        if changed or announced:
             self._client.list_changed(kind)
+        if changed:
+            self._search = None
             self._snapshot.save(self._lists.offers)
 
     async def _known(self, kind: ListKind) -> dict[str, list[Row]]:
@@ -347,7 +364,7 @@ class Upstream:
         target = await self._find("tools", name)
         if target is None:
             raise RequestError(types.INVALID_PARAMS, f"Unknown tool: {name}")
-        ask = options.ask
+        ask, together = options.ask, options.ask_together
         call = ToolCall(
             server=target.server,
             tool=target.name,
@@ -356,6 +373,8 @@ class Upstream:
             on_log=options.on_log,
             on_elicitation=None if ask is None else partial(_elicit, ask),
             on_approval=None if ask is None else partial(_ask_approval, ask),
+            on_input=None if together is None else partial(_answer_together, together),
+            meta=options.meta,
         )
         try:
             if (executor := self.box.calls.plain(target.server, target.name)) is not None:
@@ -514,14 +533,31 @@ class Upstream:
         self, server: str, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
         del server
-        answer = await self._client.ask("sampling/createMessage", _plain(params))
+        answer = await self._asked("sampling/createMessage", _plain(params))
         kind = types.CreateMessageResult
         if params.tools is not None:
             return types.CreateMessageResultWithTools.model_validate(answer, by_name=False)
         return kind.model_validate(answer, by_name=False)
 
+    async def _asked(self, method: str, params: Row) -> Row:
+        ask = self._client.ask
+        if ask is None:
+            raise RequestError(types.INVALID_REQUEST, "no request of the client is the reason")
+        return await ask(method, params)
+
+    def _callback_outside_calls(self, server: str) -> OnElicitation:
+        del server
+
+        async def answer(context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
+            ask = self._client.ask
+            if ask is None:  # it is for nobody
+                return types.ElicitResult(action="decline")
+            return await _elicit(ask, context, params)
+
+        return answer
+
     async def _roots(self) -> list[types.Root]:
-        answer = await self._client.ask("roots/list", {})
+        answer = await self._asked("roots/list", {})
         return types.ListRootsResult.model_validate(answer, by_name=False).roots
 
     def _log(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
@@ -530,11 +566,11 @@ class Upstream:
 
     def _changed(self, kind: ListKind, params: object, context: CallbackContext) -> None:
         del params
-        self._refresh(context.server_name, kind)
+        self._refresh(context.server_name, kind, announced=True)
 
     def _resources_changed(self, params: object, context: CallbackContext) -> None:
         del params
-        self._refresh(context.server_name, "resources", "resourceTemplates")
+        self._refresh(context.server_name, "resources", "resourceTemplates", announced=True)
 
     def _opened(self, info: Any, context: CallbackContext) -> None:
         """Note what a server says about its use; after a restart it may offer something else."""
@@ -547,25 +583,29 @@ class Upstream:
 _NOT_FOUND: Final = frozenset({types.INVALID_PARAMS, -32002})
 
 
-def _callback_outside_calls(server: str) -> OnElicitation:
-    del server
-    return _decline_outside_calls
-
-
-async def _decline_outside_calls(
-    context: object, params: types.ElicitRequestParams
-) -> types.ElicitResult:
-    """Decline a question that belongs to no call of this client: it is for nobody."""
-    del context, params
-    return types.ElicitResult(action="decline")
-
-
 async def _elicit(
     ask: AskClient, context: object, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
     del context
     answer = await ask("elicitation/create", _plain(params))
     return types.ElicitResult.model_validate(answer, by_name=False)
+
+
+async def _answer_together(ask: AskTogether, requests: types.InputRequests) -> types.InputResponses:
+    answers = await ask({key: _plain(request) for key, request in requests.items()})
+    read: types.InputResponses = {}
+    for key, request in requests.items():
+        kind: type[types.InputResponse]
+        if isinstance(request, types.ElicitRequest):
+            kind = types.ElicitResult
+        elif isinstance(request, types.ListRootsRequest):
+            kind = types.ListRootsResult
+        elif request.params.tools is None:
+            kind = types.CreateMessageResult
+        else:
+            kind = types.CreateMessageResultWithTools
+        read[key] = kind.model_validate(answers[key], by_name=False)
+    return read
 
 
 async def _ask_approval(ask: AskClient, request: ApprovalRequest) -> Approval:

@@ -94,6 +94,7 @@ from plait.telemetry.spans import (
     error_type,
     is_traced,
     tool_span,
+    waiting_span,
 )
 
 if TYPE_CHECKING:
@@ -784,14 +785,19 @@ class ToolExecutor:
             for callback in active.on_progress:
                 callback(progress, total, message)
 
+        async def answer_all(requests: types.InputRequests) -> types.InputResponses:
+            answer = call.on_input
+            with deadline.held(), waiting_span("elicitation"):
+                return {} if answer is None else await answer(requests)
+
         async def operation(client: McpSession) -> types.CallToolResult:
             if approved not in (None, self.catalog.version(call.server, call.access)):
                 # It waited for its turn, and the tools may be others than those that were checked.
                 text = "the server was restarted, or changed its tools, before the call was sent"
                 raise call.error(ConnectionLostError, text)
-            meta: types.RequestParamsMeta | None = None
+            meta: types.RequestParamsMeta | None = call.meta and {**call.meta}
             if is_modern(client) and (level := self.log_levels.get(call.server)) is not None:
-                meta = {types.LOG_LEVEL_META_KEY: level}
+                meta = {**(meta or {}), types.LOG_LEVEL_META_KEY: level}
             with self.router.active(active, client.session, deadline):
                 return await call_tool(
                     client,
@@ -802,6 +808,7 @@ class ToolExecutor:
                     meta=meta,
                     answers=call.input_answers,
                     hand_back=call.pause is not None,
+                    answer_all=None if call.on_input is None else answer_all,
                     first=None if first is None else first.request,
                 )
 

@@ -34,6 +34,9 @@ OnProgress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 OnCallLog = Callable[["types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets each log message that the server sends during the call."""
 
+OnInput = Callable[["types.InputRequests"], Awaitable["types.InputResponses"]]
+"""Gets the input requests of a result by their keys, and returns the answers."""
+
 E = TypeVar("E", bound=PlaitError)
 
 _RUN_IS_OVER_TEXT = "the time of the whole run is over"
@@ -180,6 +183,10 @@ class ToolCall:
     """Leaves a record before the call is sent, when it is permitted."""
     instead_of: str | None = None
     """The server that failed, if this one is its fallback."""
+    on_input: OnInput | None = None
+    """Answers all input requests of a result together, in place of the callbacks for each."""
+    meta: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Fields of `_meta` that the server gets."""
     input_answers: InputAnswers | None = field(default=None, repr=False)
     """Answers to the input requests of the server when this call was made before."""
     pause: Pause | None = None
@@ -202,6 +209,8 @@ class ToolCall:
             and self.on_progress is None
             and self.on_log is None
             and self.on_elicitation is None
+            and self.on_input is None
+            and self.meta is None
             and self.input_answers is None
             and self.access is None
             and self.ends_at is None

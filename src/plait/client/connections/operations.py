@@ -81,6 +81,7 @@ async def call_tool(
     meta: types.RequestParamsMeta | None = None,
     answers: InputAnswers | None = None,
     hand_back: bool = False,
+    answer_all: Callable[[types.InputRequests], Awaitable[types.InputResponses]] | None = None,
     first: PendingRequest | None = None,
 ) -> types.CallToolResult:
     """Call a tool, answering the server's input requests on the way.
@@ -90,7 +91,8 @@ async def call_tool(
 
     `mirrored` means that some arguments must also be sent as HTTP headers (`x-mcp-header`);
     `answers` are those to the input requests of an earlier call; `first` is already made. With
-    `hand_back`, a request for input from the user raises `InputNeededError`.
+    `hand_back`, a request for input from the user raises `InputNeededError`; `answer_all` answers
+    in place of the callbacks for each request.
     """
     if mirrored and is_modern(client) and not client.has_listed:
         await list_tools(client)
@@ -136,8 +138,11 @@ async def call_tool(
         if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
             raise InputNeededError(requests=requests, request_state=result.request_state)
         responses: types.InputResponses = {}
-        for key, one in requests.items():
-            responses[key] = await answer_request(client, key, one)
+        if answer_all is not None and requests:
+            responses = await answer_all(requests)
+        else:
+            for key, one in requests.items():
+                responses[key] = await answer_request(client, key, one)
         if not requests:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)

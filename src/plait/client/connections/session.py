@@ -102,6 +102,8 @@ class SessionOptions:
     on_roots: OnRoots | None = None
     answers: bool = False
     """Whether the program answers elicitation or sampling requests itself."""
+    prefers_modern: bool = False
+    """Whether servers are modern where they can be, also if they may ask something."""
     tape: Tape | None = None
     """Where the traffic of all sessions is recorded, or played."""
 
@@ -110,6 +112,8 @@ class SessionOptions:
 
         That takes a back channel, which the modern era does not have.
         """
+        if self.prefers_modern:
+            return False
         return self.answers or bool(own.keys() & {"elicitation_callback", "sampling_callback"})
 
     def callbacks(self, own: Mapping[str, Any]) -> Callbacks:
