@@ -95,9 +95,10 @@ fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-conformance: setup ## Run the official MCP conformance suites, client and server
+conformance: setup ## Run the official MCP conformance suites: client, reasoning server, plait serve
 	$(BIN)/python scripts/conformance.py
 	$(BIN)/python scripts/conformance_server.py
+	$(BIN)/python scripts/conformance_serve.py
 
 soak: setup ## Call servers on every transport under a fault a second (SECONDS=120 SEED=)
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))

@@ -237,7 +237,9 @@ def given(ctx: Context, key: str) -> Any:
     return answer
 
 
-def asking(state: str | None = None, **requests: types.InputRequest) -> types.InputRequiredResult:
+def asking(
+    state: str | None = None, /, **requests: types.InputRequest
+) -> types.InputRequiredResult:
     return types.InputRequiredResult(input_requests=requests, request_state=state)
 
 

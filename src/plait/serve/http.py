@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import uvicorn
@@ -478,9 +478,10 @@ def _is_modern(request: Request, message: Message) -> bool:
 
 def _missing_meta(params: Mapping[str, Any]) -> str | None:
     """Say what a request of the modern era does not tell about its client."""
-    meta: Any = params.get("_meta")
-    if not isinstance(meta, dict):
+    found: object = params.get("_meta")
+    if not isinstance(found, dict):
         return "Invalid params: the request has no _meta"
+    meta = cast("dict[str, object]", found)
     if not isinstance(meta.get(types.PROTOCOL_VERSION_META_KEY), str):
         return f"Invalid params: _meta has no {types.PROTOCOL_VERSION_META_KEY}"
     if not isinstance(meta.get(types.CLIENT_CAPABILITIES_META_KEY), dict):

@@ -127,11 +127,16 @@ async def _think(context: object, params: object) -> types.CreateMessageResult:
 
 @pytest.mark.parametrize("tool", ["book", "reserve"])
 async def test_a_question_of_a_server_reaches_the_client_of_the_call(
-    served: Open, tmp_path: Path, tool: str
+    served: Open, era: Era, tmp_path: Path, tool: str
 ) -> None:
     entry = nursery.entry(str(BOTH_ERAS), "both", "stdio")
     config = write_config(tmp_path, {"seats": entry})
     async with served(config, elicitation_callback=_choose_seat) as client:
+        if era == "2026-07-28" and tool == "book":
+            # Without plait, too, this tool cannot ask a client of this era; plait changes the era
+            # of its own session, so that the next call can.
+            with pytest.raises(MCPError, match="back-channel"):
+                await client.call_tool("seats__book")
         result = await client.call_tool(f"seats__{tool}")
 
     assert text_of(result) == "seat 4A"

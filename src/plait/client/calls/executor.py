@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 from pydantic import ValidationError
@@ -795,9 +795,9 @@ class ToolExecutor:
                 # It waited for its turn, and the tools may be others than those that were checked.
                 text = "the server was restarted, or changed its tools, before the call was sent"
                 raise call.error(ConnectionLostError, text)
-            meta: types.RequestParamsMeta | None = call.meta and {**call.meta}
+            meta = dict(call.meta or {})
             if is_modern(client) and (level := self.log_levels.get(call.server)) is not None:
-                meta = {**(meta or {}), types.LOG_LEVEL_META_KEY: level}
+                meta[types.LOG_LEVEL_META_KEY] = level
             with self.router.active(active, client.session, deadline):
                 return await call_tool(
                     client,
@@ -805,7 +805,7 @@ class ToolExecutor:
                     call.arguments,
                     mirrored=tool is not None and tool.mirrors_arguments,
                     on_progress=on_progress,
-                    meta=meta,
+                    meta=cast("types.RequestParamsMeta", meta) if meta else None,
                     answers=call.input_answers,
                     hand_back=call.pause is not None,
                     answer_all=None if call.on_input is None else answer_all,
