@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+from collections.abc import Callable
 from typing import get_type_hints
 
 import anyio
@@ -22,6 +23,9 @@ ERRORS = [
     for _, found in inspect.getmembers(errors, inspect.isclass)
     if issubclass(found, PlaitError) and found is not PlaitError
 ]
+
+
+FAULT_SERVER = build_server(Run(parse([])))
 
 
 def words_of(page: str) -> set[str]:
@@ -47,12 +51,6 @@ def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
     assert f"```text\n{tree}```" in (REFERENCE / "errors.md").read_text()
 
 
-def test_every_attribute_of_an_error_is_described() -> None:
-    names = {*vars(PlaitError("text")), "kind", "retryable", "retry", "to_dict"}
-
-    assert names - words_of("errors.md") == set()
-
-
 def test_every_variable_of_plait_is_described() -> None:
     page = (REFERENCE / "environment-variables.md").read_text()
     code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
@@ -62,18 +60,18 @@ def test_every_variable_of_plait_is_described() -> None:
     assert {name for name in named if f"`{name}" not in page} == set()
 
 
-def test_every_helper_for_tests_is_described() -> None:
-    assert set(dir(testing)) - words_of("testing.md") == set()
-
-
-def test_every_option_of_the_fault_server_is_described() -> None:
-    assert set(get_type_hints(FaultOptions)) - words_of("testing.md") == set()
-
-
-def test_every_tool_of_the_fault_server_is_described() -> None:
-    tools = anyio.run(build_server(Run(parse([]))).list_tools)
-
-    assert {tool.name for tool in tools} - words_of("testing.md") == set()
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("errors.md", lambda: {*vars(PlaitError("text")), "kind", "retryable", "retry", "to_dict"}),
+        ("testing.md", lambda: {*dir(testing)}),
+        ("testing.md", lambda: {*get_type_hints(FaultOptions)}),
+        ("testing.md", lambda: {tool.name for tool in anyio.run(FAULT_SERVER.list_tools)}),
+    ],
+    ids=["attributes of errors", "helpers for tests", "options of faults", "tools of faults"],
+)
+def test_every_name_is_described(page: str, names: Callable[[], set[str]]) -> None:
+    assert names() - words_of(page) == set()
 
 
 def test_the_map_names_only_modules_that_exist() -> None:

@@ -48,26 +48,21 @@ def test_a_program_has_its_own_arguments_streams_folder_environment_and_exit_cod
     assert done.returncode == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_to_the_process_ends_the_program(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
+def test_a_signal_ends_the_process_and_its_program(
+    number: signal.Signals | None, tmp_path: Path
+) -> None:
     with subprocess.Popen(
         [*python(), written(tmp_path, WAITS)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
         program = psutil.Process(int(process.stdout.readline()))
 
-        process.send_signal(number)
+        if number is None:  # to the program, which takes its process along
+            send_signal(process.pid, signal.SIGKILL)
+        else:
+            process.send_signal(number)
 
         assert process.stdout.read() == b""  # the program has closed it
-        assert process.wait(30) == -number
+        assert process.wait(30) == -(number or signal.SIGKILL)
         program.wait(30)
-
-
-def test_a_program_that_is_killed_takes_its_process_along(tmp_path: Path) -> None:
-    with subprocess.Popen([*python(), written(tmp_path, WAITS)], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-
-        send_signal(process.pid, signal.SIGKILL)
-
-        assert process.wait(30) == -signal.SIGKILL

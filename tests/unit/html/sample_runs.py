@@ -6,7 +6,6 @@ import base64
 import json
 import struct
 import zlib
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from plait.errors import ConnectError
@@ -14,22 +13,7 @@ from plait.traces.messages.content import ImageContent, ThinkingContent, ToolUse
 from plait.traces.messages.message import Message, Role, UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
-
-
-class SetClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now(self) -> datetime:
-        return datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
+from tests.unit.traces.runs import SetClock
 
 
 def png(width: int, height: int) -> bytes:

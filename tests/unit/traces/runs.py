@@ -12,21 +12,22 @@ from plait.traces.recorder import Listener, Recorder, Sink
 QUESTION = "How warm is it in Köln?"
 
 
-class StepClock:
-    """A clock that goes on by a second whenever it is looked at."""
+class SetClock:
+    """A clock that goes on by a step whenever it is looked at; without one, it must be moved."""
 
-    def __init__(self) -> None:
-        self._seconds = 0.0
+    def __init__(self, step: float = 0.0) -> None:
+        self.seconds = 0.0
+        self._step = step
 
     def monotonic(self) -> float:
-        self._seconds += 1.0
-        return self._seconds
+        self.seconds += self._step
+        return self.seconds
 
     def now(self) -> datetime:
-        return datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC) + timedelta(seconds=self._seconds)
+        return datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC) + timedelta(seconds=self.seconds)
 
     async def sleep(self, seconds: float) -> None:
-        self._seconds += seconds
+        self.seconds += seconds
 
 
 class Lines:
@@ -43,7 +44,7 @@ def begun(
     sink: Sink | None = None, *, redact: Redact | None = None, listeners: tuple[Listener, ...] = ()
 ) -> Recorder:
     """Record the beginning of a run: a turn with two calls, answered in the other order."""
-    recorder = Recorder(sink, redact=redact, listeners=listeners, clock=StepClock(), run="r1")
+    recorder = Recorder(sink, redact=redact, listeners=listeners, clock=SetClock(1.0), run="r1")
     recorder.run_started(
         [Message.system("Be brief."), Message.user(QUESTION)],
         interface="langchain",

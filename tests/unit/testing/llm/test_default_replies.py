@@ -15,43 +15,35 @@ from plait.testing.llm.server import (
     default_reply,
 )
 
+MUL = Call("mcp__calc__mul", {"a": 2})
+STEPS = 'CALL add {"a": 1}\nCALL now {}\nTHEN CALL mul {"a": 2}\nTHEN CALL now {}'
 
-def _conversation(question: str, *, rounds: int = 0, results: tuple[str, ...] = ()) -> Conversation:
+
+@pytest.mark.parametrize(
+    ("question", "rounds", "reply"),
+    [
+        (
+            'Please:\nCALL now {}\n  CALL add {"a": 1}  \nCALL now {"zone": "x"}\nthanks',
+            0,
+            Say(calls=(Call("now"), Call("add", {"a": 1}), Call("now", {"zone": "x"}))),
+        ),
+        ('CALL mul {"a": 2}', 0, Say(calls=(MUL,))),
+        ('CALL mcp__calc__mul {"a": 2}', 0, Say(calls=(MUL,))),
+        *((line, 0, Say(f"echo: {line}")) for line in ("CALL unknown {}", "CALL add {bad}")),
+        *((line, 0, Say(f"echo: {line}")) for line in ("CALL add", "call add {}")),
+        (STEPS, 0, Say(calls=(Call("add", {"a": 1}), Call("now")))),
+        (STEPS, 1, Say(calls=(MUL,))),
+        (STEPS, 2, Say(calls=(Call("now"),))),
+        (STEPS, 3, Say("1; 2; 3; 4")),
+    ],
+)
+def test_lines_that_call_a_tool_are_called_and_the_results_said_at_last(
+    question: str, rounds: int, reply: Say
+) -> None:
     tools = ("add", "mcp__calc__mul", "now")
-    return Conversation(question=question, rounds=rounds, results=results, tools=tools)
-
-
-def test_all_lines_that_call_are_one_turn() -> None:
-    question = 'Please:\nCALL now {}\n  CALL add {"a": 1}  \nCALL now {"zone": "x"}\nthanks'
-
-    calls = (Call("now"), Call("add", {"a": 1}), Call("now", {"zone": "x"}))
-    assert default_reply(_conversation(question)) == Say(calls=calls)
-
-
-def test_a_tool_of_a_server_is_found_by_its_own_name() -> None:
-    assert default_reply(_conversation('CALL mul {"a": 2}')) == Say(
-        calls=(Call("mcp__calc__mul", {"a": 2}),)
-    )
-    assert default_reply(_conversation("CALL mcp__calc__mul {}")) == Say(
-        calls=(Call("mcp__calc__mul"),)
-    )
-
-
-@pytest.mark.parametrize("line", ["CALL unknown {}", "CALL add {bad}", "CALL add", "call add {}"])
-def test_a_line_that_calls_no_tool_on_offer_is_a_text_like_any_other(line: str) -> None:
-    assert default_reply(_conversation(line)) == Say(f"echo: {line}")
-
-
-def test_later_calls_are_done_one_in_each_round_and_all_results_are_said_at_last() -> None:
-    question = 'CALL add {"a": 1}\nCALL now {}\nTHEN CALL mul {"a": 2}\nTHEN CALL now {}'
-
-    assert len(default_reply(_conversation(question)).calls) == 2
-    assert default_reply(_conversation(question, rounds=1)).calls == (
-        Call("mcp__calc__mul", {"a": 2}),
-    )
-    assert default_reply(_conversation(question, rounds=2)).calls == (Call("now"),)
-    said = default_reply(_conversation(question, rounds=3, results=("1", "2", "3", "4")))
-    assert said == Say("1; 2; 3; 4")
+    results = ("1", "2", "3", "4") if rounds == 3 else ()
+    asked = Conversation(question=question, rounds=rounds, results=results, tools=tools)
+    assert default_reply(asked) == reply
 
 
 def _call(call_id: str) -> dict[str, Any]:
