@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from langchain import agents
@@ -78,3 +82,31 @@ def test_every_kind_of_tool_has_a_name() -> None:
     assert name_of({"name": "web_search", "type": "web_search_20250305"}) == "web_search"
     assert name_of({"type": "function", "function": {"name": "inner"}}) == "inner"
     assert name_of({"type": "nameless"}) == ""
+
+
+def test_a_graph_of_langchain_shows_the_model_of_its_agent_nowhere() -> None:
+    """If this fails, agents of LangChain's own `create_agent` can be created again: see `of`."""
+    model = ScriptedChatModel(["hi"])
+    agent: Any = agents.create_agent(model, [first], system_prompt="Be brief.", name="clerk")
+    seen: dict[int, Any] = {}
+    layer: list[Any] = [agent]
+    # The public attributes of the graph, and of all of LangChain that it holds.
+    for _ in range(5):
+        found: list[Any] = []
+        for one in layer:
+            if isinstance(one, Mapping | list | tuple):
+                found += one.values() if isinstance(one, Mapping) else one
+            elif type(one).__module__.startswith(("langchain", "langgraph")):
+                names = [name for name in dir(one) if not name.startswith("_")]
+                found += [value for name in names if (value := _attribute(one, name)) is not None]
+        layer = [one for one in found if id(one) not in seen]
+        seen.update({id(one): one for one in layer})
+
+    assert id(agent.builder.nodes["model"].runnable) in seen
+    assert any(getattr(one, "name", None) == "first" for one in seen.values())
+    assert not [one for one in seen.values() if one is model or one == "Be brief."]
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    with suppress(Exception), warnings.catch_warnings(action="ignore"):
+        return getattr(holder, name)
