@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.types import Command
 from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 from plait import (
+    ConfigError,
     MCPToolCallRequest,
     MCPToolCallResult,
     MultiServerMCPClient,
     ToolCallInterceptor,
     load_mcp_tools,
 )
+from plait.langchain.tools.interceptors import Hooks
 from plait.testing import ServerProcess
 from tests.integration.langchain.compatibility.common import (
     Handler,
@@ -108,13 +112,6 @@ async def test_an_interceptor_changes_the_call_or_its_result(
     assert await (await load(interceptor))["add"].ainvoke({"a": 2, "b": 3}) == answer
 
 
-async def test_an_interceptor_answers_without_the_server() -> None:
-    async with Client(math_server()) as client:
-        (add, *_) = await load_mcp_tools(client, tool_interceptors=[invented])
-    # The session is closed: whoever asked the server now would get an error.
-    assert await add.ainvoke({"a": 2, "b": 3}) == "made up"
-
-
 async def test_an_interceptor_keeps_results(load: Load) -> None:
     kept: dict[str, MCPToolCallResult] = {}
     asked: list[str] = []
@@ -157,21 +154,18 @@ async def test_what_an_interceptor_raises_reaches_the_caller(handled: bool, load
         await add.ainvoke({"a": 2, "b": 3})
 
 
-async def test_an_interceptor_returns_a_message_of_its_own(load: Load) -> None:
+async def test_an_interceptor_returns_a_message_of_its_own_or_repairs_a_failure(load: Load) -> None:
     own = ToolMessage("by hand", name="add", tool_call_id="c1", artifact={"by": "me"})
 
     async def written(request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         return own.model_copy()
 
-    assert await message_of((await load(written))["add"], a=2, b=3) == own
-
-
-async def test_an_interceptor_sees_a_failure_and_may_repair_it(load: Load) -> None:
     async def repair(request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         result = await handler(request)
         assert isinstance(result, CallToolResult)
         return said("infinity") if result.is_error else result
 
+    assert await message_of((await load(written))["add"], a=2, b=3) == own
     divide = (await load(repair))["divide"]
     assert await divide.ainvoke({"a": 1, "b": 0}) == "infinity"
     assert await divide.ainvoke({"a": 1, "b": 2}) == "0.5"
@@ -219,17 +213,80 @@ async def test_headers_of_an_interceptor_win_and_users_are_not_mixed(
         assert set(sessions) == {"-"}
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
+BLOCK = {"type": "text", "text": "block"}
+
+
 @pytest.mark.parametrize(
-    "pair", [["short", {"own": 1}], ([{"type": "text", "text": "block"}], None)]
+    ("returned", "content"),
+    [
+        (None, "3"),
+        ("short", "short"),
+        (said("mine"), "mine"),
+        (ToolMessage("by hand", tool_call_id="c1"), "by hand"),
+        (["pair", {"own": 1}], "pair"),
+        (([BLOCK], None), [BLOCK]),
+    ],
+    ids=["nothing", "text", "result", "message", "pair", "tuple"],
 )
-async def test_a_hook_may_return_content_and_artifact(pair: Any, wrapped: bool) -> None:
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_a_hook_may_return_another_result(returned: Any, content: Any, wrapped: bool) -> None:
+    ends: list[Any] = []
+
     def after(end: Any) -> Any:
-        return {"result": pair} if wrapped else pair
+        ends.append(end)
+        return {"result": returned} if wrapped else returned
 
     async with MultiServerMCPClient({"math": math_server()}, after_tool_call=after) as client:
         add = (await tools_of(client))["add"]
         message = await message_of(add, a=1, b=2)
-        assert (message.content, message.artifact) == tuple(pair)
-        assert (message.status, message.tool_call_id) == ("success", "c1")
-        assert await add.ainvoke({"a": 1, "b": 2}) == pair[0]
+        assert (message.content, message.status, message.tool_call_id) == (content, "success", "c1")
+        if isinstance(returned, list | tuple):
+            assert message.artifact == returned[1]
+            assert await add.ainvoke({"a": 1, "b": 2}) == content
+    end = ends[0]
+    assert (end.server_name, end.name, end.args) == ("math", "add", {"a": 1, "b": 2})
+    assert [block.text for block in end.result.content] == ["3"]
+
+
+async def test_hooks_take_as_many_arguments_as_they_have_room_for_and_may_return_a_command() -> (
+    None
+):
+    seen: list[tuple[Any, ...]] = []
+    request = MCPToolCallRequest("add", {"a": 1}, "math", runtime=SimpleNamespace(state={"m": 1}))
+    command: Any = Command(update={"x": 1})
+
+    async def answer(request: MCPToolCallRequest) -> MCPToolCallResult:
+        return said(f"{request.args} {request.headers}")
+
+    async def three(call: object, state: object, config: object) -> None:
+        seen.append((state, config))
+
+    def two(call: object, state: object) -> None:
+        seen.append((state,))
+
+    def every(*given: object) -> None:
+        seen.append(given[1:])
+
+    for hook in (three, two, every):
+        await Hooks({"tags": ["t"]}, before=hook)(request, answer)
+    config = {"tags": ["t"]}
+    assert seen == [({"m": 1}, config), ({"m": 1},), ({"m": 1}, config)]
+    assert await Hooks({}, after=lambda _: command)(request, answer) is command
+
+    changes = {"args": {"b": 2}, "headers": {"X": "1"}}
+    overridden = request.override(args={"b": 2}, headers={"X": "1"})
+    for before in (lambda _: changes, lambda _: overridden):
+        result = await Hooks({}, before=before)(request, answer)
+        assert result == said("{'b': 2} {'X': '1'}")
+    with pytest.raises(ConfigError, match="after_tool_call returns"):
+        await Hooks({}, after=lambda _: 3)(request, answer)
+
+
+def test_a_request_is_changed_by_a_copy_and_shows_neither_arguments_nor_headers() -> None:
+    first = MCPToolCallRequest(name="add", args={"secret": 1}, server_name="math")
+    second = first.override(name="sub", args={"b": 2}, headers={"Authorization": "s3cr3t"})
+
+    assert (first.name, first.args, first.headers) == ("add", {"secret": 1}, None)
+    assert (second.name, second.args, second.server_name) == ("sub", {"b": 2}, "math")
+    assert "s3cr3t" not in repr(second)
+    assert "secret" not in repr(first)
