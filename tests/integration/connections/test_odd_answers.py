@@ -12,7 +12,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
-from plait import MultiServerMCPClient, OutcomeUnknownError, Toolbox
+from plait import MultiServerMCPClient, OutcomeUnknownError, ProtocolError, Toolbox
 from tests.servers.scripted_http import Reply, scripted_http
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -24,6 +24,7 @@ ANY = {"type": "object"}
 REF = {"type": "object", "properties": {"$ref": {"type": "string"}}, "required": ["$ref"]}
 VALUE = {"type": "object", "properties": {"x": {"default": {"$ref": {"a": 1}}}}}
 TOOLS = {"pid": ANY, "link": ANY, "deep": ANY, "ref": REF, "value": VALUE, "misread": ANY}
+OUTPUT = {"promise": {"outputSchema": ANY}}
 BLOCK = '{"type": "resource_link", "name": "big", "uri": "file:///x", "size": 1%s}' % ("0" * 400)
 
 for line in sys.stdin:
@@ -37,8 +38,8 @@ for line in sys.stdin:
     elif method == "tools/list":
         text = "hid\\u200bden"
         tools = [
-            {"name": name, "description": text, "inputSchema": schema}
-            for name, schema in TOOLS.items()
+            {"name": name, "description": text, "inputSchema": schema, **OUTPUT.get(name, {})}
+            for name, schema in (TOOLS | {"promise": ANY}).items()
         ]
         answer["result"] = {"tools": tools}
         print(*sys.argv[1:], end="")
@@ -174,6 +175,24 @@ async def test_a_half_answer_does_not_take_the_place_of_the_whole_one_behind_it(
     assert answer.text == ""
 
 
+async def test_a_plain_text_is_looked_at_where_more_than_a_text_is_meant(
+    servers: dict[str, dict[str, Any]],
+) -> None:
+    failed = {
+        "isError": True,
+        "content": [{"type": "text", "text": "no server-initiated requests"}],
+    }
+    async with Toolbox(servers) as box:
+        await box.call("odd", "pid")
+        with pytest.raises(ProtocolError, match="no server-initiated requests"):
+            await box.call("odd", "misread", {"outcome": f'"result": {json.dumps(failed)}'})
+        promised = await box.call("odd", "promise")
+
+    assert promised.notes == (
+        "the result has no structured content, though the tool has an output schema",
+    )
+
+
 async def test_such_an_answer_on_a_websocket_ends_its_call_too() -> None:
     async def serve_session(socket: ServerConnection) -> None:
         async for text in socket:
@@ -231,6 +250,6 @@ async def test_a_property_named_ref_costs_no_tool_its_conversion(
         converted = {name: convert_to_openai_tool(tool) for name, tool in tools.items()}
         answer = json.loads(await tools["ref"].ainvoke({"$ref": "x"}))
 
-    assert set(converted) == {"pid", "link", "deep", "ref", "value", "misread"}
+    assert set(converted) == {"pid", "link", "deep", "ref", "value", "misread", "promise"}
     assert converted["ref"]["function"]["parameters"]["required"] == ["$ref"]
     assert answer["arguments"] == {"$ref": "x"}

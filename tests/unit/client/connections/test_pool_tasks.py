@@ -166,6 +166,7 @@ async def test_a_task_that_lends_its_slot_lets_another_in_and_waits_to_come_back
     if cancelled:
         lending.cancel()
         await asyncio.wait({lending})
+        assert lending.cancelled()
     working = asyncio.create_task(second())
     await other_in.wait()
     await asyncio.sleep(0)
