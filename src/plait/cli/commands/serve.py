@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import os
+import re
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from plait.cli.base import ExampleGroup, repeatable
+from plait.cli.base import ExampleGroup, repeatable, settings_of
 from plait.cli.session import read_configuration, with_servers
 from plait.errors import ConfigError
 
@@ -120,6 +126,136 @@ def _serve_http(
         shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
         click.echo(f"serving http://{shown}:{listener.getsockname()[1]}{PATH}", err=True)
         asyncio.run(serve_http(server, options, listener))
+
+
+@serve.command("install")
+@click.argument("program", type=click.Choice(["claude-code", "codex", "cursor"]))
+@click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
+@click.pass_context
+def install(ctx: click.Context, program: str, yes: bool) -> None:
+    """Put plait in front of the servers of a program.
+
+    Its servers move to the mcp.json of plait, and the program has one server instead, which is
+    plait. The program's file is kept beside it, for `plait serve uninstall`.
+
+    Examples:
+        plait serve install claude-code
+        plait serve install codex --config ~/work/mcp.json
+    """
+    from plait._support.files import write_atomically
+    from plait.cli.commands.init import merge_servers, to_mcp_json
+    from plait.serve.programs import PROGRAMS, backup_of, servers_in, with_plait
+
+    about, file, target = PROGRAMS[program], _program_file(program), _own_config(ctx)
+    text = file.read_text("utf-8") if file.is_file() else ""
+    servers = servers_in(about, text, file)
+    known = _servers_of(target)
+    merged, renamed = merge_servers(known, servers, label=program)
+    changed = with_plait(about, text, file, _command(target))
+    if changed == text:
+        click.echo(f"{about.title} has plait already: {file}")
+        return
+    if backup_of(file).exists():
+        raise ConfigError(
+            f"{backup_of(file)} is from an earlier installation: run plait serve uninstall "
+            f"{program} first, or move it away"
+        )
+    for name in servers:
+        click.echo(f"move {name} to {target}" + _as_other(name, renamed), err=True)
+    click.echo(_difference(text, changed, file), err=True, nl=False)
+    if not yes and not click.confirm(f"Change {file}?", default=True, err=True):
+        raise click.Abort
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if merged != known or not target.exists():
+        if target.exists():
+            write_atomically(backup_of(target), target.read_text("utf-8"), mode=0o600)
+        write_atomically(target, to_mcp_json(merged), mode=0o600)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(backup_of(file), text, mode=0o600)
+    write_atomically(file, changed)
+    click.echo(f"{about.title} now has one server, plait, with those of {target}; start it again")
+
+
+@serve.command("uninstall")
+@click.argument("program", type=click.Choice(["claude-code", "codex", "cursor"]))
+@click.pass_context
+def uninstall(ctx: click.Context, program: str) -> None:
+    """Give a program its own servers back."""
+    from plait._support.files import write_atomically
+    from plait.serve.programs import PROGRAMS, backup_of, restored
+
+    about, file = PROGRAMS[program], _program_file(program)
+    backup = backup_of(file)
+    if not backup.exists():
+        raise ConfigError(f"{backup} is not there: nothing was installed for {about.title}")
+    before, text = backup.read_text("utf-8"), file.read_text("utf-8") if file.exists() else ""
+    if before:
+        write_atomically(file, restored(about, text, before, file, _command(_own_config(ctx))))
+    else:
+        file.unlink(missing_ok=True)  # there was none
+    backup.unlink()
+    click.echo(f"{about.title} has its own servers again: {file}")
+
+
+def _program_file(program: str) -> Path:
+    from plait.serve.programs import PROGRAMS
+
+    return PROGRAMS[program].file(Path.home(), os.environ)
+
+
+def _own_config(ctx: click.Context) -> Path:
+    """Return the mcp.json that plait serves: the one that is named, else the user's."""
+    from plait.client.config.document import config_places
+
+    named = settings_of(ctx).config
+    return Path(named).expanduser().resolve() if named else config_places()[-1]
+
+
+def _command(config: Path) -> tuple[str, ...]:
+    """Return the command by which a program starts plait, in whatever folder and environment."""
+    found = Path(sys.executable).with_name("plait")
+    words = [str(found)] if found.exists() else [sys.executable, "-m", "plait"]
+    return (*words, "serve", "--config", str(config))
+
+
+def _servers_of(config: Path) -> dict[str, dict[str, object]]:
+    """Return the servers of an mcp.json as they are written in it."""
+    from plait.client.config.document import read_json_file
+    from plait.client.config.raw_value import Location, Problems, as_mapping
+
+    if not config.exists():
+        return {}
+    problems = Problems()
+    document = read_json_file(config, Location(problems, file=str(config))) or {}
+    if problems.errors:
+        raise ConfigError.from_problems(problems.errors)
+    listed = as_mapping(document.get("mcpServers") or document.get("servers")) or {}
+    if document.keys() - {"mcpServers", "servers"}:
+        more = ", ".join(sorted(document.keys() - {"mcpServers", "servers"}))
+        raise ConfigError(
+            f"{config} has options of its own ({more}), which would be lost: add the servers to "
+            "it yourself, or name another file with --config"
+        )
+    return {
+        str(name): {str(key): value for key, value in (as_mapping(entry) or {}).items()}
+        for name, entry in listed.items()
+    }
+
+
+def _as_other(name: str, renamed: Mapping[str, str]) -> str:
+    return f" as {renamed[name]}" if name in renamed else ""
+
+
+def _difference(before: str, after: str, file: Path) -> str:
+    """Show what changes, without values that may be secret."""
+    from plait._support.redact import Redactor, looks_secret
+
+    secret = re.compile(r"[\"']?([\w-]+)[\"']?\s*[:=]\s*[\"']([^\"']+)[\"']")
+    found = {value for key, value in secret.findall(before + after) if looks_secret(key)}
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), str(file), str(file), lineterm="", n=1
+    )
+    return Redactor(found)("\n".join(lines)) + "\n"
 
 
 @serve.group("token", cls=ExampleGroup)
