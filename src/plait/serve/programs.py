@@ -1,4 +1,4 @@
-"""The files in which other programs list MCP servers: their servers out of them, plait into them."""
+"""The files in which other programs list MCP servers: theirs out of them, and plait into them."""
 
 from __future__ import annotations
 

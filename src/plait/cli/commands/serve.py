@@ -140,7 +140,7 @@ def install(ctx: click.Context, program: str, yes: bool) -> None:
 
     Examples:
         plait serve install claude-code
-        plait serve install codex --config ~/work/mcp.json
+        plait serve install codex --config ./mcp.json
     """
     from plait._support.files import write_atomically
     from plait.cli.commands.init import merge_servers, to_mcp_json
