@@ -11,9 +11,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.sse import sse_client
@@ -136,13 +137,13 @@ async def test_without_a_session_or_a_connection_there_is_nothing() -> None:
 
 async def test_the_server_s_name_is_a_prefix_where_that_is_asked_for() -> None:
     async with Client(math_server()) as client:
-        prefixed = await load_mcp_tools(client, server_name="math", tool_name_prefix=True)
-        named_only = await load_mcp_tools(client, server_name="math")
-        nameless = await load_mcp_tools(client, tool_name_prefix=True)
-        add = prefixed[0]
-
-        assert (add.name, named_only[0].name, nameless[0].name) == ("math_add", "add", "add")
-        assert await add.ainvoke(SUM) == "3"
+        for options, name in (
+            ({"server_name": "math", "tool_name_prefix": True}, "math_add"),
+            ({"server_name": "math"}, "add"),
+            ({"tool_name_prefix": True}, "add"),
+        ):
+            (add, *_) = await load_mcp_tools(client, **cast("Any", options))
+            assert (add.name, await add.ainvoke(SUM)) == (name, "3")
 
 
 async def test_tools_of_a_client_or_connection_are_loaded_or_converted(
@@ -226,19 +227,40 @@ def answering(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)])
 
 
-async def test_a_mocked_session_is_called_as_a_session_is() -> None:
+def mock_of(**fields: Any) -> MagicMock:
+    mock = MagicMock()
+    for name, value in fields.items():  # `name` means something else to the constructor
+        setattr(mock, name, value)
+    return mock
+
+
+FIELDS = {"name": "add", "description": "Add up."}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        SimpleNamespace(tools=[ADD]),
+        mock_of(tools=[ADD]),
+        SimpleNamespace(tools=[mock_of(**FIELDS, input_schema=PAIR)]),
+        mock_of(tools=[mock_of(**FIELDS, inputSchema=PAIR)]),
+        mock_of(tools=[SimpleNamespace(**FIELDS, inputSchema=PAIR)]),
+    ],
+    ids=["tool", "mocked page", "mocked tool", "mocked tool of SDK 1", "namespace"],
+)
+async def test_a_mocked_session_is_called_as_a_session_is(page: Any) -> None:
     session = AsyncMock()
     session.call_tool.return_value = answering("mocked")
     session.call_tool.return_value.structured_content = {"result": "mocked"}
-    session.list_tools.return_value = SimpleNamespace(tools=[ADD])
+    session.list_tools.return_value = page
 
     (loaded,) = await load_mcp_tools(session)
     assert await loaded.ainvoke({"a": "1", "b": 2}) == "mocked"
     session.call_tool.assert_awaited_once_with("add", SUM, progress_callback=None)
     session.list_tools.assert_awaited_once_with()
-    converted = convert_mcp_tool_to_langchain_tool(session, ADD)
-    assert (converted.name, converted.description) == ("add", "Add up.")
-    assert converted.args_schema == PAIR
+    converted = convert_mcp_tool_to_langchain_tool(session, page.tools[0])
+    for tool in (loaded, converted):
+        assert (tool.name, tool.description, tool.args_schema) == ("add", "Add up.", PAIR)
     message = await message_of(converted, **SUM)
     assert (message.name, message.tool_call_id, message.content) == ("add", "c1", "mocked")
     assert message.artifact["structured_content"] == {"result": "mocked"}
@@ -399,8 +421,8 @@ async def test_a_coroutine_around_that_of_a_tool_is_called_instead(
     divide = math["divide"]
     original = divide.coroutine
 
-    async def wrapped(**arguments: Any) -> Any:
-        seen.append(arguments)
+    async def wrapped(settings: RunnableConfig, **arguments: Any) -> Any:
+        seen.append({**arguments, "tags": settings.get("tags")})
         return await original(**{**arguments, "a": 10 * arguments["a"]})
 
     if how == "set":
@@ -408,14 +430,15 @@ async def test_a_coroutine_around_that_of_a_tool_is_called_instead(
     else:
         divide = divide.model_copy(update={"coroutine": wrapped})
     assert divide.coroutine is wrapped
-    message = await message_of(divide, a=1, b=2)
+    message = await divide.ainvoke(called(divide, a=1, b=2), {"tags": ["mine"]})
     assert (message.content, message.status) == ("5", "success")
     failed = await message_of(divide, a=1, b=0)
     assert (failed.content, failed.status) == ("b must not be 0", "error")
     assert message.artifact["tool"] == failed.artifact["tool"] == "divide"
-    assert await asyncio.to_thread(divide.invoke, {"a": 3, "b": 2}) == "15"
+    assert await asyncio.to_thread(divide.invoke, {"a": 3, "b": 2}, {"tags": ["mine"]}) == "15"
     assert await divide.arun({"a": 4, "b": 2}) == "20"
-    assert seen == [{"a": 1, "b": 2}, {"a": 1, "b": 0}, {"a": 3, "b": 2}, {"a": 4, "b": 2}]
+    assert [(one["a"], one["b"]) for one in seen] == [(1, 2), (1, 0), (3, 2), (4, 2)]
+    assert ["mine" in (one["tags"] or ()) for one in seen] == [True, False, True, False]
 
 
 async def test_run_and_arun_take_what_an_agent_executor_passes(
@@ -432,29 +455,23 @@ async def test_run_and_arun_take_what_an_agent_executor_passes(
         await client.aclose()
 
 
-async def test_a_tool_with_a_timeout_of_its_own_gives_up_in_time(faults_url: str) -> None:
-    async with MultiServerMCPClient({"faults": {"url": faults_url}}) as client:
-        tools = cast("Any", await tools_of(client))
-        slow, hang = tools["slow"], tools["hang"]
-        for patient in (slow.with_timeout(30), slow.with_timeout(timedelta(seconds=30)), slow):
-            assert await patient.ainvoke({"seconds": 0}) == "slept 0 s"
-        await check_limit(hang.with_timeout(0.05))
-        await check_limit(hang.with_config(timeout=0.05))
-        assert await slow.ainvoke({"seconds": 0}) == "slept 0 s"
-        with pytest.raises(ConfigError):
-            slow.with_timeout(-1)
-
-
 @pytest.mark.parametrize("limit", [0.05, timedelta(milliseconds=50)])
-async def test_the_tools_of_a_session_or_connection_have_a_limit(
+async def test_a_limit_of_a_tool_of_its_session_or_connection_holds(
     limit: float | timedelta, faults_url: str
 ) -> None:
-    async with Client(faults_url) as client:
-        tools = await load_mcp_tools(client, default_tool_timeout=limit)
-        await check_limit(by_name(tools)["hang"])
     connection: Json = {"url": faults_url}
-    tools = await load_mcp_tools(None, connection=connection, default_tool_timeout=limit)
-    await check_limit(by_name(tools)["hang"])
+    async with MultiServerMCPClient({"faults": connection}) as client, Client(faults_url) as sdk:
+        tools = cast("Any", await tools_of(client))
+        slow, hang = tools["slow"], tools["hang"]
+        await check_limit(hang.with_timeout(limit))
+        await check_limit(hang.with_config(timeout=0.05))
+        for patient in (slow.with_timeout(30), slow.with_timeout(timedelta(seconds=30)), slow):
+            assert await patient.ainvoke({"seconds": 0}) == "slept 0 s"
+        with pytest.raises(ConfigError):
+            slow.with_timeout(-1)
+        await check_limit(by_name(await load_mcp_tools(sdk, default_tool_timeout=limit))["hang"])
+    loaded = await load_mcp_tools(None, connection=connection, default_tool_timeout=limit)
+    await check_limit(by_name(loaded)["hang"])
 
 
 async def check_limit(hang: BaseTool) -> None:
