@@ -62,12 +62,8 @@ def add_tools(server: MCPServer, inner: Server[Any], run: Run) -> None:
     _add_plain_tools(server, run)
     _add_waiting_tools(server, run)
     _add_durable_tools(server, run)
-    _add_content_tools(server)
-    _add_resources(server)
-    _add_notifications(server)
-    _add_requests(server)
-    _add_sampling(server)
-    _add_subscriptions(server, inner, run)
+    _add_content(server)
+    _add_client_features(server, inner, run)
 
 
 def _add_plain_tools(server: MCPServer, run: Run) -> None:
@@ -212,7 +208,9 @@ def _add_durable_tools(server: MCPServer, run: Run) -> None:
         raise RuntimeError("the tool crashed")
 
 
-def _add_content_tools(server: MCPServer) -> None:
+def _add_content(server: MCPServer) -> None:
+    """Register tools with content of every kind, resources, a prompt and completions."""
+
     @server.tool(annotations=READ_ONLY)
     async def structured() -> Weather:
         """Return structured content that keeps its output schema."""
@@ -262,8 +260,6 @@ def _add_content_tools(server: MCPServer) -> None:
             ),
         ]
 
-
-def _add_resources(server: MCPServer) -> None:
     @server.resource("test://static", name="static", mime_type="text/plain")
     async def static() -> str:
         """A text that never changes."""
@@ -309,41 +305,6 @@ async def _no_answer() -> str:
     return "never"
 
 
-def _add_notifications(server: MCPServer) -> None:
-    @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def log(level: types.LoggingLevel, text: str, ctx: Context) -> str:
-        """Send a log message to the client."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MCPDeprecationWarning)
-            await ctx.log(level, text, logger_name="faults")  # pyright: ignore[reportDeprecated]
-        return "logged"
-
-    @server.tool(annotations=CHANGES, structured_output=False)
-    async def touch(uri: str, ctx: Context) -> str:
-        """Tell the clients of both eras that a resource has changed."""
-        await ctx.notify_resource_updated(uri)
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            await ctx.session.send_resource_updated(uri)
-        return f"touched {uri}"
-
-    @server.tool(annotations=CHANGES, structured_output=False)
-    async def announce(
-        what: Literal["tools", "prompts", "resources", "roots", "cancelled"], ctx: Context
-    ) -> str:
-        """Announce a change that did not happen; roots and cancelled only in the older era."""
-        notifications = {
-            "tools": ctx.notify_tools_changed,
-            "prompts": ctx.notify_prompts_changed,
-            "resources": ctx.notify_resources_changed,
-        }
-        if notify := notifications.get(what):
-            await notify()
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            # Not all of them are server notifications, as the SDK's types say.
-            await ctx.session.send_notification(cast("types.ServerNotification", _ANNOUNCED[what]))
-        return f"announced {what}"
-
-
 _ANNOUNCED = {
     "tools": types.ToolListChangedNotification(),
     "prompts": types.PromptListChangedNotification(),
@@ -369,48 +330,6 @@ def list_roots() -> ListRoots:
 def elicit_answer(question: str) -> Elicit[Answer]:
     """Elicit an answer before the tool runs."""
     return Elicit(question, Answer)
-
-
-def _add_requests(server: MCPServer) -> None:
-    @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def roots(result: Annotated[types.ListRootsResult, Resolve(list_roots)]) -> str:
-        """Ask the client for its roots and return their URIs, a line each."""
-        return "\n".join(str(root.uri) for root in result.roots)
-
-    @server.tool(annotations=CHANGES, structured_output=False)
-    async def ask(
-        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(elicit_answer)]
-    ) -> str:
-        """Ask the user, and return the question with the answer."""
-        if isinstance(answer, AcceptedElicitation):
-            return f"{question} {answer.data.text}"
-        return f"{question} ({answer.action})"
-
-
-def _add_subscriptions(server: MCPServer, inner: Server[Any], run: Run) -> None:
-    @server.tool(annotations=READ_ONLY, structured_output=False)
-    async def followed() -> str:
-        """Return the URIs that clients of the older era are subscribed to, a line each."""
-        return "\n".join(run.followed)
-
-    async def accept(_: ServerRequestContext[Any, Any], params: object) -> types.EmptyResult:  # noqa: ARG001
-        return types.EmptyResult()
-
-    async def subscribe(
-        _: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
-    ) -> types.EmptyResult:
-        run.followed.append(str(params.uri))
-        return types.EmptyResult()
-
-    async def unsubscribe(
-        _: ServerRequestContext[Any, Any], params: types.UnsubscribeRequestParams
-    ) -> types.EmptyResult:
-        run.followed.remove(str(params.uri))
-        return types.EmptyResult()
-
-    inner.add_request_handler("logging/setLevel", types.SetLevelRequestParams, accept)
-    inner.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
-    inner.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
 
 
 _CLOCK = types.Tool(name="clock", description="Tell the time.", input_schema={"type": "object"})
@@ -454,8 +373,55 @@ _SampledImage = Annotated[types.CreateMessageResult, Resolve(sample_image)]
 _SampledWithClock = Annotated[types.CreateMessageResultWithTools, Resolve(sample_with_clock)]
 
 
-def _add_sampling(server: MCPServer) -> None:
-    """Register the sampling tools; each returns the result of the client as JSON."""
+def _add_client_features(server: MCPServer, inner: Server[Any], run: Run) -> None:
+    """Register what notifies clients and asks them; sampling tools return its result as JSON."""
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def log(level: types.LoggingLevel, text: str, ctx: Context) -> str:
+        """Send a log message to the client."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MCPDeprecationWarning)
+            await ctx.log(level, text, logger_name="faults")  # pyright: ignore[reportDeprecated]
+        return "logged"
+
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def touch(uri: str, ctx: Context) -> str:
+        """Tell the clients of both eras that a resource has changed."""
+        await ctx.notify_resource_updated(uri)
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            await ctx.session.send_resource_updated(uri)
+        return f"touched {uri}"
+
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def announce(
+        what: Literal["tools", "prompts", "resources", "roots", "cancelled"], ctx: Context
+    ) -> str:
+        """Announce a change that did not happen; roots and cancelled only in the older era."""
+        notifications = {
+            "tools": ctx.notify_tools_changed,
+            "prompts": ctx.notify_prompts_changed,
+            "resources": ctx.notify_resources_changed,
+        }
+        if notify := notifications.get(what):
+            await notify()
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            # Not all of them are server notifications, as the SDK's types say.
+            await ctx.session.send_notification(cast("types.ServerNotification", _ANNOUNCED[what]))
+        return f"announced {what}"
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def roots(result: Annotated[types.ListRootsResult, Resolve(list_roots)]) -> str:
+        """Ask the client for its roots and return their URIs, a line each."""
+        return "\n".join(str(root.uri) for root in result.roots)
+
+    @server.tool(annotations=CHANGES, structured_output=False)
+    async def ask(
+        question: str, answer: Annotated[ElicitationResult[Answer], Resolve(elicit_answer)]
+    ) -> str:
+        """Ask the user, and return the question with the answer."""
+        if isinstance(answer, AcceptedElicitation):
+            return f"{question} {answer.data.text}"
+        return f"{question} ({answer.action})"
 
     @server.tool(annotations=READ_ONLY, structured_output=False)
     async def sample(prompt: str, answer: _Sampled, max_tokens: int = 100) -> str:  # noqa: ARG001
@@ -476,6 +442,30 @@ def _add_sampling(server: MCPServer) -> None:
     async def sample_with_tools(prompt: str, answer: _SampledWithClock) -> str:  # noqa: ARG001
         """Ask the model of the client, and give it a tool."""
         return _json(answer)
+
+    @server.tool(annotations=READ_ONLY, structured_output=False)
+    async def followed() -> str:
+        """Return the URIs that clients of the older era are subscribed to, a line each."""
+        return "\n".join(run.followed)
+
+    async def accept(_: ServerRequestContext[Any, Any], params: object) -> types.EmptyResult:  # noqa: ARG001
+        return types.EmptyResult()
+
+    async def subscribe(
+        _: ServerRequestContext[Any, Any], params: types.SubscribeRequestParams
+    ) -> types.EmptyResult:
+        run.followed.append(str(params.uri))
+        return types.EmptyResult()
+
+    async def unsubscribe(
+        _: ServerRequestContext[Any, Any], params: types.UnsubscribeRequestParams
+    ) -> types.EmptyResult:
+        run.followed.remove(str(params.uri))
+        return types.EmptyResult()
+
+    inner.add_request_handler("logging/setLevel", types.SetLevelRequestParams, accept)
+    inner.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
+    inner.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
 
 
 def _user_message(prompt: str) -> types.SamplingMessage:
