@@ -79,8 +79,11 @@ def judge_agreement(
             if "model" in row and str(row["model"]) not in result.model:
                 continue
             for name in row.keys() - set(_WHICH):
-                decided = _decision(result, name)
-                if decided is not None:
+                decided = result.traits.get(name, getattr(result, name, None))
+                if name == "passed":
+                    decided = result.outcome == "passed"
+                # What could not be decided says nothing about its judge.
+                if isinstance(decided, bool) and result.outcome != "error":
                     run = f"{result.case} #{result.repeat}"
                     found = pairs.setdefault((result.judge or result.model, name), [])
                     found.append((run, decided, row[name]))
@@ -102,15 +105,6 @@ def judge_agreement(
             )
         )
     return agreements
-
-
-def _decision(result: CaseResult, name: str) -> bool | None:
-    if result.outcome == "error":
-        return None
-    if name == "passed":
-        return result.outcome == "passed"
-    value = result.traits.get(name, getattr(result, name, None))
-    return value if isinstance(value, bool) else None
 
 
 def _truth(value: Any, name: str, where: str) -> bool | None:

@@ -81,9 +81,18 @@ class SuiteRunner:
         Returns the results in the order of the plan. When an earlier run is resumed, its results
         by other models, judges and repeats of the same cases follow.
         """
-        self._options.report.mkdir(parents=True, exist_ok=True)
         self._planned = plan_runs(self._suite, self._options)
-        known = self._prepare()
+        self.cases.answers.folder.mkdir(parents=True, exist_ok=True)
+        known: dict[str, CaseResult] = {}
+        if self._options.resume:
+            known = self._file.read()
+            for result in known.values():
+                if result.trace is not None and not result.has_answer:
+                    self.cases.answers.forget(Path(result.trace).stem)
+        else:
+            self._file.path.unlink(missing_ok=True)
+            self.cases.answers.clear()
+            self.cases.judgments.clear()
         self._finished = {
             run.key: known[run.key]
             for run in self._planned
@@ -117,19 +126,6 @@ class SuiteRunner:
             return results
         cases = {run.case.name for run in self._planned}
         return results + [result for result in kept if result.case in cases]
-
-    def _prepare(self) -> dict[str, CaseResult]:
-        self.cases.answers.folder.mkdir(parents=True, exist_ok=True)
-        if self._options.resume:
-            known = self._file.read()
-            for result in known.values():
-                if result.trace is not None and not result.has_answer:
-                    self.cases.answers.forget(Path(result.trace).stem)
-            return known
-        self._file.path.unlink(missing_ok=True)
-        self.cases.answers.clear()
-        self.cases.judgments.clear()
-        return {}
 
     async def _run_groups(self, groups: Sequence[Sequence[PlannedRun]]) -> None:
         """Run groups of judges that share an answer: here, or on the workers of a cluster."""

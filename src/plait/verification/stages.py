@@ -20,7 +20,7 @@ from plait.traces.messages.message import Role, UsageMetadata
 from plait.traces.trace import Trace
 from plait.verification.checks import CheckResult, Evidence, run_check
 from plait.verification.results import ANSWER_STAGE, StageOutcome, StageResult
-from plait.verification.suite import Case, TemplateField, Trait
+from plait.verification.suite import Case, TemplateField
 from plait.verification.world import World
 
 _TYPES: dict[str, tuple[tuple[type, ...], Any]] = {
@@ -361,25 +361,22 @@ async def _rubric_evaluation(run: CaseRun) -> str | None:
                 raise StageError(text) from error
             run.traits[trait.name] = bool(found)
     if judged := [trait for trait in run.case.rubric if trait.name not in run.traits]:
-        run.traits |= await _judged_traits(run, judged)
+        text = run.text_for(full_trace=run.case.use_full_trace_for_rubric)
+        names = [trait.name for trait in judged]
+        questions = "\n".join(f"- {one.name}: {one.description or one.name}" for one in judged)
+        deep = run.case.deep_judgment_rubric_enabled
+        quoted = _QUOTES.format("name that is true", "show") if deep else ""
+        reply = await run.ask_judge(
+            "Decide for each of these whether it holds for the text below. Reply with one "
+            f"JSON object that maps each name to true or false. {quoted}\n\n{questions}\n\n"
+            f"The text:\n{_fenced('text', text)}",
+            traits_schema(names, quoted=deep),
+        )
+        if deep:
+            run.quotes |= _found_quotes(reply, text, names)
+        run.traits |= {name: _decision_about(reply, name) for name in names}
     wrong = [one.name for one in run.case.rubric if run.traits[one.name] != one.wanted]
     return f"not as wanted: {', '.join(wrong)}" if wrong else None
-
-
-async def _judged_traits(run: CaseRun, traits: list[Trait]) -> dict[str, bool]:
-    text = run.text_for(full_trace=run.case.use_full_trace_for_rubric)
-    questions = "\n".join(f"- {trait.name}: {trait.description or trait.name}" for trait in traits)
-    deep = run.case.deep_judgment_rubric_enabled
-    quoted = _QUOTES.format("name that is true", "show") if deep else ""
-    reply = await run.ask_judge(
-        "Decide for each of these whether it holds for the text below. Reply with one "
-        f"JSON object that maps each name to true or false. {quoted}\n\n{questions}\n\n"
-        f"The text:\n{_fenced('text', text)}",
-        traits_schema([trait.name for trait in traits], quoted=deep),
-    )
-    if deep:
-        run.quotes |= _found_quotes(reply, text, [trait.name for trait in traits])
-    return {trait.name: _decision_about(reply, trait.name) for trait in traits}
 
 
 async def _deep_judgment_rubric_auto_fail(run: CaseRun) -> str | None:
