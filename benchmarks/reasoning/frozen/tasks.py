@@ -338,7 +338,8 @@ def answers_jugs(data: Data) -> Iterator[list[str]]:
     moves = [f"{word} {jug}" for word in ("fill", "empty") for jug in names]
     moves += [f"pour {one} {two}" for one, two in itertools.permutations(names, 2)]
     start: tuple[int, ...] = (0,) * len(names)
-    waiting, seen = deque[tuple[tuple[int, ...], list[str]]]([(start, [])]), {start}
+    waiting = deque[tuple[tuple[int, ...], list[str]]]([(start, [])])
+    seen: set[tuple[int, ...]] = {start}
     while waiting:
         state, done = waiting.popleft()
         if data["goal"] in state:
