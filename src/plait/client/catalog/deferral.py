@@ -193,18 +193,14 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _synonyms() -> dict[str, frozenset[str]]:
-    groups = [frozenset(map(stem, group.split())) for group in _SYNONYMS_TEXT.split(",")]
-    words = frozenset[str]().union(*groups)
-    return {
-        word: frozenset[str]().union(*(group for group in groups if word in group)) - {word}
-        for word in words
-    }
+def _synonym_groups() -> list[frozenset[str]]:
+    return [frozenset(map(stem, group.split())) for group in _SYNONYMS_TEXT.split(",")]
 
 
 def synonyms_of(word: str) -> frozenset[str]:
     """Return the stems of synonyms."""
-    return _synonyms().get(word, frozenset())
+    groups = (group for group in _synonym_groups() if word in group)
+    return frozenset[str]().union(*groups) - {word}
 
 
 Field = Literal["name", "title", "description", "server", "parameters", "parameter_texts"]

@@ -389,10 +389,6 @@ class LockReport:
 
     def to_dict(self) -> Mapping[str, Any]:
         """Describe the report as plain data."""
-        return {
-            "ok": self.ok,
-            "mode": self.mode,
-            "file": self.file,
-            "drift": [one.to_dict() for one in self.drift],
-            "unchecked": list(self.unchecked),
-        }
+        drift, unchecked = [one.to_dict() for one in self.drift], list(self.unchecked)
+        known = {"ok": self.ok, "mode": self.mode, "file": self.file}
+        return {**known, "drift": drift, "unchecked": unchecked}

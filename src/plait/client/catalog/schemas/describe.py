@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
+from plait._support.durations import is_finite_number
 from plait.client.catalog.schemas.json_schema import (
     ANNOTATIONS,
     ARRAY_SHAPE,
@@ -14,7 +15,6 @@ from plait.client.catalog.schemas.json_schema import (
     Schema,
     as_list,
     as_schema,
-    is_number,
     is_schema,
     short_json,
     types_of,
@@ -83,9 +83,11 @@ def limits(schema: Mapping[str, Any]) -> list[str]:
     sentences: list[str] = []
     for start, signs, unit in _RANGES:
         bounds = ((sign, schema.get(key)) for key, sign in signs.items())
-        if parts := [f"{sign} {short_json(value)}" for sign, value in bounds if is_number(value)]:
+        if parts := [
+            f"{sign} {short_json(value)}" for sign, value in bounds if is_finite_number(value)
+        ]:
             sentences.append(f"{start} {' and '.join(parts)}{unit}")
-    if is_number(step := schema.get("multipleOf")):
+    if is_finite_number(step := schema.get("multipleOf")):
         sentences.append(f"Must be a multiple of {short_json(step)}")
     if isinstance(pattern := schema.get("pattern"), str):
         sentences.append(f"Must match the pattern {pattern}")

@@ -1,8 +1,8 @@
 """Converting the schema of a tool's arguments for the models of one provider.
 
-What a provider refuses is moved to descriptions. Most take JSON Schema with few exceptions, such as
-no alternatives at the root; Gemini and OpenAI's strict mode take small subsets, in which each place
-has one type, or plain alternatives.
+References are inlined and broken keywords repaired for all of them; what one refuses is moved to
+descriptions. Most take JSON Schema with few exceptions, such as no alternatives at the root; Gemini
+and OpenAI's strict mode take small subsets, in which a place has one type, or plain alternatives.
 
 Some schemas name properties only in conditions and alternatives. Read strictly,
 `additionalProperties: false` beside them forbids these, and a `oneOf` what fits two of its forms;
@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Literal, get_args
 from urllib.parse import unquote
 
+from plait._support.durations import is_finite_number
 from plait.client.catalog.bounded_work import TooMuchWorkError, allowed_seconds, take_step
 from plait.client.catalog.schemas.describe import (
     Notes,
@@ -63,7 +64,6 @@ from plait.client.catalog.schemas.json_schema import (
     is_list,
     is_mapping,
     is_never,
-    is_number,
     is_schema,
     json_type,
     map_children,
@@ -904,7 +904,7 @@ def _cleaned(schema: Schema, path: str, notes: Notes) -> Schema:
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(flag := modern.get(exclusive), bool):
             del modern[exclusive]
-            if flag and is_number(modern.get(bound)):
+            if flag and is_finite_number(modern.get(bound)):
                 modern[exclusive] = modern.pop(bound)
     if modern.pop("nullable", None) is True and isinstance(kind := modern.get("type"), str):
         # The null of OpenAPI 3.0.
@@ -945,10 +945,10 @@ def _repaired(key: str, value: Any) -> Any:
     if key in _KINDS:
         return value if isinstance(value, _KINDS[key]) else _BROKEN
     if key in COUNTS:
-        is_count = is_number(value) and value >= 0 and value == int(value)
+        is_count = is_finite_number(value) and value >= 0 and value == int(value)
         return int(value) if is_count else _BROKEN
     if key in BOUNDS or key == "multipleOf":
-        is_bound = is_number(value) and (key in BOUNDS or value > 0)
+        is_bound = is_finite_number(value) and (key in BOUNDS or value > 0)
         return value if is_bound else _BROKEN
     if key in HOLD_LIST:
         return as_list(value) or _BROKEN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from math import isfinite
@@ -62,11 +61,6 @@ def holds_ref(value: object, depth: int = 0) -> bool:
     if is_mapping(value):
         return "$ref" in value or any(holds_ref(inner, depth + 1) for inner in value.values())
     return is_list(value) and any(holds_ref(inner, depth + 1) for inner in value)
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a finite JSON number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def json_type(value: object) -> str:
