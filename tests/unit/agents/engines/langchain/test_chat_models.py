@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
 from typing import Any
 
 import pytest
+from langchain.chat_models import base
 from langchain_core.language_models import BaseChatModel
 
 from plait import ConfigError, ModelConfig, get_agent
@@ -16,6 +16,8 @@ from plait.agents.model_failures import key_names, provider_and_name
 from plait.errors import EngineUnavailableError
 
 pytestmark = pytest.mark.anyio
+
+ENGINE = "plait.agents.engines.langchain"
 
 
 def config(**settings: Any) -> ModelConfig:
@@ -104,41 +106,21 @@ async def test_openrouter_has_an_address(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
-async def test_a_missing_package_is_named(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from langchain.chat_models import base
-
-    imported = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith(f"langchain_{provider}"):
-            raise ImportError(name)
-        return imported(name, *rest)
-
-    def gone(name: str, *rest: Any) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "key")
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr("importlib.import_module", gone)
-    module = "plait.agents.engines.langchain.openai_model"  # which another test has imported
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    for name in dir(base):
-        clear = getattr(getattr(base, name), "cache_clear", None)
-        if clear is not None:
-            clear()
-
-    with pytest.raises(EngineUnavailableError, match=r"plait\[models\]"):
-        await made(config(model_provider=provider))
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_a_missing_package_is_named_before_the_first_run(
+def test_a_missing_package_is_named_before_the_first_run_and_in_it(
     provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, f"langchain_{provider}", None)
 
-    with pytest.raises(EngineUnavailableError, match=r"plait\[models\]"):
-        get_agent(config(model_provider=provider))
+    monkeypatch.setitem(sys.modules, "langchain_openai.chat_models.base", None)
+    # The module that needs it may be imported already.
+    monkeypatch.delitem(sys.modules, f"{ENGINE}.openai_model", raising=False)
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "key")
+    for name in dir(base):  # LangChain remembers what it has imported
+        getattr(getattr(base, name), "cache_clear", lambda: None)()
+
+    for make in (get_agent, lambda model: ChatModels(model).make()):
+        with pytest.raises(EngineUnavailableError, match=r"plait\[models\]"):
+            make(config(model_provider=provider))
 
 
 def test_a_model_in_this_process_is_refused_without_its_package(

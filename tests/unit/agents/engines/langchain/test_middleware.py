@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
+import sys
 from typing import Any, cast
 
 import pytest
@@ -39,52 +39,48 @@ def names(stack: list[Any]) -> list[str]:
     return [type(one).__name__ for one in stack]
 
 
-def test_the_stack_has_its_order() -> None:
-    stack = build_agent_middleware(
-        DEFAULT, None, "langchain", ScriptedChatModel([]), "anthropic", request_timeout=5
-    )
-
-    assert names(stack) == [
-        "AnthropicPromptCachingMiddleware",
-        "ModelCallLimitMiddleware",
-        "LimitedTools",
-        "ModelRetryMiddleware",
-        "RequestTimeout",
-        "ToolRetryMiddleware",
-        "Summaries",
-    ]
+LIMITS = ["ModelCallLimitMiddleware", "LimitedTools", "ModelRetryMiddleware"]
+CACHE = "AnthropicPromptCachingMiddleware"
 
 
 @pytest.mark.parametrize(
-    ("interface", "provider", "enabled"),
+    ("interface", "provider", "caches", "rest", "expected"),
     [
-        ("langchain", "openai", True),
-        ("openai_endpoint", "anthropic", True),
-        ("langchain", "anthropic", False),
+        (
+            "langchain",
+            "anthropic",
+            True,
+            {"base_model": ScriptedChatModel([]), "request_timeout": 5},
+            [CACHE, *LIMITS, "RequestTimeout", "ToolRetryMiddleware", "Summaries"],
+        ),
+        ("langchain", "openai", True, {}, [*LIMITS, "ToolRetryMiddleware"]),
+        ("openai_endpoint", "anthropic", True, {}, [*LIMITS, "ToolRetryMiddleware"]),
+        ("langchain", "anthropic", False, {}, [*LIMITS, "ToolRetryMiddleware"]),
+        (
+            "langchain",
+            "openai",
+            True,
+            {"retries_model": False},
+            [*LIMITS[:2], "ToolRetryMiddleware"],
+        ),
     ],
+    ids=["everything", "another provider", "an endpoint", "no cache", "no retries"],
 )
-def test_only_prompts_of_anthropic_are_cached(interface: str, provider: str, enabled: bool) -> None:
-    asked = config(prompt_caching={"enabled": enabled}, summarization={"enabled": False})
+def test_the_stack_has_its_order(
+    interface: str, provider: str, caches: bool, rest: Any, expected: list[str]
+) -> None:
+    settings = config(prompt_caching={"enabled": caches})
 
-    assert names(build_agent_middleware(asked, None, interface, None, provider)) == [
-        "ModelCallLimitMiddleware",
-        "LimitedTools",
-        "ModelRetryMiddleware",
-        "ToolRetryMiddleware",
-    ]
+    stack = build_agent_middleware(settings, None, interface, provider=provider, **rest)
+
+    assert names(stack) == expected
 
 
 def test_prompts_are_not_cached_without_the_package(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    imported = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("langchain_anthropic"):
-            raise ImportError(name)
-        return imported(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
+    monkeypatch.setitem(sys.modules, "langchain_anthropic.middleware", None)
     with caplog.at_level(logging.WARNING, "plait.agents.engines"):
         stack = build_agent_middleware(DEFAULT, provider="anthropic")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -36,23 +37,16 @@ def asked(text: str = "hi") -> Any:
     return {"messages": [HumanMessage(text)]}
 
 
-def test_an_agent_follows_the_script() -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_agent_follows_the_script(asynchronous: bool) -> None:
     model = ScriptedChatModel([[tool_call("add", a=1, b=2)], "three"])
+    agent: Any = create_agent(model, [add])
 
-    result = create_agent(model, [add]).invoke(asked())
+    result = asyncio.run(agent.ainvoke(asked())) if asynchronous else agent.invoke(asked())
 
     assert [message.text for message in result["messages"]] == ["hi", "", "3", "three"]
     assert [len(messages) for messages in model.seen] == [1, 3]
     assert model.seen[1][-1].content == "3"
-
-
-@pytest.mark.anyio
-async def test_an_agent_follows_the_script_in_a_loop() -> None:
-    model = ScriptedChatModel([[tool_call("add", a=1, b=2)], "three"])
-
-    result = await create_agent(model, [add]).ainvoke(asked())
-
-    assert result["messages"][-1].text == "three"
 
 
 def test_binding_tools_is_noted_with_names_descriptions_and_schemas() -> None:
@@ -87,38 +81,25 @@ def test_a_message_is_said_as_it_is_and_the_script_keeps_its_own() -> None:
     assert scripted.id is None
 
 
-@pytest.mark.parametrize("turn", [ValueError("no"), ValueError], ids=["instance", "class"])
-def test_an_exception_is_raised(turn: Any) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        ScriptedChatModel([turn]).invoke("x")
-    with pytest.raises(ValueError):  # noqa: PT011
-        list(ScriptedChatModel([turn]).stream("x"))
+def _sum(messages: list[BaseMessage]) -> Any:
+    done = len(messages) > 6
+    return "done" if done else [tool_call("add", a=len(messages), b=0)]
 
 
-def test_a_function_decides_from_the_messages() -> None:
+def test_turns_may_be_functions_and_exceptions_and_come_to_an_end() -> None:
     model = ScriptedChatModel([lambda messages: f"you said {messages[-1].text}", "then"])
-
-    assert model.invoke("this").text == "you said this"
-    assert model.invoke("that").text == "then"
-
-
-def test_one_function_answers_every_turn() -> None:
-    def answer(messages: list[BaseMessage]) -> Any:
-        done = len(messages) > 6
-        return "done" if done else [tool_call("add", a=len(messages), b=0)]
-
-    result = create_agent(ScriptedChatModel(answer), [add]).invoke(asked())
-
+    assert [model.invoke(text).text for text in ("this", "that")] == ["you said this", "then"]
+    with pytest.raises(RuntimeError, match="the script has 2 turns, and turn 3 was requested"):
+        model.invoke("y")
+    result = create_agent(ScriptedChatModel(_sum), [add]).invoke(asked())
     assert [m.text for m in result["messages"] if m.type == "tool"] == ["1", "3", "5"]
     assert result["messages"][-1].text == "done"
-
-
-def test_a_script_that_is_at_its_end_says_so() -> None:
-    model = ScriptedChatModel(["only"])
-    model.invoke("x")
-
-    with pytest.raises(RuntimeError, match="the script has 1 turns, and turn 2 was requested"):
-        model.invoke("y")
+    failures: list[Any] = [ValueError("no"), ValueError]
+    for failure in failures:
+        with pytest.raises(ValueError):  # noqa: PT011
+            ScriptedChatModel([failure]).invoke("x")
+        with pytest.raises(ValueError):  # noqa: PT011
+            list(ScriptedChatModel([failure]).stream("x"))
 
 
 def test_every_call_has_its_own_id() -> None:
@@ -219,11 +200,6 @@ async def test_a_file_can_be_the_script(tmp_path: Path) -> None:
     assert first.usage_metadata["input_tokens"] == 7
     assert first.usage_metadata.get("input_token_details") == {"cache_read": 3}
     assert second.content == "Done."
-
-
-def test_a_file_that_is_no_script_is_an_error(tmp_path: Path) -> None:
-    file = tmp_path / "script.json"
     file.write_text('[{"txt": "hi"}]')
-
     with pytest.raises(ConfigError, match="txt"):
         scripted_model(file)
