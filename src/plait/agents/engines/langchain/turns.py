@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -61,42 +60,19 @@ _ToolReply: TypeAlias = ToolMessage | Command[Any]
 _CallTool: TypeAlias = Callable[[ToolCallRequest], Awaitable[_ToolReply]]
 
 
-_turns_of_run: ContextVar[Turns] = ContextVar("plait_turns_of_run")
-
-
-class TurnsMiddleware(AgentMiddleware[Any, Any, Any]):
-    """The innermost middleware of a graph: passes each step to the `Turns` of its run.
-
-    So several runs may share a graph, also at the same time. The hooks are plain functions that
-    return coroutines: LangSmith wraps every coroutine function in a task and two thread switches,
-    even if tracing is off.
-    """
-
-    @override
-    def awrap_model_call(
-        self, request: ModelRequest[Any], handler: _CallModel
-    ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
-        return _turns_of_run.get().call_model(request, handler)
-
-    @override
-    def awrap_tool_call(
-        self, request: ToolCallRequest, handler: _CallTool
-    ) -> CoroutineType[Any, Any, _ToolReply]:
-        return _turns_of_run.get().call_tool(request, handler)
-
-
-class Turns:
-    """The turns of one run.
+class Turns(AgentMiddleware[Any, Any, Any]):
+    """The turns of one run, as the innermost middleware of its graph.
 
     It checks the limit in place of LangChain's own middleware, which adds two steps of the graph to
-    every turn.
+    every turn. The hooks are plain functions that return coroutines: LangSmith wraps every
+    coroutine function in a task and two thread switches, even if tracing is off.
     """
 
     def __init__(
         self, run: AgentRun, model: BaseChatModel, agent_tools: LangChainTools, *, max_turns: int
     ) -> None:
+        super().__init__()
         self._run = run
-        self._model = model
         self._tools = agent_tools
         self._max_turns = max_turns
         self._images = takes_images(model)
@@ -105,21 +81,22 @@ class Turns:
         """Why calls are not made, by their ids."""
         self._called: set[str] = set()
 
-    @contextmanager
-    def active(self) -> Generator[None]:
-        """Receive the steps of the graph that is run in the block."""
-        token = _turns_of_run.set(self)
-        try:
-            yield
-        finally:
-            _turns_of_run.reset(token)
+    @override
+    def awrap_model_call(
+        self, request: ModelRequest[Any], handler: _CallModel
+    ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
+        return self._call_model(request, handler)
 
-    async def call_model(
+    @override
+    def awrap_tool_call(
+        self, request: ToolCallRequest, handler: _CallTool
+    ) -> CoroutineType[Any, Any, _ToolReply]:
+        return self._call_tool(request, handler)
+
+    async def _call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
         """Call the model of the run, and record its answer."""
-        if request.model is not self._model:  # the graph was made for another run
-            request = request.override(model=self._model)
         if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         paused: list[BaseMessage] = []
@@ -179,7 +156,7 @@ class Turns:
             response = replace(response, result=[texts.as_written(first), *response.result[1:]])
         return response
 
-    async def call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
+    async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
         """Call a tool, and record the call; an unknown tool gets an answer too."""
         call = request.tool_call
         call_id = call["id"] or ""
