@@ -52,31 +52,18 @@ def test_hidden_and_active_characters_become_visible(hidden: str) -> None:
     written.encode("utf-8")
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "javascript:alert(1)",
-            "JaVaScRiPt:x",
-            "\tjavascript:x",
-            " javascript:x",
-            "java\nscript:x",
-        ),
-        *("https://example.com", "//example.com/x", "\\\\example.com", "/\\example.com", ""),
-        *("data:text/html,x", "data:image/svg+xml;base64,AAAA", "x:y", ".evil:x", "..:x"),
-    ],
-)
-def test_an_address_that_leads_away_is_an_error(address: str) -> None:
-    for name in ("href", "src", "action"):
-        with pytest.raises(ValueError, match="address"):
-            h("a", **{name: address})
+AWAY = """javascript:alert(1)|JaVaScRiPt:x|\tjavascript:x| javascript:x|java\nscript:x|
+https://example.com|//example.com/x|\\\\example.com|/\\example.com||data:text/html,x|
+data:image/svg+xml;base64,AAAA|x:y|.evil:x|..:x""".replace("|\n", "|").split("|")
 
 
-@pytest.mark.parametrize(
-    "address", ["#e1", "/runs/1", "?a=b", "run/1", "./x", "../x", "x.css", "compare"]
-)
-def test_addresses_of_the_same_page_or_host_are_allowed(address: str) -> None:
-    assert address in h("a", href=address)
+def test_an_address_may_be_of_the_same_page_or_host_and_none_that_leads_away() -> None:
+    for address in AWAY:
+        for name in ("href", "src", "action"):
+            with pytest.raises(ValueError, match="address"):
+                h("a", **{name: address})
+    for address in ("#e1", "/runs/1", "?a=b", "run/1", "./x", "../x", "x.css", "compare"):
+        assert address in h("a", href=address)
 
 
 @pytest.mark.parametrize(
