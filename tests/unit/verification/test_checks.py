@@ -148,9 +148,16 @@ async def test_a_number_outside_of_the_range_is_no_score() -> None:
         assert "is not from 0 to 1" in result.message
 
 
-async def test_an_answer_without_json_and_a_case_without_servers_are_named() -> None:
-    alone = Evidence(answer="It is 42.", trace=evidence().trace, seconds=0)
-    for check, problem in (({"json": {}}, "the answer is not JSON"), (world(), "no servers")):
+async def test_what_a_case_has_not_is_named() -> None:
+    recorder = Recorder(run="r")
+    recorder.tool_called("1", "guess", {})
+    alone = Evidence(answer="It is 42.", trace=recorder.ended(), seconds=0)
+    for check, problem in (
+        ({"json": {}}, "the answer is not JSON"),
+        (world(), "the case has no servers"),
+        ({"no_denied_tool": True}, "guess is no tool of the case"),
+        ({"no_tool_errors": True}, "guess has no result"),
+    ):
         assert problem in (await run_check(check, alone)).message
 
 
