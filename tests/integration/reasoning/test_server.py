@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcp.server.lowlevel.server import Server
 from sqlalchemy import event, select
 
 from plait.errors import BackendError
-from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
+from plait.reasoning.backends.port import Completer, Completion, Prompt, ScriptedCompleter
 from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.serving.server import build_server
@@ -25,18 +26,25 @@ from plait.reasoning.storage.tables import answers
 
 pytestmark = pytest.mark.anyio
 
-ERAS = ["auto", "legacy"]
+in_both_eras = pytest.mark.parametrize("era", ["auto", "legacy"])
 
-in_both_eras = pytest.mark.parametrize("era", ERAS)
+
+@asynccontextmanager
+async def opened(
+    folder: Path, settings: ReasoningSettings | None = None, completer: Completer | None = None
+) -> AsyncGenerator[Service]:
+    """Open a service over a file in a folder; without a completer, as the settings say."""
+    database = database_from_text(str(folder / "reasoning.db"))
+    chosen = settings or ReasoningSettings()
+    async with open_service(chosen, database=database, completer=completer) as service:
+        yield service
 
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     """Open a service without a model."""
-    settings = ReasoningSettings(preference=BackendPreference())
-    database = database_from_text(str(tmp_path / "reasoning.db"))
-    async with open_service(settings, database=database) as opened:
-        yield opened
+    async with opened(tmp_path) as service:
+        yield service
 
 
 @pytest.fixture
@@ -50,10 +58,21 @@ def result_text(result: types.CallToolResult) -> str:
     return block.text
 
 
+READING = """tree_list reflection_evaluate checkpoint_list got_state session_list session_get
+    session_search session_export"""
+
+
 @in_both_eras
-async def test_tools_say_how_they_behave(server: Server[Any], era: Any) -> None:
+async def test_tools_say_how_they_behave_and_answer_in_text_and_data(
+    server: Server[Any], era: Any
+) -> None:
     async with Client(server, mode=era) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        first = await client.call_tool("reasoning_linear", {"content": "begin"})
+        session = {"session_id": first.structured_content["session_id"]}
+        listed = await client.call_tool("reasoning_tree_list", session)
+        blank = await client.call_tool("reasoning_linear", {"content": " "})
+        unknown = await client.call_tool("reasoning_magic", {})
         assert "backend: host" in (client.instructions or "")
 
     assert list(tools) == list(TOOLS)
@@ -65,16 +84,14 @@ async def test_tools_say_how_they_behave(server: Server[Any], era: Any) -> None:
         assert tool.annotations.read_only_hint is TOOLS[name].read_only
         assert tool.annotations.destructive_hint is TOOLS[name].destructive
     reading = {name for name, tool in TOOLS.items() if tool.read_only}
-    assert reading == {
-        "reasoning_tree_list",
-        "reasoning_reflection_evaluate",
-        "reasoning_checkpoint_list",
-        "reasoning_got_state",
-        "reasoning_session_list",
-        "reasoning_session_get",
-        "reasoning_session_search",
-        "reasoning_session_export",
-    }
+    assert reading == {f"reasoning_{name}" for name in READING.split()}
+
+    assert json.loads(result_text(first)) == first.structured_content
+    assert result_text(first).startswith('{\n  "thought_id"')
+    assert (result_text(listed), listed.structured_content) == ("[]", {"branches": []})
+    refusal = "Validation failed: content - Content cannot be empty"
+    assert (blank.is_error, result_text(blank)) == (True, refusal)
+    assert (unknown.is_error, result_text(unknown)) == (True, "Unknown tool: reasoning_magic")
 
 
 async def test_a_write_that_the_disk_refuses_is_one_line_in_the_log(
@@ -97,38 +114,12 @@ async def test_a_write_that_the_disk_refuses_is_one_line_in_the_log(
 
 
 @in_both_eras
-async def test_a_result_is_the_same_as_text_and_as_data(server: Server[Any], era: Any) -> None:
+async def test_sessions_are_resources_and_prompts_tell_how_to_go_about_a_mode(
+    server: Server[Any], era: Any
+) -> None:
     async with Client(server, mode=era) as client:
-        first = await client.call_tool("reasoning_linear", {"content": "begin"})
-        session = {"session_id": first.structured_content["session_id"]}
-        listed = await client.call_tool("reasoning_tree_list", session)
-
-    assert json.loads(result_text(first)) == first.structured_content
-    assert result_text(first).startswith('{\n  "thought_id"')
-    assert result_text(listed) == "[]"
-    assert listed.structured_content == {"branches": []}
-
-
-@in_both_eras
-async def test_a_refusal_is_told_to_the_model(server: Server[Any], era: Any) -> None:
-    async with Client(server, mode=era) as client:
-        blank = await client.call_tool("reasoning_linear", {"content": " "})
-        unknown = await client.call_tool("reasoning_magic", {})
-
-    assert (blank.is_error, result_text(blank)) == (
-        True,
-        "Validation failed: content - Content cannot be empty",
-    )
-    assert (unknown.is_error, result_text(unknown)) == (True, "Unknown tool: reasoning_magic")
-
-
-@in_both_eras
-async def test_sessions_are_resources(server: Server[Any], era: Any) -> None:
-    async with Client(server, mode=era) as client:
-        made = await client.call_tool(
-            "reasoning_linear", {"content": "Why rain?", "session_id": "s"}
-        )
-        assert not made.is_error
+        own = {"content": "Why rain?", "session_id": "s"}
+        assert not (await client.call_tool("reasoning_linear", own)).is_error
         (resource,) = (await client.list_resources()).resources
         (whole,) = (await client.read_resource(resource.uri)).contents
         (drawn,) = (await client.read_resource(f"{resource.uri}/mermaid")).contents
@@ -136,7 +127,15 @@ async def test_sessions_are_resources(server: Server[Any], era: Any) -> None:
         with pytest.raises(MCPError) as caught:
             await client.read_resource("reasoning://sessions/nobody")
         reference = types.ResourceTemplateReference(uri=templates[0].uri_template)
-        completed = await client.complete(reference, {"name": "session_id", "value": ""})
+        found = {
+            name: (await client.complete(reference, {"name": name, "value": value})).completion
+            for name, value in (("session_id", ""), ("format", "m"), ("other", ""))
+        }
+        prompts = (await client.list_prompts()).prompts
+        filled = await client.get_prompt("reason_tree", {"problem": "Which way?"})
+        for name in ("reason_tree", "reason_magic"):
+            with pytest.raises(MCPError):
+                await client.get_prompt(name, {})
 
     assert (resource.uri, resource.title) == ("reasoning://sessions/s", "Why rain?")
     assert isinstance(whole, types.TextResourceContents)
@@ -144,17 +143,8 @@ async def test_sessions_are_resources(server: Server[Any], era: Any) -> None:
     assert isinstance(drawn, types.TextResourceContents)
     assert 'n1["Why rain?"]' in drawn.text
     assert caught.value.code == (-32602 if era == "auto" else -32002)
-    assert completed.completion.values == ["s"]
-
-
-@in_both_eras
-async def test_prompts_tell_how_to_go_about_a_mode(server: Server[Any], era: Any) -> None:
-    async with Client(server, mode=era) as client:
-        prompts = (await client.list_prompts()).prompts
-        filled = await client.get_prompt("reason_tree", {"problem": "Which way?"})
-        with pytest.raises(MCPError):
-            await client.get_prompt("reason_tree", {})
-
+    values = {name: completion.values for name, completion in found.items()}
+    assert values == {"session_id": ["s"], "format": ["markdown", "mermaid"], "other": []}
     assert all(prompt.description for prompt in prompts)
     said = filled.messages[0].content
     assert isinstance(said, types.TextContent)
@@ -167,6 +157,11 @@ async def test_a_client_that_offers_sampling_is_asked(
     server: Server[Any], service: Service, era: Any
 ) -> None:
     asked: list[str] = []
+    replies = [
+        "not JSON at all",
+        '{"analysis": "a", "quality_score": 0.3, "improved_thought": "better"}',
+        '{"analysis": "b", "quality_score": 0.9}',
+    ]
 
     async def answer(
         context: object, params: types.CreateMessageRequestParams
@@ -174,64 +169,48 @@ async def test_a_client_that_offers_sampling_is_asked(
         said = params.messages[0].content
         assert isinstance(said, types.TextContent)
         asked.append(said.text)
-        replies = {
-            1: "not JSON at all",
-            2: '{"analysis": "a", "quality_score": 0.3, "improved_thought": "better"}',
-            3: '{"analysis": "b", "quality_score": 0.9}',
-        }
-        text = types.TextContent(text=replies[len(asked)])
+        text = types.TextContent(text=replies[len(asked) - 1])
         return types.CreateMessageResult(role="assistant", model="m", content=text)
 
     async with Client(server, mode=era, sampling_callback=answer) as client:
         result = await client.call_tool("reasoning_reflection", {"content": "rain is dry"})
 
     assert not result.is_error
-    assert result.structured_content["backend"] == "sampling"
-    assert result.structured_content["iterations_performed"] == 2
-    assert len(asked) == 3
+    data = result.structured_content
+    assert (data["backend"], data["iterations_performed"], len(asked)) == ("sampling", 2, 3)
     assert "could not be used" in asked[1]
     assert asked[2].endswith("better")
     assert await service.store.get_answers("any") == {}
-    thoughts = await service.store.get_session_thoughts(result.structured_content["session_id"])
+    thoughts = await service.store.get_session_thoughts(data["session_id"])
     assert [one.content for one in thoughts] == ["b", "better"]
 
 
 async def test_another_server_of_the_same_store_can_go_on_with_a_call(
-    server: Server[Any], service: Service
+    server: Server[Any], tmp_path: Path
 ) -> None:
-    settings = ReasoningSettings(preference=BackendPreference())
-    capabilities = types.SamplingCapability()
-
     async def never(context: object, params: object) -> types.CreateMessageResult:
         raise AssertionError("the rounds are made by hand")
 
-    arguments = {"content": "x", "session_id": "s"}
-    async with Client(server, sampling_callback=never, sampling_capabilities=capabilities) as one:
-        asked = await one.session.call_tool(
-            "reasoning_linear", arguments, allow_input_required=True
-        )
+    tool, arguments = "reasoning_linear", {"content": "x", "session_id": "s"}
+    offered = types.SamplingCapability()
+    async with Client(server, sampling_callback=never, sampling_capabilities=offered) as one:
+        asked = await one.session.call_tool(tool, arguments, allow_input_required=True)
         assert isinstance(asked, types.InputRequiredResult)
         ((key, _request),) = (asked.input_requests or {}).items()
     text = types.TextContent(text='{"thought": "sampled", "confidence": 0.5}')
     reply = types.CreateMessageResult(role="assistant", model="m", content=text)
+    state: dict[str, Any] = {
+        "input_responses": {key: reply},
+        "request_state": asked.request_state,
+    }
 
     async with (
-        open_service(settings, database=service.database) as other,
+        opened(tmp_path) as other,
         Client(build_server(other), sampling_callback=never) as two,
     ):
-        done = await two.call_tool(
-            "reasoning_linear",
-            arguments,
-            input_responses={key: reply},
-            request_state=asked.request_state,
-        )
+        done = await two.call_tool(tool, arguments, **state)
         with pytest.raises(MCPError):
-            await two.call_tool(
-                "reasoning_linear",
-                {"content": "something else"},
-                input_responses={key: reply},
-                request_state=asked.request_state,
-            )
+            await two.call_tool(tool, {"content": "something else"}, **state)
         async with other.store.engine.connect() as connection:
             kept = (await connection.execute(select(answers.c.key))).all()
 
@@ -239,20 +218,16 @@ async def test_another_server_of_the_same_store_can_go_on_with_a_call(
     assert kept == [], "what the model of a client wrote is kept no longer than the call"
 
 
-class SlowModel:
+class SlowModel(Completer):
     """A model that waits until it is cancelled or told to answer."""
 
     name = "slow"
 
     def __init__(self) -> None:
-        self.asked = anyio.Event()
-        self.go_on = anyio.Event()
-        self.cancelled = anyio.Event()
+        self.asked, self.go_on, self.cancelled = anyio.Event(), anyio.Event(), anyio.Event()
 
     def describe(self) -> str:
         return "a slow model"
-
-    async def open(self) -> None: ...
 
     async def complete(self, prompt: Prompt) -> Completion:
         self.asked.set()
@@ -263,39 +238,32 @@ class SlowModel:
             raise
         return Completion(text='{"thought": "t", "confidence": 0.5}')
 
-    async def aclose(self) -> None: ...
-
 
 @in_both_eras
 async def test_progress_is_told_and_a_cancelled_call_stops(tmp_path: Path, era: Any) -> None:
-    model = SlowModel()
+    model, arguments = SlowModel(), {"content": "x", "session_id": "s"}
     told: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
-    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        open_service(ReasoningSettings(), database=database, completer=model) as service,
+        opened(tmp_path, completer=model) as service,
         Client(build_server(service), mode=era) as client,
     ):
+
+        async def call() -> None:
+            await client.call_tool("reasoning_linear", arguments, progress_callback=hear)
+
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
-
-                async def call() -> None:
-                    await client.call_tool(
-                        "reasoning_linear",
-                        {"content": "x", "session_id": "s"},
-                        progress_callback=hear,
-                    )
-
                 group.start_soon(call)
                 await model.asked.wait()
                 group.cancel_scope.cancel()
             await model.cancelled.wait()
             assert await service.store.get_session("s") is None
             model.go_on.set()
-            await client.call_tool("reasoning_linear", {"content": "x", "session_id": "s"})
+            await client.call_tool("reasoning_linear", arguments)
             assert len(await service.store.get_session_thoughts("s")) == 1
 
     assert told == ["asking slow (linear-reasoning-v1)"]
@@ -311,14 +279,12 @@ async def test_a_client_of_the_older_era_subscribes_to_a_session(service: Servic
             heard.append(message.params.uri)
             told.set()
 
-    uri = "reasoning://sessions/s"
-    arguments = {"content": "x", "session_id": "s"}
+    uri, arguments = "reasoning://sessions/s", {"content": "x", "session_id": "s"}
     server = build_server(service, one_client=True)
     async with Client(server, mode="legacy", message_handler=hear) as client:
-        capabilities = client.server_capabilities
-        assert capabilities is not None
-        assert capabilities.resources is not None
-        assert capabilities.resources.subscribe
+        assert client.server_capabilities is not None
+        assert client.server_capabilities.resources is not None
+        assert client.server_capabilities.resources.subscribe
         await client.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
         await client.call_tool("reasoning_linear", arguments)
         with anyio.fail_after(10):
@@ -333,9 +299,8 @@ async def test_failures_of_a_backend_are_logged_without_what_they_quote(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     completer = ScriptedCompleter([BackendError("it is down", backend="scripted")])
-    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        open_service(ReasoningSettings(), database=database, completer=completer) as service,
+        opened(tmp_path, completer=completer) as service,
         Client(build_server(service)) as client,
     ):
         result = await client.call_tool("reasoning_linear", {"content": "my secret plan"})
@@ -347,9 +312,8 @@ async def test_failures_of_a_backend_are_logged_without_what_they_quote(
 
 async def test_only_tools_that_ask_need_a_client_that_offers_sampling(tmp_path: Path) -> None:
     settings = ReasoningSettings(preference=BackendPreference(backend="sampling"))
-    database = database_from_text(str(tmp_path / "reasoning.db"))
     async with (
-        open_service(settings, database=database) as service,
+        opened(tmp_path, settings) as service,
         Client(build_server(service)) as client,
     ):
         asked = await client.call_tool("reasoning_linear", {"content": "x"})
