@@ -83,7 +83,7 @@ async def _open_sessions(
     for number, exchange in enumerate(some):
         async with TRANSPORTS[transport](era, folder / f"{number}") as server:
             server.arrange(HANDSHAKES[era], exchange.steps)
-            config = {**server.config, "reconnect": {"max_attempts": 1}}
+            config = {**server.config, "reconnect": {"max_attempts": 1, "delay": 60}}
             async with Toolbox({"odd": config}) as box:
                 outcome = await _outcome(_session(box))
             shown = Shown("none", "", server.received())

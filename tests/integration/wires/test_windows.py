@@ -61,9 +61,8 @@ async def test_a_program_that_does_not_start_says_why(
             await box.tools()
 
 
-async def test_a_call_that_its_process_has_not_survived_is_never_taken_as_unsent() -> None:
-    program = """
-import json, sys
+PROGRAM = """
+import json, os, sys, time
 for line in sys.stdin:
     message = json.loads(line)
     if message["method"] == "tools/call":
@@ -72,12 +71,22 @@ for line in sys.stdin:
         {"name": "pay", "inputSchema": {"type": "object"}}
     ], "serverInfo": {"name": "x", "version": "1"}}
     print("banner")
+    if message["method"] == "tools/list" and sys.argv[1] == "deaf":
+        os.close(0)
     print(json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}), flush=True)
+    if message["method"] == "tools/list" and sys.argv[1] == "deaf":
+        time.sleep(60)
 """
-    server = {"command": sys.executable, "args": ["-c", program], "protocol": "legacy"}
+
+
+@pytest.mark.parametrize(("way", "reason"), [("dead", r"exited \(3\)"), ("deaf", "Connection closed")])
+async def test_a_call_that_its_process_has_not_survived_is_never_taken_as_unsent(
+    way: str, reason: str
+) -> None:
+    server = {"command": sys.executable, "args": ["-c", PROGRAM, way], "protocol": "legacy"}
     async with Toolbox({"one": server}) as box:
-        with pytest.raises(OutcomeUnknownError, match=r"exited \(3\)"):
-            await box.call("one", "pay")
+        with pytest.raises(OutcomeUnknownError, match=reason):
+            await box.call("one", "pay", timeout_seconds=20)
 
 
 async def test_without_the_sdk_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,6 @@ MAX_SEARCHED_BYTES: Final = 4 * 1024 * 1024
 MAX_WASTED_CHARS: Final = 1_000_000
 """How many characters may be parsed in vain; a long line must not hold up the event loop."""
 
-_BOM: Final = b"\xef\xbb\xbf"
 _DECODER: Final = json.JSONDecoder()
 _SIGN: Final = '{"jsonrpc"'
 """The start of nearly all messages."""
@@ -65,7 +64,7 @@ def frames(
     Raises:
         LimitError: It has more values, or would take more memory, than `limits` permit.
     """
-    line = line.strip().removeprefix(_BOM)
+    line = line.strip()
     if not line:
         return Framed(())
     if encoding == "utf-8":

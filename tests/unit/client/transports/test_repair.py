@@ -81,6 +81,11 @@ BLOCKS: dict[str, tuple[Any, Json, str]] = {
         _link(ONLY_URI, "raw://only/uri", "uri", mimeType="text/x"),
         "content[1]: an incomplete resource became a resource link",
     ),
+    "an impossible size is left out": (
+        {"type": "resource_link", "uri": "a://b", "name": "b", "size": -1},
+        {"type": "resource_link", "uri": "a://b", "name": "b"},
+        "content[1]: the size of a resource_link was impossible and was left out",
+    ),
     "a bare string is text": (
         "bare",
         {"type": "text", "text": "bare"},

@@ -16,7 +16,7 @@ from plait._support.redact import Redactor
 from plait.client.config.servers import StdioServer
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.transports.replay import link_tape
-from plait.client.transports.tape import Tape
+from plait.client.transports.tape import Tape, TapeMode
 from plait.client.transports.wire import Wire
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ class Server:
 
 
 @asynccontextmanager
-async def taped(path: Path) -> AsyncGenerator[tuple[Wire, Server]]:
+async def taped(path: Path, mode: TapeMode = "all") -> AsyncGenerator[tuple[Wire, Server]]:
     """Yield a wire that is recorded, and the server at its other end."""
     wire, server = Wire("desk", Redactor(), lambda: None), Server()
 
@@ -60,7 +60,7 @@ async def taped(path: Path) -> AsyncGenerator[tuple[Wire, Server]]:
         yield
 
     config = StdioServer(command="nothing")
-    async with link_tape(Tape(path, mode="all"), config, wire, link):
+    async with link_tape(Tape(path, mode=mode), config, wire, link):
         yield wire, server
 
 
@@ -97,6 +97,25 @@ async def test_a_question_is_recorded_with_the_answer_and_the_call(tmp_path: Pat
     assert recorded(path) == [
         {"method": "tools/call", "params": {"name": "book"}, "steps": [step], "result": RESULT}
     ]
+
+
+async def test_the_answer_to_a_question_that_is_played_goes_to_no_server(tmp_path: Path) -> None:
+    path = tmp_path / "tape.jsonl"
+    step = {"request": {"method": "roots/list"}, "answer": {"result": {"roots": []}}}
+    played = {"method": "tools/call", "params": {"name": "book"}, "steps": [step], "result": RESULT}
+    path.write_text(
+        "".join(f"{json.dumps(line)}\n" for line in ({"tape": 1}, {"server": "desk", **played}))
+    )
+    async with taped(path, "new_episodes") as (wire, server):
+        request = call(wire, "book")
+        await anyio.wait_all_tasks_blocked()
+        question = f"tape-{request.request_id}-0"
+        await wire.deliver({"jsonrpc": "2.0", "id": question, "result": {"roots": []}})
+        await anyio.wait_all_tasks_blocked()
+
+    assert request.message is not None
+    assert request.message["result"] == RESULT
+    assert server.sent == []
 
 
 async def test_a_cancelled_call_is_not_recorded_and_gets_no_later_notification(
