@@ -79,7 +79,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize(("way", "reason"), [("dead", r"exited \(3\)"), ("deaf", "Connection closed")])
+@pytest.mark.parametrize(
+    ("way", "reason"), [("dead", r"exited \(3\)"), ("deaf", "Connection closed")]
+)
 async def test_a_call_that_its_process_has_not_survived_is_never_taken_as_unsent(
     way: str, reason: str
 ) -> None:

@@ -37,7 +37,7 @@ class Subscription:
 
     def __init__(self) -> None:
         self.honored = types.SubscriptionFilter()
-        """What the server has agreed to announce."""
+        """What the server has agreed to announce; nothing before that."""
         self._has_begun = False
         self.end: Literal["graceful", "lost"] | None = None
         self._error: RequestError | None = None
@@ -57,7 +57,7 @@ class Subscription:
 
     def deliver(self, method: str, params: dict[str, Any]) -> None:
         """Add a change that the server has announced, once while it waits to be read."""
-        if self.end is not None or not self._has_begun:
+        if self.end is not None:
             return
         event = method
         if (kind := _LISTS.get(method)) is not None:
