@@ -46,22 +46,14 @@ def test_the_first_rule_that_fits_decides() -> None:
     assert neither.reason == "the default of policy.json, as no rule fits"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fits"),
-    [
-        ("read", True),
-        ("re*", True),
-        ("files/read", True),
-        ("files/*", True),
-        ("*/read", True),
-        ("f*", False),
-        ("files", False),
-        ("bank/read", False),
-        ("READ", False),
-    ],
-)
-def test_a_pattern_means_names_or_with_a_slash_server_and_name(pattern: str, fits: bool) -> None:
-    assert (verdict([PolicyRule("deny", tool=pattern)], tool()) == "deny") is fits
+FITTING = ("read", "re*", "files/read", "files/*", "*/read")
+
+
+@pytest.mark.parametrize("pattern", [*FITTING, "f*", "files", "bank/read", "READ"])
+def test_a_pattern_means_names_or_with_a_slash_server_and_name(pattern: str) -> None:
+    fits = verdict([PolicyRule("deny", tool=pattern)], tool()) == "deny"
+
+    assert fits is (pattern in FITTING)
 
 
 def test_a_tool_cannot_pass_for_one_of_another_server_by_its_name() -> None:
@@ -71,16 +63,12 @@ def test_a_tool_cannot_pass_for_one_of_another_server_by_its_name() -> None:
     assert verdict([PolicyRule("deny", tool="evil/files/read")], poser) == "deny"
 
 
-def test_hints_that_were_not_given_count_for_the_worst() -> None:
-    for trait, holds in {
-        "read-only": False,
-        "destructive": True,
-        "idempotent": False,
-        "open-world": True,
-    }.items():
-        assert (verdict([PolicyRule("deny", annotation=trait)], tool()) == "deny") is holds
-        opposite = PolicyRule("deny", annotation=f"not {trait}")
-        assert (verdict([opposite], tool()) == "deny") is not holds
+@pytest.mark.parametrize("trait", ["not read-only", "destructive", "not idempotent", "open-world"])
+def test_hints_that_were_not_given_count_for_the_worst(trait: str) -> None:
+    opposite = trait.removeprefix("not ") if trait.startswith("not ") else f"not {trait}"
+
+    assert verdict([PolicyRule("deny", annotation=trait)], tool()) == "deny"
+    assert verdict([PolicyRule("deny", annotation=opposite)], tool()) == "ask"
 
 
 @pytest.mark.parametrize("spelling", ["read-only", "readOnlyHint", "@read_only", "Read Only"])
@@ -205,59 +193,36 @@ SAFE: dict[str, Any] = {
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"path": '["/etc/passwd"]'},
-        {"path": ' ["/data/a", "/etc/passwd"] '},
-        {"path": '{"path": "/etc/passwd"}'},
-        {"path": {"name": "/etc/passwd"}},
-        {"path": [{"name": ["/etc/passwd"]}]},
-        {"path": '"/etc/passwd"'},
-        {"path": json.dumps(json.dumps(["/etc/passwd"]))},
-        {"path": '{"a": "/etc/passwd", "a": "/data/x"}'},
-        {"path": '{"a": "/data/x", "a": "/etc/passwd"}'},
-        {"path": "[" * 100_000},
-        {"path": " /etc/passwd"},
-        {"path": "%2fetc%2fpasswd"},
-        {"path": "%252fetc%252fpasswd"},
-        {"path": " %2fetc%2fpasswd"},
-        {"path": "%EF%BC%8Fetc%EF%BC%8Fpasswd"},
-        {"path": "file:///etc/passwd"},
-        {"path": "FILE://localhost/etc/passwd"},
-        {"path": "file:/etc/passwd"},
-        {"path": "file:%2f%2f%2fetc/passwd"},
-        {"path": "\uff0fetc\uff0fpasswd"},
-        {"Path": "/etc/passwd"},
-        {"PATH": '["/etc/passwd"]'},
-        {"filter": '{"path": "/etc/passwd"}'},
-        {"filter": [{"path": "/etc/passwd"}]},
-        {"box": json.dumps(json.dumps({"path": "/etc/passwd"}))},
-        {"box": ['{"path": "/etc/passwd"}']},
-        {"box": [[{"path": "/etc/passwd"}]]},
-        {"box": [{"PATH": "/etc/passwd"}]},
-        {"box": "[" * 100_000},
-        {"filter": {}},
-        {"filter": {"path": None}},
+        *(
+            {"path": path}
+            for path in (
+                *('["/etc/passwd"]', ' ["/data/a", "/etc/passwd"] ', '{"path": "/etc/passwd"}'),
+                *({"name": "/etc/passwd"}, [{"name": ["/etc/passwd"]}], '"/etc/passwd"'),
+                *(json.dumps(json.dumps(["/etc/passwd"])), "[" * 100_000, " /etc/passwd"),
+                '{"a": "/etc/passwd", "a": "/data/x"}',
+                '{"a": "/data/x", "a": "/etc/passwd"}',
+                *("%2fetc%2fpasswd", "%252fetc%252fpasswd", " %2fetc%2fpasswd"),
+                *("%EF%BC%8Fetc%EF%BC%8Fpasswd", "\uff0fetc\uff0fpasswd", "file:///etc/passwd"),
+                *("FILE://localhost/etc/passwd", "file:/etc/passwd", "file:%2f%2f%2fetc/passwd"),
+            )
+        ),
+        *({"Path": "/etc/passwd"}, {"PATH": '["/etc/passwd"]'}),
+        *(
+            {"box": box}
+            for box in (
+                *(json.dumps(json.dumps({"path": "/etc/passwd"})), ['{"path": "/etc/passwd"}']),
+                *([[{"path": "/etc/passwd"}]], [{"PATH": "/etc/passwd"}], "[" * 100_000),
+            )
+        ),
+        *({"filter": '{"path": "/etc/passwd"}'}, {"filter": [{"path": "/etc/passwd"}]}),
+        *({"filter": {}}, {"filter": {"path": None}}, {"option": {}}, {"level": None}),
+        {"filter": {"Path": "/etc/passwd", "path": "/data"}},
         {"parts": [{"path": "/data"}, {}]},
         {"parts": {"path": "/proc/1/environ"}},
-        {"option": {}},
-        {"level": None},
-        {"filter": {"Path": "/etc/passwd", "path": "/data"}},
-        {"force": True},
-        {"force": 1},
-        {"force": 1.0},
-        {"force": "1.0"},
-        {"force": "yes"},
-        {"force": ' "yes"'},
-        {"force": "True"},
+        *({"force": force} for force in (True, 1, 1.0, "1.0", "yes", ' "yes"', "True")),
         {"mode": None, "Mode": "delete"},
-        {"count": 1000.0},
-        {"count": "1000"},
-        {"count": "1e3"},
-        {"count": "+1000"},
-        {"count": "01000"},
-        {"count": "1_000"},
-        {"count": "0x3e8"},
-        {"count": "1000."},
-        {"count": "\uff11\uff10\uff10\uff10"},
+        *({"count": count} for count in (1000.0, "1000", "1e3", "+1000", "01000", "1_000")),
+        *({"count": count} for count in ("0x3e8", "1000.", "\uff11\uff10\uff10\uff10")),
     ],
     ids=lambda arguments: repr(arguments)[:40],
 )
