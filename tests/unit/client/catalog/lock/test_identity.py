@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,48 +16,23 @@ from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 SECRET = "hunter2-Zx9"
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
 
-STYLES: dict[str, list[str]] = {
-    "--token=x": [f"--token={SECRET}"],
-    "--api-key x": ["--api-key", SECRET],
-    "-p x": ["-p", SECRET],
-    "-px": [f"-p{SECRET}"],
-    "-k x": ["-k", SECRET],
-    "--pass x": ["--pass", SECRET],
-    "--auth user:x": ["--auth", f"me:{SECRET}"],
-    "--user me:x": ["--user", f"me:{SECRET}"],
-    "-u me:x": ["-u", f"me:{SECRET}"],
-    "--login x": ["--login", SECRET],
-    "--connect x": ["--connect", SECRET],
-    "--key-id": ["--access", SECRET],
-    "userinfo": [f"https://me:{SECRET}@example.com/mcp"],
-    "user only": [f"https://{SECRET}@example.com/mcp"],
-    "query": [f"https://example.com/mcp?api_key={SECRET}"],
-    "query with an innocent name": [f"https://example.com/mcp?q={SECRET}"],
-    "key in the path": [f"https://example.com/mcp/{TOKEN}"],
-    "short key in the path": [f"https://example.com/s/{SECRET}/mcp"],
-    "key in the path after a flag": ["--url", f"https://example.com/{SECRET}"],
-    "--url=key in the path": [f"--url=https://example.com/{SECRET}/sse"],
-    "key of a bot": [f"https://example.com/bot123456:{SECRET}/mcp"],
-    "encoded key in the path": [f"https://example.com/mcp%2F{SECRET}"],
-    "KEY=val": [f"API_KEY={SECRET}"],
-    "innocent name=val": [f"ENDPOINT_AUTHZ={SECRET}"],
-    "-e KEY=val": ["-e", f"DB={SECRET}"],
-    "--env=KEY=val": [f"--env=SESSION={SECRET}"],
-    "header": ["--header", f"X-Api-Key: {SECRET}"],
-    "header=": [f"--header=Authorization: Bearer {SECRET}"],
-    "JSON": [json.dumps({"apiKey": SECRET})],
-    "JSON with an innocent name": ["--config", json.dumps({"value": SECRET})],
-    "bearer": ["Bearer", SECRET],
-    "basic": [f"Basic {SECRET}"],
-    "connection string": [f"postgresql://me:{SECRET}@db:5432/shop"],
-    "ADO string": [f"Server=db;User Id=me;Password={SECRET};"],
-    "JDBC": [f"jdbc:mysql://db/shop?user=me&password={SECRET}"],
-    "positional": [SECRET],
-    "after --": ["--", SECRET],
-    "token of a service": [TOKEN],
-    "PIN": ["-p", "4711"],
-    "number": ["4711"],
-}
+STYLES = (
+    *("--token=SECRET", "--api-key|SECRET", "-p|SECRET", "-pSECRET", "-k|SECRET", "--pass|SECRET"),
+    *("--auth|me:SECRET", "--user|me:SECRET", "-u|me:SECRET", "--login|SECRET", "--access|SECRET"),
+    *("--connect|SECRET", "https://me:SECRET@example.com/mcp", "https://SECRET@example.com/mcp"),
+    *("https://example.com/mcp?api_key=SECRET", "https://example.com/mcp?q=SECRET"),
+    # A key in the path of a URL: long or short, after a flag or in one, with a prefix, encoded.
+    *("https://example.com/mcp/TOKEN", "https://example.com/s/SECRET/mcp"),
+    *("--url|https://example.com/SECRET", "--url=https://example.com/SECRET/sse"),
+    *("https://example.com/bot123456:SECRET/mcp", "https://example.com/mcp%2FSECRET"),
+    *("API_KEY=SECRET", "ENDPOINT_AUTHZ=SECRET", "-e|DB=SECRET", "--env=SESSION=SECRET"),
+    *("--header|X-Api-Key: SECRET", "--header=Authorization: Bearer SECRET"),
+    *('{"apiKey": "SECRET"}', '--config|{"value": "SECRET"}', "Bearer|SECRET", "Basic SECRET"),
+    *("postgresql://me:SECRET@db:5432/shop", "Server=db;User Id=me;Password=SECRET;"),
+    *("jdbc:mysql://db/shop?user=me&password=SECRET", "SECRET", "--|SECRET", "TOKEN"),
+    *("-p|4711", "4711"),
+)
+"""Ways to pass a secret on a command line, with `|` between arguments."""
 
 
 def told(server: ServerConfig, folder: Path = Path("/project")) -> Identity:
@@ -74,7 +48,9 @@ def lockfile_of(server: ServerConfig) -> str:
 def test_no_argument_that_may_be_secret_is_in_the_lockfile(style: str, command: str) -> None:
     first = ["-y", "shop-server"] if command == "npx" else []
 
-    text = lockfile_of(StdioServer(command=command, args=[*first, *STYLES[style]]))
+    args = style.replace("SECRET", SECRET).replace("TOKEN", TOKEN).split("|")
+
+    text = lockfile_of(StdioServer(command=command, args=[*first, *args]))
 
     assert SECRET not in text
     assert TOKEN not in text
