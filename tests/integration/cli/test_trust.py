@@ -231,6 +231,11 @@ def test_adding_a_server_to_a_foreign_file_does_not_approve_it(cloned: Plait) ->
 
     assert untrusting(cloned, "reasoning", "install", "plait") == 0
     assert untrusting(cloned, "servers", "--no-connect") == 0
+    own = cloned.folder / "mcp.json"
+    own.write_text(json.dumps({"mcpServers": {"evil": marking("ran")}}))  # by somebody else
+    assert untrusting(cloned, "reasoning", "install", "plait") == 0
+    assert untrusting(cloned, "tools") == 12
+    assert not (cloned.folder / "ran").exists()
 
 
 @pytest.mark.parametrize("named", [(), ("--config", ".mcp.json"), ("--trust",)], ids=str)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import tool
+from langgraph.graph.state import CompiledStateGraph
 from microsoft_agents.activity import TokenResponse
 from microsoft_agents.hosting.core import TurnContext
 
@@ -44,15 +45,26 @@ def service(gateway: MockGateway) -> McpToolRegistrationService:
     )
 
 
+def agent_for(
+    registering: McpToolRegistrationService, model: Any, tokens: Any, *tools: Any
+) -> CompiledStateGraph[Any, Any]:
+    middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
+    return create_agent(model, tools, middleware=[middleware], context_schema=Context)
+
+
+def signed_in(user: str = "ann") -> tuple[TurnContext, Any, list[str]]:
+    """Return a turn of a user, an authorization for it, and the scopes it is asked for."""
+    context = turn(**{"from": {"id": user}})
+    return context, *authorization(context, lambda _: jwt(oid=user))
+
+
 @pytest.mark.anyio
 async def test_an_agent_gets_the_tools_of_the_user_it_answers(gateway: MockGateway) -> None:
     async with service(gateway) as registering:
         for user in ("ann", "bob"):
-            context = turn(**{"from": {"id": user}})
-            tokens, asked = authorization(context, lambda _, user=user: jwt(oid=user))  # pyright: ignore[reportUnknownLambdaType]
+            context, tokens, asked = signed_in(user)
             model = ScriptedChatModel([[tool_call("mail__send", to=user)], "done"])
-            middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
-            agent = create_agent(model, [send], middleware=[middleware], context_schema=Context)
+            agent = agent_for(registering, model, tokens, send)
 
             state = await agent.ainvoke(HELLO, context=Context(context))
 
@@ -68,11 +80,9 @@ async def test_an_agent_gets_the_tools_of_the_user_it_answers(gateway: MockGatew
 
 def test_an_agent_in_blocking_code_gets_them_too(gateway: MockGateway) -> None:
     registering = service(gateway)
-    context = turn()
-    tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
+    context, tokens, _ = signed_in()
     model = ScriptedChatModel([[tool_call("send", to="bob"), tool_call("nothing")], "done"])
-    middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
-    agent = create_agent(model, middleware=[middleware])
+    agent = agent_for(registering, model, tokens)
     try:
         state = agent.invoke(HELLO, {"configurable": {"turn_context": context}})
     finally:
@@ -83,44 +93,29 @@ def test_an_agent_in_blocking_code_gets_them_too(gateway: MockGateway) -> None:
 
 
 @pytest.mark.anyio
-async def test_without_the_gateway_the_agent_goes_on_and_the_model_is_told(
-    gateway: MockGateway,
+@pytest.mark.parametrize(
+    ("fault", "name", "tools"),
+    [("discovery=500", "the gateway", []), ("mail=500", "mail", ["book", "find"])],
+)
+async def test_what_is_down_is_named_to_the_model_and_the_agent_goes_on(
+    gateway: MockGateway, fault: str, name: str, tools: list[str]
 ) -> None:
-    gateway.faults.set("discovery=500")
+    gateway.faults.set(fault)
+    context, tokens, _ = signed_in()
+    model = ScriptedChatModel(["done"])
     async with service(gateway) as registering:
-        context = turn()
-        tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
-        model = ScriptedChatModel(["done"])
-        middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
-        agent = create_agent(model, middleware=[middleware], context_schema=Context)
-
-        state = await agent.ainvoke(HELLO, context=Context(context))
+        agent = agent_for(registering, model, tokens)
+        state = await agent.ainvoke(HELLO, {"configurable": {"turn_context": context}})
 
     assert state["messages"][-1].text == "done"
-    assert "unavailable at the moment: the gateway" in model.seen[0][0].text
-
-
-@pytest.mark.anyio
-async def test_a_server_that_fails_is_named_to_the_model(gateway: MockGateway) -> None:
-    gateway.faults.set("mail=500")
-    async with service(gateway) as registering:
-        context = turn()
-        tokens, _ = authorization(context, lambda _: jwt(oid="ann"))
-        model = ScriptedChatModel(["done"])
-        middleware = GatewayToolsMiddleware(registering, tokens, "agentic")
-        agent = create_agent(model, middleware=[middleware])
-
-        await agent.ainvoke(HELLO, {"configurable": {"turn_context": context}})
-
-    assert model.bound[0] == ["book", "find"]
-    assert "unavailable at the moment: mail." in model.seen[0][0].text
+    assert (model.bound[0] if model.bound else []) == tools
+    assert f"unavailable at the moment: {name}." in model.seen[0][0].text
 
 
 @pytest.mark.anyio
 async def test_a_run_without_a_turn_is_an_error(gateway: MockGateway) -> None:
     async with service(gateway) as registering:
-        middleware = GatewayToolsMiddleware(registering)
-        agent = create_agent(ScriptedChatModel(["done"]), middleware=[middleware])
+        agent = agent_for(registering, ScriptedChatModel(["done"]), None)
 
         with pytest.raises(ConfigError, match="turn_context"):
             await agent.ainvoke(HELLO)
