@@ -226,14 +226,17 @@ def test_a_tool_that_stays_json_is_exact_and_reads_its_schema_once() -> None:
         _ = tool.parameters  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_rows_without_their_bytes_have_to_be_sanitized() -> None:
+@pytest.mark.parametrize(
+    ("body", "clean"), [(b"{}", True), (None, False), (b"{}" + b" " * 3_000_000, False)]
+)
+def test_rows_whose_bytes_are_unknown_or_too_many_have_to_be_sanitized(
+    body: bytes | None, clean: bool
+) -> None:
     rows = ToolRows()
 
-    rows.take(_result([], HANDSHAKE), b"{}", mirror=False)
-    assert rows.clean
+    rows.take(_result([], HANDSHAKE), body, mirror=False)
 
-    rows.take(_result([], HANDSHAKE), None, mirror=False)
-    assert not rows.clean
+    assert rows.clean is clean
 
 
 @pytest.mark.parametrize("odd", [False, True])
@@ -250,14 +253,6 @@ def test_of_too_many_tools_one_more_than_are_used_is_kept(odd: bool) -> None:
     assert len(parsed["tools"]) == 4
     assert len(rows.rows) == 4
     assert rows.is_full
-
-
-def test_a_long_list_is_not_searched_as_a_whole() -> None:
-    rows = ToolRows()
-
-    rows.take(_result([], HANDSHAKE), b"{}" + b" " * 3_000_000, mirror=False)
-
-    assert not rows.clean
 
 
 def test_a_tool_that_is_too_large_is_not_kept() -> None:
