@@ -35,6 +35,13 @@ async def followers(box: Toolbox, uri: str) -> int:
     return (await box.call("server", "followed")).text.split().count(uri)
 
 
+async def until_unfollowed(box: Toolbox, uri: str) -> None:
+    async def is_unfollowed() -> bool:
+        return await followers(box, uri) == 0
+
+    await eventually(is_unfollowed)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_updates_come_one_by_one_and_go_on_after_the_server_was_killed(kind: str) -> None:
     with notifying_server(kind) as server:
@@ -126,10 +133,7 @@ async def test_one_subscription_serves_all_who_follow_and_ends_with_the_last(
             subscription.cancel()
             assert await followers(box, uri) == 1
 
-        async def nobody() -> bool:
-            return await followers(box, uri) == 0
-
-        await eventually(nobody)
+        await until_unfollowed(box, uri)
         async with box.watch_resource("server", uri):
             assert await followers(box, uri) == 1
 
@@ -151,10 +155,7 @@ async def test_a_loop_that_is_left_ends_its_subscription(servers: Servers) -> No
         async for _ in box.watch_resource("server", uri, read=True):
             break
 
-        async def nobody() -> bool:
-            return await followers(box, uri) == 0
-
-        await eventually(nobody)
+        await until_unfollowed(box, uri)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -256,9 +257,6 @@ async def test_a_subscription_can_be_cancelled_from_another_thread(servers: Serv
         assert await followers(box, uri) == 1
         await asyncio.to_thread(subscription.cancel)
 
-        async def nobody() -> bool:
-            return await followers(box, uri) == 0
-
-        await eventually(nobody)
+        await until_unfollowed(box, uri)
     finally:
         await box.aclose()

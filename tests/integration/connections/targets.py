@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Unpack, cast
 
 from plait import Toolbox
-from plait.testing import ServerProcess, StateDir
+from plait.testing import FaultOptions, ServerProcess, StateDir
+from plait.testing.faults.options import Transport
+from plait.testing.fixtures import StartFaultServer
 from tests.nursery import fault_server, send_signal, stdio_config
 from tests.servers import everything_server, everything_stdio_config, legacy_server
 
@@ -49,10 +51,27 @@ def _restarted(server: ServerProcess) -> None:
     server.restart()
 
 
-def _pid(box: Toolbox) -> int:
-    pid = box.status()["server"].pid
+def pid_of(box: Toolbox, server: str = "server") -> int:
+    """Return the process of a server that was started."""
+    pid = box.status()[server].pid
     assert pid is not None
     return pid
+
+
+def kill(box: Toolbox) -> None:
+    """Kill the program of the server with -9."""
+    send_signal(pid_of(box), signal.SIGKILL)
+
+
+def reach(
+    kind: str, start: StartFaultServer, **options: Unpack[FaultOptions]
+) -> tuple[Json, ServerProcess | None]:
+    """Return how a fault server is reached, such as over "http legacy", and its process."""
+    transport, *era = kind.split()
+    if transport == "stdio":
+        return stdio_config(**options), None
+    server = start(cast("Transport", transport), **{**options, "legacy_only": era == ["legacy"]})
+    return {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {}), server
 
 
 @contextmanager
@@ -61,7 +80,7 @@ def _stdio_target(**options: Any) -> Generator[Target]:
         state = StateDir(folder)
         yield Target(
             config=stdio_config(state_dir=folder, **options),
-            restart=lambda box: send_signal(_pid(box), signal.SIGKILL),
+            restart=kill,
             sessions=lambda: len(state.starts()),
         )
 
@@ -70,7 +89,7 @@ def _stdio_target(**options: Any) -> Generator[Target]:
 def _everything_stdio() -> Generator[Target]:
     yield Target(
         config=everything_stdio_config(),
-        restart=lambda box: os.kill(_pid(box), signal.SIGKILL),
+        restart=lambda box: os.kill(pid_of(box), signal.SIGKILL),
         **EVERYTHING,
     )
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from mcp import MCPError
 from mcp.server import MCPServer
 
 from plait import OutcomeUnknownError, PlaitError, ProtocolError, Toolbox, testing
-from plait.testing import ServerProcess, StateDir, eventually
+from plait.testing import StateDir, eventually
 from plait.testing.fixtures import StartFaultServer
+from tests.integration.connections.targets import pid_of, reach
 from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -25,21 +25,18 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 @pytest.fixture(params=["stdio", "http modern", "http legacy", "sse", "websocket"])
 def ledger(
     request: pytest.FixtureRequest, fault_server: StartFaultServer, tmp_path: Path
-) -> Generator[tuple[dict[str, Any], StateDir, ServerProcess | None]]:
+) -> tuple[dict[str, Any], StateDir]:
     """A server that commits and dies, over every transport."""
-    kind = request.param
-    if kind == "stdio":
-        yield stdio_config(state_dir=tmp_path), StateDir(tmp_path), None
-        return
-    transport = kind.split()[0]
+    if request.param == "stdio":
+        return stdio_config(state_dir=tmp_path), StateDir(tmp_path)
     # The process stays, only the connection is cut: so the server is there for a replay.
-    server = fault_server(transport, die_by="drop", legacy_only="legacy" in kind)
-    entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
-    yield entry, server.state, server
+    config, server = reach(request.param, fault_server, die_by="drop")
+    assert server is not None
+    return config, server.state
 
 
 async def test_a_payment_whose_answer_was_lost_is_never_made_twice(ledger: Any) -> None:
-    config, state, _ = ledger
+    config, state = ledger
     async with Toolbox({"bank": config}) as box:
         await box.tools()
 
@@ -54,7 +51,7 @@ async def test_a_payment_whose_answer_was_lost_is_never_made_twice(ledger: Any) 
 
 
 async def test_a_read_whose_answer_was_lost_is_made_again(ledger: Any) -> None:
-    config, state, _ = ledger
+    config, state = ledger
     async with Toolbox({"bank": config}) as box:
         result = await box.call("bank", "get_and_die", {"key": "balance"})
 
@@ -66,8 +63,7 @@ async def test_a_read_whose_answer_was_lost_is_made_again(ledger: Any) -> None:
 async def test_a_request_that_a_stopped_server_never_read_is_made_again(tmp_path: Path) -> None:
     async with Toolbox({"bank": testing.stdio_config(state_dir=tmp_path)}) as box:
         await box.tools()
-        pid = box.status()["bank"].pid
-        assert pid is not None
+        pid = pid_of(box, "bank")
         os.kill(pid, signal.SIGSTOP)
         await eventually(lambda: _states_of_threads(pid) == {"T"})
         paying = asyncio.create_task(box.call("bank", "pay", {"amount": 5}))
@@ -88,9 +84,8 @@ def _states_of_threads(pid: int) -> set[str]:
 async def test_a_call_during_which_the_server_dies_fails_soon_and_alone(
     kind: str, fault_server: StartFaultServer
 ) -> None:
-    transport = kind.split(maxsplit=1)[0]
-    server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
-    entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    entry, server = reach(kind, fault_server)
+    assert server is not None
     async with Toolbox({"server": {**entry, "connect_timeout": 2}}) as box:
         sibling = asyncio.create_task(asyncio.sleep(30))
         calling = asyncio.create_task(box.call("server", "counter"))
@@ -124,12 +119,7 @@ async def _answers(box: Toolbox) -> bool:
 async def test_a_caller_that_is_cancelled_stays_cancelled_and_the_server_hears_of_it(
     kind: str, fault_server: StartFaultServer
 ) -> None:
-    transport = kind.split(maxsplit=1)[0]
-    if transport == "stdio":
-        entry: dict[str, Any] = stdio_config()
-    else:
-        server = fault_server(transport, legacy_only="legacy" in kind)  # pyright: ignore[reportArgumentType]
-        entry = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    entry, _ = reach(kind, fault_server)
     async with Toolbox({"server": entry}) as box:
         await box.tools()
         calling = asyncio.create_task(box.call("server", "hang"))
@@ -261,7 +251,5 @@ async def test_a_call_right_behind_a_kill_is_never_in_doubt() -> None:
     async with Toolbox({"server": config}) as box:
         await box.tools()
         for _ in range(8):
-            pid = box.status()["server"].pid
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)  # and not waited for: it may not be dead yet
+            os.kill(pid_of(box), signal.SIGKILL)  # and not waited for: it may not be dead yet
             assert (await box.call("server", "counter")).text == "1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import sys
 import threading
 from collections import Counter
@@ -15,7 +14,8 @@ import pytest
 from plait import ClientClosedError, PlaitError, Toolbox, testing
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
-from tests.nursery import send_signal, stdio_config
+from tests.integration.connections.targets import kill, pid_of, reach
+from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
@@ -51,7 +51,7 @@ async def test_clients_are_closed_in_the_order_they_were_opened() -> None:
 async def test_closing_during_calls_ends_them_with_an_error_that_says_so(
     transport: str, fault_server: StartFaultServer
 ) -> None:
-    config = stdio_config() if transport == "stdio" else {"url": fault_server("http").url}
+    config, _ = reach(transport, fault_server)
     box = Toolbox({"server": config})
     async with box:
         await box.tools()
@@ -83,11 +83,7 @@ async def test_closing_during_a_handshake_does_not_wait_for_its_end(
 async def test_reconnects_leave_no_task_thread_process_or_file_behind(
     transport: str, fault_server: StartFaultServer
 ) -> None:
-    if transport == "stdio":
-        config = stdio_config()
-    else:
-        server = fault_server(transport)  # pyright: ignore[reportArgumentType]
-        config = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    config, _ = reach(transport, fault_server)
     me = psutil.Process()
     async with Toolbox({"server": config}) as box:
         await box.call("server", "counter")
@@ -95,9 +91,7 @@ async def test_reconnects_leave_no_task_thread_process_or_file_behind(
 
         for _ in range(20):
             if transport == "stdio":
-                pid = box.status()["server"].pid
-                assert pid is not None
-                send_signal(pid, signal.SIGKILL)
+                kill(box)
             else:
                 await box.reconnect("server")
             await box.call("server", "echo", {"text": "again"})
@@ -139,8 +133,7 @@ def _loop_threads() -> list[threading.Thread]:
 async def test_a_client_that_nobody_closes_takes_its_server_along_when_it_is_collected() -> None:
     box = Toolbox({"server": testing.stdio_config()})
     await box.tools()
-    pid = box.status()["server"].pid
-    assert pid is not None
+    pid = pid_of(box)
 
     del box
     gc.collect()
@@ -251,9 +244,7 @@ async def test_with_reconnecting_switched_off_a_lost_connection_stays_failed() -
     config = stdio_config() | {"restart": {"enabled": False}}
     async with Toolbox({"server": config}) as box:
         await box.call("server", "counter")
-        pid = box.status()["server"].pid
-        assert pid is not None
-        send_signal(pid, signal.SIGKILL)
+        kill(box)
         await eventually(lambda: box.status()["server"].state == "failed")
         with pytest.raises(PlaitError):
             await box.call("server", "counter")

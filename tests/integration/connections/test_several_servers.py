@@ -11,6 +11,7 @@ import pytest
 from plait import ConnectError, ConnectTimeoutError, PlaitError, Toolbox
 from plait.testing import eventually, free_port
 from plait.testing.fixtures import StartFaultServer
+from tests.integration.connections.targets import reach
 from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
@@ -95,11 +96,7 @@ async def test_two_hundred_parallel_calls_get_their_own_answers() -> None:
 async def test_a_slow_call_does_not_hold_up_a_fast_one(
     transport: str, fault_server: StartFaultServer
 ) -> None:
-    if transport == "stdio":
-        config = stdio_config()
-    else:
-        server = fault_server(transport)  # pyright: ignore[reportArgumentType]
-        config = {"url": server.url} | ({"transport": "sse"} if transport == "sse" else {})
+    config, _ = reach(transport, fault_server)
     async with Toolbox({"server": config}) as box:
         await box.tools()
         slow = asyncio.create_task(box.call("server", "hang"))
