@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
 from plait._support.gather import resolve
+from plait._support.threads import in_thread
 from plait.client.calls.pipeline import CallPipeline, run_identity_of
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
@@ -38,7 +39,7 @@ from plait.client.options import (
     identity_from,
     lock_from,
 )
-from plait.errors import ConnectError, PlaitError
+from plait.errors import ConfigError, ConnectError, PlaitError
 
 if TYPE_CHECKING:
     from plait.client.calls.approval import OnApproval
@@ -147,6 +148,47 @@ class Toolbox(ConnectionOwner):
         self.config = replace(self.config, servers=left)
         del self._servers[name]
         await self.lifecycle.run(lambda runtime: runtime.remove_server(name))
+
+    async def reload(self) -> frozenset[str]:
+        """Read the configuration file again, and use its servers; see `use_servers`.
+
+        Raises:
+            ConfigError: The file cannot be used, and nothing has changed.
+        """
+        source = self.config.source
+        if source is None:
+            raise ConfigError("this client was not made from a file, so there is none to reload")
+        return await self.use_servers(await in_thread(read_config, source))
+
+    async def use_servers(self, config: ClientConfig) -> frozenset[str]:
+        """Start, stop and replace what differs from the servers of a configuration.
+
+        Returns the names of these servers. Calls under way end on the server that they began with.
+        Options of the client, such as its policy, stay as they are.
+        """
+        if config.options != self.config.options:
+            logger.warning("options of the client have changed, which a new client would use")
+        fresh = {name: self._with_defaults(server) for name, server in config.servers.items()}
+        names = self._servers.keys() | fresh.keys()
+        changed = frozenset(name for name in names if self._servers.get(name) != fresh.get(name))
+        check_fallbacks(self._options, fresh)
+        self.config = replace(config, options=self.config.options)
+
+        async def use(runtime: Runtime) -> None:
+            for name in changed:
+                runtime.replace_server(name, fresh.get(name))
+
+        for name in changed - fresh.keys():
+            del self._servers[name]
+        # The same mapping, which other parts of the client know; in the order of the file.
+        for name, server in fresh.items():
+            self._servers.pop(name, None)
+            self._servers[name] = server
+        await self.lifecycle.run(use)
+        return changed
+
+    reload_blocking = blocking(reload)
+    """Blocking form of `reload`."""
 
     async def ready(self, timeout_seconds: float | None = None) -> Status:
         """Open every server, and wait until each is ready or has failed, up to the timeout.

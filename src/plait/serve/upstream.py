@@ -235,6 +235,19 @@ class Upstream:
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def use_config(self, config: ClientConfig) -> None:
+        """Use the servers of another configuration, and announce what has changed."""
+        changed = await self.box.use_servers(config)
+        for server in changed:
+            self._lists.offers.pop(server, None)
+            if server in config.servers:
+                self._redact[server] = Redactor(secret_values(config.servers[server]))
+                self._refresh(server, *METHODS)
+        if changed - config.servers.keys():
+            self._search = None
+            for kind in METHODS:
+                self._client.list_changed(kind)
+
     # What the servers offer
 
     def _refresh(self, server: str, *kinds: ListKind, announced: bool = False) -> None:

@@ -19,12 +19,9 @@ from plait.cli.session import read_configuration, with_servers
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from plait.client.config.read import ClientConfig
+    from plait.serve.configuration import ServedConfiguration
     from plait.serve.names import Naming
-    from plait.serve.session import ClientSession
-    from plait.serve.upstream import Upstream
 
 
 @click.group(cls=ExampleGroup, invoke_without_command=True)
@@ -70,31 +67,34 @@ def serve(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from plait.serve.session import ClientSession
-    from plait.serve.snapshot import Snapshot
-    from plait.serve.upstream import Upstream
+    from plait.serve.configuration import ServedConfiguration
 
-    config = _served(read_configuration(ctx), servers, include, exclude)
-    if naming == "plain" and len(config.servers) > 1:
-        raise click.UsageError("--names plain is for one server: add --only SERVER")
-    choices = (naming, *servers, "|", *include, "|", *exclude)
+    def read() -> ClientConfig:
+        config = _served(read_configuration(ctx), servers, include, exclude)
+        if naming == "plain" and len(config.servers) > 1:
+            raise click.UsageError("--names plain is for one server: add --only SERVER")
+        return config
 
-    def open_upstream(session: ClientSession) -> Upstream:
-        # Servers may offer other tools to clients that can do more.
-        snapshot = Snapshot.of(config, *choices, *sorted(session.capabilities))
-        return Upstream(config, session, snapshot, naming, search=search)
-
+    choices = (*servers, "|", *include, "|", *exclude)
+    served = ServedConfiguration(read, choices=choices, naming=naming, search=search)
     if address is None:
-        from plait.serve.stdio import serve_stdio
-
-        asyncio.run(serve_stdio(ClientSession("the client", open_upstream)))
+        asyncio.run(_serve_stdio(served))
     else:
-        _serve_http(address, allowed_hosts, open_upstream)
+        _serve_http(address, allowed_hosts, served)
 
 
-def _serve_http(
-    address: str, allowed_hosts: tuple[str, ...], open_upstream: Callable[[ClientSession], Upstream]
-) -> None:
+async def _serve_stdio(served: ServedConfiguration) -> None:
+    from plait.serve.session import ClientSession
+    from plait.serve.stdio import serve_stdio
+
+    following = asyncio.create_task(served.follow())
+    try:
+        await serve_stdio(ClientSession("the client", served.open_upstream))
+    finally:
+        following.cancel()
+
+
+def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConfiguration) -> None:
     from plait._support.local_server import LOOPBACK, listen
     from plait.serve.http import PATH, HttpOptions, HttpServer, serve_http
     from plait.serve.session import ClientSession
@@ -117,7 +117,9 @@ def _serve_http(
                 f"{host} can be reached by others: say with --allowed-host under which names"
             )
     options = HttpOptions(tokens=tokens if has_tokens else None, allowed_hosts=allowed_hosts)
-    server = HttpServer(lambda name: ClientSession(name or "a client", open_upstream), options)
+    server = HttpServer(
+        lambda name: ClientSession(name or "a client", served.open_upstream), options
+    )
     try:
         listener = listen(host.strip("[]"), int(port))
     except OSError as error:
@@ -125,7 +127,15 @@ def _serve_http(
     with listener:
         shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
         click.echo(f"serving http://{shown}:{listener.getsockname()[1]}{PATH}", err=True)
-        asyncio.run(serve_http(server, options, listener))
+
+        async def serve_and_follow() -> None:
+            following = asyncio.create_task(served.follow())
+            try:
+                await serve_http(server, options, listener)
+            finally:
+                following.cancel()
+
+        asyncio.run(serve_and_follow())
 
 
 @serve.command("install")

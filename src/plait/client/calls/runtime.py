@@ -131,6 +131,17 @@ class Runtime:
         self._server_sampling[name] = server.sampling
         self.pool.add(name, without_run(server))
 
+    def replace_server(self, name: str, server: ServerConfig | None) -> None:
+        """Add, replace or remove a server; calls under way end where they began."""
+        if name in self.pool.connections:
+            if server is None:
+                self.subscriptions.drop(name)
+            self.catalog.drop(name)
+            self.pool.retire(name)
+        if server is not None:
+            self._server_sampling[name] = server.sampling
+            self.pool.add(name, without_run(server))
+
     async def remove_server(self, name: str, *, keep_subscriptions: bool = False) -> None:
         """Close a server's connections, and drop its tools and subscriptions."""
         if not keep_subscriptions:

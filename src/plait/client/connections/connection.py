@@ -230,6 +230,11 @@ class ServerConnection:
             self.keeper.status(), tool_count=self.tool_count, tools_outdated=self.tools_outdated
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a caller uses the connection, or a request is under way."""
+        return self._users > 0 or self.keeper.in_flight > 0
+
     async def close(self) -> None:
         """End every session, and what runs on them, within the time allowed for closing."""
         await self.keeper.close()
@@ -337,6 +342,10 @@ def _attributes_of(server: ServerConfig, session: Session) -> dict[str, str | in
     return attributes
 
 
+_RETIRED_SECONDS = 0.05
+"""How often it is seen whether the last call on a replaced connection has ended."""
+
+
 class ConnectionPool:
     """Holds one connection per server and credentials, each opened on first use."""
 
@@ -362,6 +371,8 @@ class ConnectionPool:
         self._events: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._private: OrderedDict[tuple[str, str, str | None], ServerConnection] = OrderedDict()
         """By server, credentials and thread; the least recently used first."""
+        self._retired: set[ServerConnection] = set()
+        """Connections that were replaced, while calls on them are under way."""
         self._most_user_sessions = most_user_sessions
         self._turns: dict[str, SessionTurns] = {}
         self._opened: Counter[str] = Counter()
@@ -431,10 +442,27 @@ class ConnectionPool:
 
     async def remove(self, name: str) -> None:
         """Close the connections of a server, and remove it."""
-        leaving = [self.connections.pop(name)]
+        await asyncio.gather(*(connection.close() for connection in self._taken_out(name)))
+
+    def retire(self, name: str) -> None:
+        """Remove a server; its connections are closed when the calls on them have ended."""
+        for connection in self._taken_out(name):
+            self._retired.add(connection)
+            self._tasks.start(
+                partial(self._close_when_idle, connection), name=f"plait retire {name}"
+            )
+
+    def _taken_out(self, name: str) -> list[ServerConnection]:
+        """Remove the connections of a server, and return them."""
         self._opened.pop(name, None)
-        leaving += [self._private.pop(key) for key in list(self._private) if key[0] == name]
-        await asyncio.gather(*(connection.close() for connection in leaving))
+        private = [self._private.pop(key) for key in list(self._private) if key[0] == name]
+        return [self.connections.pop(name), *private]
+
+    async def _close_when_idle(self, connection: ServerConnection) -> None:
+        while connection.is_busy:
+            await self._clock.sleep(_RETIRED_SECONDS)
+        await connection.close()
+        self._retired.discard(connection)
 
     @property
     def opened(self) -> bool:
@@ -451,7 +479,7 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
-        everything = [*self.connections.values(), *self._private.values()]
+        everything = [*self.connections.values(), *self._private.values(), *self._retired]
         await asyncio.gather(*(connection.close() for connection in everything))
         await self._tasks.close()
 

@@ -1,0 +1,106 @@
+"""A changed configuration is used while clients are connected."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from plait import Toolbox
+from plait.errors import ConfigError, UnknownServerError
+from plait.testing import StateDir, eventually
+from tests import nursery
+from tests.integration.serve.conftest import connected, text_of, write_config
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_client_starts_stops_and_replaces_only_what_changed(
+    tmp_path: Path, state: StateDir
+) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"kept": fault, "gone": fault, "other": fault})
+    async with Toolbox(str(config)) as box:
+        before = {name: (await box.call(name, "pid")).text for name in box.server_names}
+        entry = {**fault, "timeout": 44}
+        write_config(tmp_path, {"other": entry, "kept": fault, "new": fault})
+
+        changed = await box.reload()
+
+        after = {name: (await box.call(name, "pid")).text for name in box.server_names}
+        with pytest.raises(UnknownServerError):
+            await box.call("gone", "pid")
+        unchanged = await box.reload()
+
+    assert changed == {"gone", "other", "new"}
+    assert unchanged == set()
+    assert list(after) == ["other", "kept", "new"]
+    assert after["kept"] == before["kept"]
+    assert after["other"] != before["other"]
+
+
+async def test_a_call_under_way_ends_on_the_server_that_it_began_with(
+    tmp_path: Path, state: StateDir
+) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"server": fault})
+    async with Toolbox(str(config)) as box:
+        await box.call("server", "pid")
+        call = asyncio.create_task(box.call("server", "slow", {"seconds": 1.0}))
+        await eventually(lambda: box.status().servers["server"].in_flight == 1)
+        write_config(tmp_path, {"server": {**fault, "timeout": 44}})
+        await box.reload()
+        assert not (await call).is_error
+        # Its process ends afterwards, and that of the new entry stays.
+        await box.call("server", "pid")
+        await eventually(lambda: len(state.starts()) == 2)
+
+
+async def test_a_broken_file_changes_nothing(tmp_path: Path, state: StateDir) -> None:
+    config = write_config(tmp_path, {"server": nursery.stdio_config(state_dir=state.path)})
+    async with Toolbox(str(config)) as box:
+        config.write_text("{")
+        with pytest.raises(ConfigError):
+            await box.reload()
+        assert not (await box.call("server", "pid")).is_error
+
+
+async def test_servers_from_a_dict_have_no_file_to_reload(state: StateDir) -> None:
+    async with Toolbox({"server": nursery.stdio_config(state_dir=state.path)}) as box:
+        with pytest.raises(ConfigError, match="not made from a file"):
+            await box.reload()
+
+
+async def test_plait_serve_follows_its_file(tmp_path: Path, state: StateDir) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    changed = anyio.Event()
+
+    async def on_message(message: object) -> None:
+        if "ToolListChanged" in type(message).__name__:
+            changed.set()
+
+    config = write_config(tmp_path, {"one": fault})
+    async with connected("stdio", "legacy", config, message_handler=on_message) as client:
+        first = text_of(await client.call_tool("one__pid"))
+        changed = anyio.Event()
+        config.write_text("{ broken")
+        await anyio.lowlevel.checkpoint()
+        assert text_of(await client.call_tool("one__pid")) == first
+        write_config(tmp_path, {"one": fault, "two": fault})
+        with anyio.fail_after(30):
+            while not any(tool.name == "two__pid" for tool in (await client.list_tools()).tools):
+                await changed.wait()
+                changed = anyio.Event()
+        assert text_of(await client.call_tool("one__pid")) == first
+        assert not (await client.call_tool("two__pid")).is_error
+        write_config(tmp_path, {"two": fault})
+        with anyio.fail_after(30):
+            while any(tool.name == "one__pid" for tool in (await client.list_tools()).tools):
+                await changed.wait()
+                changed = anyio.Event()
+
+    assert json.loads(config.read_text())["mcpServers"].keys() == {"two"}
