@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from plait.langchain.tools.caller import Caller
     from plait.langchain.tools.interceptors import ToolCallInterceptor
 
-_UNKNOWN_SERVER = "unknown"
-_NO_SOURCE_TEXT = "Either a session or a connection is needed"
-
 
 async def load_mcp_tools(
     session: AnySession | None,
@@ -60,7 +57,7 @@ async def load_mcp_tools(
         ValueError: There is neither a session nor a connection.
         ProtocolError: A tool cannot be loaded, and `throw_on_load_error` is set.
     """
-    name = server_name or _UNKNOWN_SERVER
+    name = server_name or "unknown"
     settings = RunnerSettings(
         interceptors=tuple(tool_interceptors or ()),
         callbacks=callbacks or Callbacks(),
@@ -105,7 +102,7 @@ def convert_mcp_tool_to_langchain_tool(
     Raises:
         ValueError: There is neither a session nor a connection.
     """
-    name = server_name or _UNKNOWN_SERVER
+    name = server_name or "unknown"
     named = sanitize_tool(Tool.from_row(name, row_of_any(tool)))[0]
     caller: Caller
     if session is None:
@@ -140,7 +137,7 @@ async def load_mcp_server_info(
         from plait.langchain.client.user_session import info_of  # noqa: PLC0415  # the SDK is there
 
         return await info_of(session)
-    name = server_name or _UNKNOWN_SERVER
+    name = server_name or "unknown"
     async with _toolbox(connection, name, callbacks, {}) as toolbox:
         return await toolbox.server_info(name)
 
@@ -152,7 +149,7 @@ def _toolbox(
     options: Mapping[str, Any],
 ) -> Toolbox:
     if connection is None:
-        raise ValueError(_NO_SOURCE_TEXT)
+        raise ValueError("Either a session or a connection is needed")
     callbacks = callbacks or Callbacks()
     options = {**callbacks.notification_callbacks(), **options}
     return Toolbox(

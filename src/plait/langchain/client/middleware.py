@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain.agents.middleware import (
@@ -82,8 +83,9 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self.client = client
         self._servers = tuple(servers)
-        self._include = include
-        self._exclude = exclude
+        self._list_tools = partial(
+            client.get_tools, *self._servers, include=include, exclude=exclude
+        )
         self._profile: Profile | None = profile
         self._report_unavailable = report_unavailable
         self._instructions = instructions
@@ -185,10 +187,7 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
             profile = profile_of(request.model)
         native = self._searches_natively(request.model)
         try:
-            tools = await self.client.get_tools(
-                *self._servers,
-                include=self._include,
-                exclude=self._exclude,
+            tools = await self._list_tools(
                 profile=profile,
                 config=run,
                 defer=not native,
@@ -232,13 +231,8 @@ class MCPToolsMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         name = request.tool_call["name"]
         try:
-            tools = await self.client.get_tools(
-                *self._servers,
-                include=self._include,
-                exclude=self._exclude,
-                config=run,
-                messages=[AIMessage("", tool_calls=[request.tool_call])],
-            )
+            called = AIMessage("", tool_calls=[request.tool_call])
+            tools = await self._list_tools(config=run, messages=[called])
         except PlaitError as error:
             if error.kind == "config" or not self.client.handle_tool_errors:
                 raise

@@ -171,9 +171,7 @@ def result_from(message: AIMessage, request: SamplingRequest) -> SamplingResult:
     reply: dict[str, Any] = {
         "role": "assistant",
         "model": str(facts.get("model_name") or facts.get("model") or "unknown"),
-        "stop_reason": None
-        if reason is None
-        else _STOP_REASONS.get(str(reason).lower(), str(reason)),
+        "stop_reason": reason and _STOP_REASONS.get(str(reason).lower(), str(reason)),
     }
     text = types.TextContent(text=str(message.text))
     media = [

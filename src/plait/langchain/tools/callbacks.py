@@ -118,12 +118,11 @@ class Callbacks(ServerCallbacks):
 
             bound.progress_callback = progressed
         if on_elicitation is not None:
-            bound_context = context
 
             async def elicited(
-                context: RequestContext, params: types.ElicitRequestParams
+                asked: RequestContext, params: types.ElicitRequestParams
             ) -> types.ElicitResult:
-                return await on_elicitation(context, params, bound_context)
+                return await on_elicitation(asked, params, context)
 
             bound.elicitation_callback = elicited
         return bound

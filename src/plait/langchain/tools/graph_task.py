@@ -373,18 +373,13 @@ class GraphCall:
     _task: GraphTask
     _facts: TaskFacts
     key: str
-    _call: ToolCall
+    call: ToolCall
     _is_repeatable: bool
     _outcome: concurrent.futures.Future[Mapping[str, Any]] = field(
         default_factory=concurrent.futures.Future[Mapping[str, Any]]
     )
     """The record of the result."""
     _is_sent: bool = False
-
-    @property
-    def call_id(self) -> str | None:
-        """The id that the model gave the call."""
-        return self._call.call_id
 
     @property
     def _past(self) -> _Past:
@@ -411,7 +406,7 @@ class GraphCall:
         """Interrupt the graph, together with other calls of the task that ask."""
         question = Question(
             call=self.key,
-            call_id=self.call_id,
+            call_id=self.call.call_id,
             kind=kind,
             value=dict(value),
             facts=facts,
@@ -435,7 +430,7 @@ class GraphCall:
         if past.outcome is not None:
             return self._result_of(past.outcome)
         if past.is_sent:
-            raise self._call.error(OutcomeUnknownError, _LOST_TEXT)
+            raise self.call.error(OutcomeUnknownError, _LOST_TEXT)
         return None
 
     @contextlib.contextmanager
@@ -446,7 +441,7 @@ class GraphCall:
                 yield
             finally:
                 if not self._outcome.done():
-                    self._outcome.set_exception(self._call.error(OutcomeUnknownError, _LOST_TEXT))
+                    self._outcome.set_exception(self.call.error(OutcomeUnknownError, _LOST_TEXT))
 
     async def send(self) -> None:
         """Record that the call is about to be sent."""
@@ -476,7 +471,7 @@ class GraphCall:
         try:
             await self._task.record(self._facts, call=self.key, **record)
         except Exception:  # boundary: a checkpointer may raise anything, and the call is over
-            logger.warning("%s: its outcome is not recorded", self._call.where, exc_info=True)
+            logger.warning("%s: its outcome is not recorded", self.call.where, exc_info=True)
 
     def _result_of(self, record: Mapping[str, Any]) -> ToolResult:
         """Return the result in a record, or raise the error."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -71,19 +70,6 @@ class ToolCallInterceptor(Protocol):
     async def __call__(self, request: MCPToolCallRequest, handler: Handler) -> MCPToolCallResult:
         """Return the result of the request, usually that of the handler."""
         ...
-
-
-def chain_of(handler: Handler, interceptors: Sequence[ToolCallInterceptor]) -> Handler:
-    """Wrap a handler in interceptors; the first of them is outermost."""
-
-    async def wrapped(
-        interceptor: ToolCallInterceptor, inner: Handler, request: MCPToolCallRequest
-    ) -> MCPToolCallResult:
-        return await interceptor(request, inner)
-
-    for interceptor in reversed(interceptors):
-        handler = partial(wrapped, interceptor, handler)
-    return handler
 
 
 @dataclass(frozen=True, slots=True)

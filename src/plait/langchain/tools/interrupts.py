@@ -83,7 +83,7 @@ class Approvals:
             "type": "mcp_approval",
             "server_name": request.server,
             "tool_name": request.tool,
-            "tool_call_id": call.call_id,
+            "tool_call_id": call.call.call_id,
             "arguments": dict(request.arguments),
             "annotations": dict(request.annotations),
             "reason": request.reason,

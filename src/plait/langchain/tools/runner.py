@@ -56,11 +56,11 @@ from plait.langchain.tools.graph_run import (
 )
 from plait.langchain.tools.graph_task import GraphTask
 from plait.langchain.tools.interceptors import (
+    Handler,
     Hook,
     Hooks,
     MCPToolCallRequest,
     ToolCallInterceptor,
-    chain_of,
 )
 from plait.langchain.tools.interrupts import (
     Approvals,
@@ -142,10 +142,6 @@ class RunnerSettings:
             },
         )
 
-    def handling_for(self, server: str) -> OutputHandling:
-        """Return which content of a server goes to the model and which to the artifact."""
-        return self.handling_by_server.get(server, self.handling)
-
     def is_for_model(self, error: PlaitError) -> bool:
         """Return whether the model reads an error; others are raised."""
         if error.kind == "config" or not self.handle_tool_errors:
@@ -218,10 +214,18 @@ class ToolRunner:
             async def send(request: MCPToolCallRequest) -> MCPToolCallResult:
                 return (await sender.send(request)).to_mcp()
 
-            result = await chain_of(send, interceptors)(request)
+            handle: Handler = send
+            for interceptor in reversed(interceptors):
+                handle = partial(_intercepted, interceptor, handle)
+            result = await handle(request)
             if not isinstance(result, types.CallToolResult):
                 return result
-            return await self._output_of(sender, sender.made_by_interceptors(result))
+            call, last = sender.call, sender.answered
+            if last is None:  # interceptors have answered it
+                last = ToolResult.from_mcp(call.server, call.tool, result, attempts=0)
+            known = {"attempts": last.attempts, "notes": last.notes, "seconds": last.seconds}
+            made = ToolResult.from_mcp(last.server, last.tool, result, **known)
+            return await self._output_of(sender, made)
         except PlaitError as error:
             return self.output_of_error(error, tool, began)
 
@@ -291,7 +295,7 @@ class ToolRunner:
         convert = partial(
             convert_result,
             result,
-            handling=settings.handling_for(sender.listed.server),
+            handling=settings.handling_by_server.get(sender.listed.server, settings.handling),
             standard_blocks=settings.standard_blocks,
             sanitize=settings.sanitize,
         )
@@ -311,8 +315,10 @@ class ToolRunner:
     def _converter(self, tool: Tool) -> Convert[ToolOutput]:
         """Return what converts the most common results of a tool."""
         settings = self.settings
-        handling, takes_errors = settings.handling_for(tool.server), settings.handle_tool_errors
-        return partial(convert_plain_text, tool, handling, settings.sanitize, takes_errors)
+        handling = settings.handling_by_server.get(tool.server, settings.handling)
+        return partial(
+            convert_plain_text, tool, handling, settings.sanitize, settings.handle_tool_errors
+        )
 
     async def _sender(
         self, tool: Tool, invocation: Invocation, config: Mapping[str, Any]
@@ -356,6 +362,12 @@ class ToolRunner:
         )
 
 
+async def _intercepted(
+    interceptor: ToolCallInterceptor, inner: Handler, request: MCPToolCallRequest
+) -> MCPToolCallResult:
+    return await interceptor(request, inner)
+
+
 class _Sender:
     """The innermost handler of one invocation: it makes the call as interceptors changed it."""
 
@@ -391,14 +403,6 @@ class _Sender:
         # The fallback server must not get the credentials of another server.
         self.access = self.call.access if result.server == self.call.server else None
         return result
-
-    def made_by_interceptors(self, result: types.CallToolResult) -> ToolResult:
-        """Return what interceptors made of the last result, with what is known of its call."""
-        call, last = self.call, self.answered
-        if last is None:
-            return ToolResult.from_mcp(call.server, call.tool, result, attempts=0)
-        known = {"attempts": last.attempts, "notes": last.notes, "seconds": last.seconds}
-        return ToolResult.from_mcp(last.server, last.tool, result, **known)
 
     async def make(
         self, call: ToolCall, execute: Callable[[ToolCall], Awaitable[T]]

@@ -353,12 +353,7 @@ class MCPTool(InvocationTool):  # noqa: PLW1641  # as no model of pydantic has a
     def _run(
         self, config: RunnableConfig, invocation: Invocation | None = None, **arguments: Any
     ) -> tuple[Any, Any]:
-        invocation = checked_invocation(invocation)
-        if vars(self).get("coroutine") is not None:
-            return self._runner.block_on(self._run_own, invocation, config)
-        config = ensure_config(config)  # `run` and `arun` of LangChain pass None
-        outcome = self._runner.run_blocking(self._tool, invocation, config)
-        return self._message(outcome, invocation.tool_call_id)
+        return self._runner.block_on(self._arun, config, invocation)
 
     @override
     async def _arun(
@@ -460,11 +455,12 @@ async def _announced_run(
 
 def is_observed(tool: BaseTool, config: Mapping[str, Any] | None) -> bool:
     """Return whether the run of a tool has to be announced to an observer."""
-    if config is not None and (_has_handlers(config.get("callbacks")) or config.get("run_id")):
+    if config and config.get("run_id"):
         return True
-    outer = var_child_runnable_config.get()
-    if outer is not None and _has_handlers(outer.get("callbacks")):
-        return True
+    for around in (config, var_child_runnable_config.get()):
+        callbacks: Any = around and around.get("callbacks")
+        if callbacks and (isinstance(callbacks, list) or callbacks.handlers):
+            return True
     return (
         bool(tool.callbacks or tool.verbose or tool.handle_tool_error)
         or get_verbose()
@@ -474,9 +470,3 @@ def is_observed(tool: BaseTool, config: Mapping[str, Any] | None) -> bool:
         or traces_to_langsmith()
         or not is_original()
     )
-
-
-def _has_handlers(callbacks: Any) -> bool:
-    if not callbacks:
-        return False
-    return isinstance(callbacks, list) or bool(callbacks.handlers)
