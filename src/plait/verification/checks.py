@@ -82,6 +82,9 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     for names, fits, wanted in _VALUES:
         if name in names and not fits(value):
             return f"{name} takes {wanted}, not {value!r}"
+    least = cast("dict[str, Any]", value).get("at_least", 0) if isinstance(value, dict) else 0
+    if not is_finite_number(least):
+        return f"at_least takes a number, not {least!r}"
     if name == "matches":
         try:
             re.compile(str(value))
@@ -104,8 +107,8 @@ async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
         found = f"{type(error).__name__}: {error}"
     if not isinstance(found, int | float):
         return CheckResult(name, found is None, found or "")
-    least = cast("dict[str, Any]", value).get("at_least") if isinstance(value, dict) else None
-    least = _AT_LEAST if least is None else least
+    spec = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    least = spec.get("at_least", _AT_LEAST)
     if not 0 <= found <= 1:
         return CheckResult(name, passed=False, message=f"the score {found} is not from 0 to 1")
     text = f"score {found:.2f}, and at least {least:g} passes"

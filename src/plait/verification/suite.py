@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,15 @@ Texts = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 """One text, or several."""
+
+
+Command = Annotated[
+    list[str],
+    BeforeValidator(lambda value: shlex.split(value) if isinstance(value, str) else value),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+"""A program and its arguments: one text, or a list."""
 
 
 class _Value(BaseModel):
@@ -78,7 +88,7 @@ class SetupCall(_Value):
 class SetupStep(_Value):
     """One step that prepares the world of a run: a program, or a call."""
 
-    run: str | list[str] | None = None
+    run: Command | None = None
     """A program with its arguments, run in the working folder, without a shell."""
     call: SetupCall | None = None
     """A tool of the servers to call."""

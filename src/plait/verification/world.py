@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import shutil
 import subprocess
 from collections import defaultdict
@@ -137,9 +136,8 @@ async def prepare_folder(run: PlannedRun, source: Path, folder: Path) -> None:
     for number, step in enumerate(run.case.setup, 1):
         if step.run is None:
             continue
-        words = shlex.split(step.run) if isinstance(step.run, str) else step.run
-        command = [_filled(word, run, folder) for word in words]
-        named = f"step {number}, {words[0]}"
+        command = [_filled(word, run, folder) for word in step.run]
+        named = f"step {number}, {step.run[0]}"
         try:
             with anyio.fail_after(SETUP_SECONDS):
                 done = await anyio.run_process(
@@ -147,8 +145,8 @@ async def prepare_folder(run: PlannedRun, source: Path, folder: Path) -> None:
                 )
         except TimeoutError as error:
             raise SetupError(f"{named}, took over {SETUP_SECONDS:g} s") from error
-        except OSError as error:
-            raise SetupError(f"{named}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise SetupError(f"{named}: {error}") from error
         if done.returncode:
             last = done.stdout.decode(errors="replace").strip()[-MAX_LAST_WORDS_CHARACTERS:]
             raise SetupError(f"{named}, ended with {done.returncode}: {last}")

@@ -248,7 +248,8 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        ({"run": "there-is-no-program now"}, "step 1, there-is-no-program: No such file"),
+        ({"run": "there-is-no-program now"}, "step 1, there-is-no-program: .*No such file"),
+        ({"run": ["with\0", "null"]}, "embedded null byte"),
         ({"run": [sys.executable, "-c", "exit('full')"]}, "python3?[.0-9]*, ended with 1: full"),
         (
             {"call": {"server": "sums", "tool": "add_numbers"}},

@@ -169,6 +169,7 @@ async def test_what_a_case_has_not_is_named() -> None:
         ({"json": "$.a"}, "json takes an object, not"),
         ({"tools_in_order": "a"}, "takes a list"),
         ({"max_turns": "many"}, "takes a number"),
+        ({"python": {"call": "a:b", "at_least": "high"}}, "at_least takes a number, not 'high'"),
         ({"max_turns": float("inf")}, "takes a number"),
         ({"matches": "("}, "not a regular expression"),
     ],

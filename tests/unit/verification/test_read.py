@@ -84,9 +84,12 @@ cases:
     ):
         read_suite(written(tmp_path, text))
     first, second = read_suite(written(tmp_path, text[: text.index("  - {name: c")])).cases
-    assert [step.run for step in first.setup] == ["make db", "x"]
+    assert [step.run for step in first.setup] == [["make", "db"], ["x"]]
+    for command in ("'a \"'", '""', "[]"):
+        with pytest.raises(ConfigError, match=r":1: defaults\.setup\.0\.run"):
+            read_suite(written(tmp_path, text.replace("make db", command)))
     assert (first.files, second.files) == ({"a": "b", "c": "d"}, {"a": "b"})
-    assert [step.run for step in second.setup] == ["make db"]
+    assert [step.run for step in second.setup] == [["make", "db"]]
 
 
 def test_objects_of_the_matrix_are_named_by_their_values(tmp_path: Path) -> None:
