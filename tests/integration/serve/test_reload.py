@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import anyio
+import psutil
 import anyio.lowlevel
 import pytest
 
@@ -49,15 +50,14 @@ async def test_a_call_under_way_ends_on_the_server_that_it_began_with(
     fault = nursery.stdio_config(state_dir=state.path)
     config = write_config(tmp_path, {"server": fault})
     async with Toolbox(str(config)) as box:
-        await box.call("server", "pid")
+        process = int((await box.call("server", "pid")).text)
         call = asyncio.create_task(box.call("server", "slow", {"seconds": 1.0}))
         await eventually(lambda: box.status().servers["server"].in_flight == 1)
         write_config(tmp_path, {"server": {**fault, "timeout": 44}})
         await box.reload()
         assert not (await call).is_error
-        # Its process ends afterwards, and that of the new entry stays.
-        await box.call("server", "pid")
-        await eventually(lambda: len(state.starts()) == 2)
+        await eventually(lambda: not psutil.pid_exists(process))
+        assert int((await box.call("server", "pid")).text) != process
 
 
 async def test_a_broken_file_changes_nothing(tmp_path: Path, state: StateDir) -> None:
