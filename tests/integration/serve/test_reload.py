@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import anyio
-import psutil
 import anyio.lowlevel
+import psutil
 import pytest
 
 from plait import Toolbox
