@@ -21,7 +21,7 @@ from plait.models.call_arguments import arguments_from
 from plait.traces.events import Status, TraceEvent
 from plait.traces.file import read_traces
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.message import Message, Role, UsageMetadata, to_prompt_string
+from plait.traces.messages.message import Message, UsageMetadata, to_prompt_string
 from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
 
@@ -61,23 +61,16 @@ def _message_of(message: object) -> Message:
     if isinstance(message, str):
         return Message.user(message)
     data = entries_of(message)
-    calls: Sequence[Mapping[str, Any]] = data.get("tool_calls") or ()
-    is_openai = (
-        any("function" in call for call in calls)
-        or isinstance(data.get("content"), list)
-        or "tool_call_id" in data
-        or data.get("role") not in list(Role)
-    )
-    if "role" not in data or not is_openai:
+    if "role" not in data or "block_index" in data:  # of LangChain, or of `Message.to_dict`
         return message_from_any(message)
-    tool_calls: list[dict[str, Any]] = []
-    for call in calls:
+    calls: list[dict[str, Any]] = []
+    for call in data.get("tool_calls") or ():  # as OpenAI writes them
         function = call["function"]
         arguments = arguments_from(function["arguments"])
-        tool_calls.append({"id": call["id"], "name": function["name"], "args": arguments})
+        calls.append({"id": call["id"], "name": function["name"], "args": arguments})
+    fields = {key: value for key, value in data.items() if key != "role"}
     kind = _KINDS.get(data["role"], data["role"])
-    others = {key: value for key, value in data.items() if key != "role"}
-    return message_from_any({**others, "type": kind, "tool_calls": tool_calls})
+    return message_from_any({**fields, "type": kind, "tool_calls": calls})
 
 
 @dataclass(frozen=True, slots=True)

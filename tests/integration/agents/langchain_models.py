@@ -10,7 +10,8 @@ from typing import Any
 import mcp_types as types
 from mcp.server import MCPServer
 
-from plait import Message, ModelConfig
+from plait import Message, ModelConfig, get_agent
+from plait.agents import BaseAgent
 from plait.testing import AnthropicServer, OpenAIServer
 from tests.integration.agents.agent_suite import KEY
 
@@ -38,6 +39,15 @@ def model_of(api: Provider, **settings: Any) -> ModelConfig:
             "anthropic_api_key": KEY,
         }
     return ModelConfig.model_validate({"id": "test", "max_retries": 0, **defaults, **settings})
+
+
+def agent_of(api: Provider, interface: str, **settings: Any) -> BaseAgent:
+    """Make an agent whose model is at a stand-in."""
+    if interface.startswith("claude"):  # whose provider is clear
+        settings["model_provider"] = None
+    agent = get_agent(model_of(api, interface=interface, **settings), auto_fallback=False)
+    assert isinstance(agent, BaseAgent)
+    return agent
 
 
 def toys() -> dict[str, Any]:

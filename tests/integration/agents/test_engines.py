@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 
-from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, get_agent
+from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool
 from plait.agents import LangChainAgent
 from plait.agents.port import BaseAgent
 from plait.testing import (
@@ -27,7 +27,14 @@ from plait.testing.llm.anthropic import signature_of
 from plait.testing.llm.turns import Raw
 from plait.traces import ThinkingContent, ToolUseContent, UsageMetadata
 from plait.traces.messages.message import Role
-from tests.integration.agents.langchain_models import ASK, PNG, Provider, model_of, results, toys
+from tests.integration.agents.langchain_models import (
+    ASK,
+    PNG,
+    Provider,
+    agent_of,
+    results,
+    toys,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -41,14 +48,6 @@ def engine(request: pytest.FixtureRequest) -> tuple[BaseAgent, Provider]:
     api: Provider = request.getfixturevalue(name)
     api.play(None)
     return agent_of(api, request.param), api
-
-
-def agent_of(api: Provider, interface: str, **settings: Any) -> BaseAgent:
-    if interface == "claude_tool":
-        settings["model_provider"] = None
-    agent = get_agent(model_of(api, interface=interface, **settings), auto_fallback=False)
-    assert isinstance(agent, BaseAgent)
-    return agent
 
 
 async def test_calls_thoughts_and_usage_are_as_the_api_sent_them(

@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 
 from plait import AgentConfig, ConfigError, ModelConfig, get_agent
-from plait.agents.port import BaseAgent
 from plait.errors import AgentExecutionError, EngineUnavailableError
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say, eventually, free_port
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse
 from plait.traces import read_trace
 from tests.integration.agents.agent_suite import KEY
-from tests.integration.agents.langchain_models import ASK, Provider, model_of, results, toys
+from tests.integration.agents.langchain_models import (
+    ASK,
+    Provider,
+    agent_of,
+    model_of,
+    results,
+    toys,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -38,14 +44,6 @@ def api(interface: str, request: pytest.FixtureRequest) -> Provider:
     server: Provider = request.getfixturevalue(name)
     server.play(None)
     return server
-
-
-def agent_of(api: Provider, interface: str, **settings: Any) -> BaseAgent:
-    if interface == "claude_tool":
-        settings["model_provider"] = None
-    agent = get_agent(model_of(api, interface=interface, **settings), auto_fallback=False)
-    assert isinstance(agent, BaseAgent)
-    return agent
 
 
 FAULTS: dict[str, tuple[Any, int | None, str, bool]] = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from plait import AgentConfig, Message, get_agent
+from plait import AgentConfig, Message
 from plait.agents import AgentPort
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.traces import Turn, read_trace
-from tests.integration.agents.langchain_models import model_of
+from tests.integration.agents.langchain_models import agent_of
 
 pytestmark = pytest.mark.anyio
 
@@ -40,10 +40,7 @@ def setup(
 ) -> tuple[AnthropicServer | OpenAIServer, AgentPort]:
     """The stand-in of a provider, and an agent of an engine there."""
     api = openai if engine == "openai_endpoint" else anthropic
-    settings: dict[str, Any] = {"interface": engine}
-    if engine.startswith("claude"):
-        settings["model_provider"] = None
-    return api, get_agent(model_of(api, **settings), auto_fallback=False)
+    return api, agent_of(api, engine)
 
 
 @pytest.mark.parametrize(("engine", "stop", "streaming"), TABLE)

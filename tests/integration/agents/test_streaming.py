@@ -12,7 +12,7 @@ from plait.agents import BatchTask, run_batch
 from plait.agents.port import BaseAgent
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.traces import Delta, ImageContent, ToolCalled, Turn, read_trace
-from tests.integration.agents.langchain_models import model_of
+from tests.integration.agents.langchain_models import agent_of
 
 pytestmark = pytest.mark.anyio
 
@@ -28,15 +28,6 @@ ENGINES = ["langchain", "claude_tool", "claude_agent_sdk"]
 def pay(amount: int) -> dict[str, int]:
     """Pay an amount."""
     return {"paid": amount}
-
-
-def agent_of(api: AnthropicServer | OpenAIServer, engine: str | None = None) -> BaseAgent:
-    settings: dict[str, Any] = {} if engine is None else {"interface": engine}
-    if engine not in (None, "langchain"):
-        settings["model_provider"] = None
-    agent = get_agent(model_of(api, **settings), auto_fallback=False)
-    assert isinstance(agent, BaseAgent)
-    return agent
 
 
 async def streamed(agent: BaseAgent, config: AgentConfig | None = None) -> list[Any]:
@@ -76,7 +67,7 @@ async def test_tokens_and_calls_are_events_as_they_come(
 
 async def test_an_endpoint_streams_too(openai: OpenAIServer, tmp_path: Path) -> None:
     openai.play(SCRIPT)
-    await check_stream(agent_of(openai), tmp_path / "run.jsonl")
+    await check_stream(agent_of(openai, "openai_endpoint"), tmp_path / "run.jsonl")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
