@@ -53,12 +53,9 @@ class GatewayServer:
             "unique_name": self.mcp_server_unique_name,
             "url": public_url(self.url),
             "headers": sorted(self.headers),
-            "audience": self.audience,
-            "scope": self.scope,
-            "publisher": self.publisher,
-            "tools": None if self.tools is None else list(self.tools),
+            **{name: getattr(self, name) for name in ("audience", "scope", "publisher", "tools")},
         }
-        return {name: value for name, value in data.items() if value not in (None, [])}
+        return {name: value for name, value in data.items() if value not in (None, [], ())}
 
 
 @dataclass(frozen=True, slots=True)

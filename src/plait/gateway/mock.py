@@ -8,8 +8,7 @@ import os
 import random
 import re
 import socket
-import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -231,7 +230,7 @@ _SYNTAX = re.compile(
 FORMS = "TARGET=KIND[:SECONDS][xTIMES]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fault:
     """A simulated fault."""
 
@@ -263,26 +262,19 @@ def fault_from(text: str) -> Fault:
 class Faults:
     """The faults to simulate; may be changed from any thread."""
 
-    def __init__(self, faults: Iterable[Fault | str] = ()) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, faults: Iterable[str] = ()) -> None:
         self.set(*faults)
 
-    def set(self, *faults: Fault | str) -> None:
+    def set(self, *faults: str) -> None:
         """Simulate these faults from now on, and no others."""
-        parsed = [fault_from(fault) if isinstance(fault, str) else fault for fault in faults]
-        with self._lock:
-            self._faults = parsed
-            self._used: Counter[int] = Counter()
+        self._faults = [fault_from(fault) for fault in faults]
 
     def take(self, target: str) -> Fault | None:
         """Return the fault for a request, if there is one, and count it."""
-        with self._lock:
-            for index, fault in enumerate(self._faults):
-                if fault.target == target and (
-                    fault.times is None or self._used[index] < fault.times
-                ):
-                    self._used[index] += 1
-                    return fault
+        for fault in self._faults:
+            if fault.target == target and fault.times != 0:
+                fault.times = None if fault.times is None else fault.times - 1
+                return fault
         return None
 
 
@@ -297,7 +289,7 @@ class MockGateway:
         mocks: str | os.PathLike[str],
         *,
         port: int = 0,
-        fail: Iterable[str | Fault] = (),
+        fail: Iterable[str] = (),
         details: Mapping[str, Mapping[str, Any]] | None = None,
         require_token: bool = False,
     ) -> None:
@@ -506,11 +498,7 @@ class Record:
     @property
     def rpc_method(self) -> str:
         """The MCP method of the request, if it has one."""
-        match self.json:
-            case {"method": method}:
-                return str(method)
-            case _:
-                return ""
+        return str(entries_of(self.json).get("method", ""))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON data, without tokens and keys."""

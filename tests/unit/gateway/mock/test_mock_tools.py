@@ -86,7 +86,7 @@ def test_words_that_are_no_fault_are_an_error(text: str) -> None:
 
 
 def test_a_fault_happens_as_often_as_it_says_and_only_where_it_says() -> None:
-    faults = Faults([fault_from("history=500x2"), fault_from("history=503")])
+    faults = Faults(["history=500x2", "history=503"])
 
     assert [fault.kind for fault in (faults.take("history") for _ in range(4)) if fault] == [
         "500",
