@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from plait._support.durations import is_finite_number
 from plait._support.gather import resolve
+from plait._support.mappings import entries_of
 from plait._support.suggestions import suggest_names
 from plait.traces.events import ToolCalled
 from plait.traces.trace import Trace
@@ -82,7 +83,7 @@ def check_problem(spec: Mapping[str, Any]) -> str | None:
     for names, fits, wanted in _VALUES:
         if name in names and not fits(value):
             return f"{name} takes {wanted}, not {value!r}"
-    least = cast("dict[str, Any]", value).get("at_least", 0) if isinstance(value, dict) else 0
+    least = entries_of(value).get("at_least", 0)
     if not is_finite_number(least):
         return f"at_least takes a number, not {least!r}"
     if name == "matches":
@@ -107,8 +108,7 @@ async def run_check(spec: Mapping[str, Any], evidence: Evidence) -> CheckResult:
         found = f"{type(error).__name__}: {error}"
     if not isinstance(found, int | float):
         return CheckResult(name, found is None, found or "")
-    spec = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    least = spec.get("at_least", _AT_LEAST)
+    least = entries_of(value).get("at_least", _AT_LEAST)
     if not 0 <= found <= 1:
         return CheckResult(name, passed=False, message=f"the score {found} is not from 0 to 1")
     text = f"score {found:.2f}, and at least {least:g} passes"
