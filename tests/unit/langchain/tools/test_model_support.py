@@ -16,33 +16,23 @@ FILE = {"type": "file", "url": "https://example.com/a.pdf", "mime_type": "applic
 TEXT = {"type": "text", "text": "hi"}
 
 
-class ChatOpenAI(FakeListChatModel): ...
-
-
-class ChatAnthropic(FakeListChatModel): ...
-
-
-class ChatGoogleGenerativeAI(FakeListChatModel): ...
-
-
-class ChatBedrock(FakeListChatModel): ...
-
-
-class ChatSomething(FakeListChatModel): ...
+def model_called(name: str, **fields: Any) -> Any:
+    kind: Any = type(name, (FakeListChatModel,), {})
+    return kind(responses=["hi"], **fields)
 
 
 @pytest.mark.parametrize(
-    ("kind", "profile"),
+    ("name", "profile"),
     [
-        (ChatOpenAI, "openai"),
-        (ChatAnthropic, "anthropic"),
-        (ChatGoogleGenerativeAI, "gemini"),
-        (ChatBedrock, "anthropic"),
-        (ChatSomething, None),
+        ("ChatOpenAI", "openai"),
+        ("ChatAnthropic", "anthropic"),
+        ("ChatGoogleGenerativeAI", "gemini"),
+        ("ChatBedrock", "anthropic"),
+        ("ChatSomething", None),
     ],
 )
-def test_a_model_is_known_by_its_provider(kind: Any, profile: str | None) -> None:
-    model = kind(responses=["hi"])
+def test_a_model_is_known_by_its_provider(name: str, profile: str | None) -> None:
+    model = model_called(name)
 
     assert profile_of(model) == profile
     assert profile_of(model.bind(stop=["x"])) == profile
@@ -52,54 +42,37 @@ def message(*blocks: Any) -> ToolMessage:
     return ToolMessage(content=list(blocks), tool_call_id="1", artifact={"kept": True})
 
 
-def test_of_a_model_that_says_nothing_everything_is_left() -> None:
-    messages: list[AnyMessage] = [message(IMAGE, AUDIO, FILE)]
-
-    assert readable_by(ChatSomething(responses=["hi"]), messages) == messages
-
-
-def test_what_a_model_denies_becomes_a_line() -> None:
-    model = ChatSomething(
-        responses=["hi"],
-        profile={"image_inputs": True, "audio_inputs": False, "pdf_inputs": False},
-    )
-    before = message(TEXT, IMAGE, AUDIO, FILE)
-
-    (after,) = readable_by(model, [before])
-
-    assert after.content == [
-        TEXT,
-        IMAGE,
-        {"type": "text", "text": "[audio/wav that this model cannot take]"},
-        {
-            "type": "text",
-            "text": ("[application/pdf that this model cannot take: https://example.com/a.pdf]"),
-        },
-    ]
-    assert isinstance(after, ToolMessage)
-    assert after.artifact == {"kept": True}
-    assert before.content == [TEXT, IMAGE, AUDIO, FILE]
+AUDIO_LINE = {"type": "text", "text": "[audio/wav that this model cannot take]"}
+IMAGE_LINE = {"type": "text", "text": "[image/png that this model cannot take]"}
+FILE_LINE = {
+    "type": "text",
+    "text": "[application/pdf that this model cannot take: https://example.com/a.pdf]",
+}
+ALL = [TEXT, IMAGE, AUDIO, FILE]
 
 
-def test_images_may_be_denied_for_tool_messages_alone() -> None:
-    model = ChatSomething(
-        responses=["hi"], profile={"image_inputs": True, "image_tool_message": False}
-    )
-
-    (after,) = readable_by(model, [message(IMAGE)])
-
-    assert after.content == [
-        {"type": "text", "text": "[image/png that this model cannot take]"},
-    ]
-
-
-def test_messages_of_people_and_plain_texts_are_left() -> None:
-    model = ChatSomething(responses=["hi"], profile={"image_inputs": False})
-    messages: list[AnyMessage] = [
+@pytest.mark.parametrize(
+    ("profile", "shown"),
+    [
+        (None, ALL),
+        (
+            {"image_inputs": True, "audio_inputs": False, "pdf_inputs": False},
+            [TEXT, IMAGE, AUDIO_LINE, FILE_LINE],
+        ),
+        ({"image_inputs": True, "image_tool_message": False}, [TEXT, IMAGE_LINE, AUDIO, FILE]),
+    ],
+)
+def test_what_a_model_denies_becomes_a_line(profile: Any, shown: list[Any]) -> None:
+    before = message(*ALL)
+    others: list[AnyMessage] = [
         HumanMessage(content=[IMAGE]),
         ToolMessage(content="plain", tool_call_id="1"),
     ]
 
-    after = readable_by(model, messages)
+    after, *rest = readable_by(model_called("ChatSomething", profile=profile), [before, *others])
 
-    assert all(new is old for new, old in zip(after, messages, strict=True))
+    assert after.content == shown
+    assert isinstance(after, ToolMessage)
+    assert after.artifact == {"kept": True}
+    assert before.content == ALL
+    assert all(new is old for new, old in zip(rest, others, strict=True))
