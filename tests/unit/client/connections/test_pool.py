@@ -1,19 +1,24 @@
-"""Connections by server, credentials and conversation."""
+"""Connections by server, credentials and conversation, and the turns of users to have one."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from anyio import wait_all_tasks_blocked
 from mcp.server import MCPServer
 
-from plait import UnknownServerError
+from plait import ConnectTimeoutError, UnknownServerError
 from plait._support.clock import SystemClock
 from plait.client.config.secrets import secret_values
-from plait.client.config.servers import HttpServer, InProcessServer, StdioServer
+from plait.client.config.servers import HttpServer, InProcessServer, StdioServer, Timeouts
 from plait.client.connections.connection import ConnectionPool
 from plait.client.connections.credentials import CallerCredentials
+from plait.client.connections.deadline import Deadline
+from plait.client.connections.operations import call_tool
 from plait.client.connections.session import SessionOptions
 from plait.testing import eventually
 
@@ -121,3 +126,147 @@ async def test_the_connection_of_a_user_hides_the_secrets_of_the_server_too() ->
     own = CallerCredentials(headers={"Authorization": "Bearer of-ann-2"})
 
     assert secret_values(pool.connection("web", own).server) >= {"of-server-1", "of-ann-2"}
+
+
+BOUND = 2
+
+
+class Desk:
+    """A server of which two sessions may be open, and whose one tool takes until it is told."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.served: list[str] = []
+        self.done: dict[str, asyncio.Event] = {}
+        mcp = MCPServer("desk")
+        mcp.add_tool(self.serve, name="serve")
+        server = replace(InProcessServer(server=mcp), timeouts=timeouts)
+        self.pool = ConnectionPool(
+            {"desk": server}, lambda _: SessionOptions(), most_user_sessions=BOUND
+        )
+        self.pool.open()
+
+    async def serve(self, user: str) -> str:
+        self.served.append(user)
+        await self.done.setdefault(user, asyncio.Event()).wait()
+        return user
+
+    def finish(self, *users: str) -> None:
+        for user in users:
+            self.done.setdefault(user, asyncio.Event()).set()
+
+    async def call(self, user: str) -> Any:
+        connection = self.pool.connection("desk", CallerCredentials(thread=user))
+        answer = await connection.request(
+            lambda client: call_tool(client, "serve", {"user": user}),
+            Deadline(60),
+            method="tools/call",
+            tool="serve",
+        )
+        return answer.value.content[0].text  # pyright: ignore[reportAttributeAccessIssue]
+
+    async def begin(self, *users: str) -> list[asyncio.Task[Any]]:
+        """Have users call one after another."""
+        calls: list[asyncio.Task[Any]] = []
+        for user in users:
+            calls.append(asyncio.create_task(self.call(user)))
+            await wait_all_tasks_blocked()
+        return calls
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    made = Desk(Timeouts())
+    yield made
+    await made.pool.close()
+
+
+async def test_users_beyond_the_bound_are_served_in_the_order_in_which_they_came(
+    desk: Desk,
+) -> None:
+    users = [f"user-{number}" for number in range(6)]
+    calls = await desk.begin(*users)
+    assert desk.served == users[:BOUND]
+
+    for number, user in enumerate(users):
+        desk.finish(user)
+        due = users[: number + BOUND + 1]
+        await eventually(lambda due=due: desk.served == due)
+
+    assert await asyncio.gather(*calls) == users
+
+
+async def test_a_session_in_use_is_not_closed_for_others(desk: Desk) -> None:
+    calls = await desk.begin("ann", "bob", "cid")
+    desk.finish("cid")
+    desk.finish("bob")
+
+    assert await calls[2] == "cid"
+    assert not calls[0].done()
+    desk.finish("ann")
+    assert await asyncio.gather(*calls) == ["ann", "bob", "cid"]
+
+
+async def test_idle_sessions_of_others_make_room_and_those_of_new_users_stay(desk: Desk) -> None:
+    desk.finish("ann", "bob", "cid")
+    for user in ("ann", "bob", "cid"):
+        assert await desk.call(user) == user
+
+    kept = [desk.pool.connection("desk", CallerCredentials(thread=user)) for user in ("bob", "cid")]
+    assert [one.status().state for one in kept] == ["ready", "ready"]
+
+
+async def test_whoever_gives_up_leaves_the_queue(desk: Desk) -> None:
+    calls = await desk.begin("ann", "bob", "cid", "dan")
+    calls[2].cancel()
+    await asyncio.wait([calls[2]])
+    desk.finish("ann", "bob", "cid", "dan")
+
+    assert await calls[3] == "dan"
+    assert desk.served == ["ann", "bob", "dan"]
+    assert [event.kind for event in desk.pool.events] == ["opened"] * 3
+
+
+async def test_a_turn_that_does_not_come_in_time_is_an_error_that_says_so() -> None:
+    desk = Desk(Timeouts(connect_seconds=0.2))
+    calls = await desk.begin("ann", "bob")
+
+    with pytest.raises(ConnectTimeoutError, match="2 sessions of other users are open and in use"):
+        await desk.call("cid")
+
+    desk.finish("ann", "bob")
+    assert await asyncio.gather(*calls) == ["ann", "bob"]
+    await desk.pool.close()
+
+
+async def test_closing_ends_those_who_wait_for_their_turn(desk: Desk) -> None:
+    calls = await desk.begin("ann", "bob", "cid")
+
+    async with asyncio.timeout(30):
+        await desk.pool.close()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert {type(outcome).__name__ for outcome in outcomes} == {"ClientClosedError"}
+
+
+class _SetClock(SystemClock):
+    """A clock that stands still."""
+
+    now_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_seconds
+
+
+async def test_a_connection_is_not_closed_between_the_steps_of_a_call() -> None:
+    clock = _SetClock()
+    servers = {"web": HttpServer(url="http://localhost/mcp")}
+    pool = ConnectionPool(servers, lambda _: SessionOptions(), clock=clock)
+    connection = pool.connection("web", CallerCredentials(headers={"X-User": "ann"}))
+
+    with connection.used():
+        clock.now_seconds += 60
+        during = connection.is_unused
+    after = connection.is_unused
+    clock.now_seconds += 1
+
+    assert (during, after, connection.is_unused) == (False, False, True)

@@ -1,4 +1,4 @@
-"""What is cut from JSON leaves JSON of the same shape, within its bytes."""
+"""JSON keeps its shape and a text its head and tail; paths read what is left out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from plait.client.calls.result_budget.cut import (
     CUT,
     CutNote,
     cut_json,
+    cut_text,
+    head_of,
     parsed_json,
     share_room,
+    size_of_text,
+    tail_of,
     written_json,
 )
-from plait.client.calls.result_budget.limiter import select
+from plait.client.calls.result_budget.limiter import PathError, is_single, path_to, select
 
 MARK = CutNote("r_abcdefghijklmnop", "read_more")
 
@@ -171,3 +175,131 @@ def test_room_is_shared_fairly(wanted: list[int], room: int) -> None:
     else:
         least = min(got for got, want in zip(given_out, wanted, strict=True) if got < want)
         assert max(given_out) <= least + 1
+
+
+LINE = re.compile(
+    r"\n\[… (\d+) of (\d+) characters are left out here; to read on: "
+    r'read_more\(handle="r_abcdefghijklmnop", start=(\d+)\) …\]\n'
+)
+pieces = st.text(max_size=30) | st.sampled_from(["a", "é", "語", "🎈", "\n", "\ud800"])
+texts = st.builds(lambda piece, times: piece * times, pieces, st.integers(0, 200))
+
+
+@given(texts, st.integers(200, 2000))
+def test_head_and_tail_are_those_of_the_text_and_the_line_counts_right(
+    text: str, allowed: int
+) -> None:
+    shorter = cut_text(text, allowed, MARK)
+
+    assert shorter is not None
+    assert size_of_text(shorter) <= allowed
+    if size_of_text(text) <= allowed:
+        assert shorter == text
+        return
+    found = LINE.search(shorter)
+    assert found is not None
+    left, total, start = map(int, found.groups())
+    head, tail = shorter[: found.start()], shorter[found.end() :]
+    assert (total, start) == (len(text), len(head))
+    assert text == head + text[start : start + left] + tail
+
+
+def test_a_cut_is_made_between_lines() -> None:
+    text = "".join(f"line {number}\n" for number in range(1000))
+
+    shorter = cut_text(text, 1000, MARK)
+
+    assert shorter is not None
+    assert {line for line in shorter.splitlines() if line and "left out" not in line} <= {
+        f"line {number}" for number in range(1000)
+    }
+    assert shorter.startswith("line 0\n")
+    assert shorter.endswith("line 999\n")
+
+
+def test_where_the_line_does_not_fit_there_is_no_text() -> None:
+    assert cut_text("x" * 1000, 50, MARK) is None
+
+
+@given(texts, st.integers(0, 500))
+def test_heads_and_tails_hold_as_many_characters_as_fit(text: str, allowed: int) -> None:
+    head, tail = head_of(text, allowed), tail_of(text, allowed)
+
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert size_of_text(head) <= allowed
+    assert size_of_text(tail) <= allowed
+    if len(head) < len(text):
+        assert size_of_text(text[: len(head) + 1]) > allowed
+        assert size_of_text(text[len(text) - len(tail) - 1 :]) > allowed
+
+
+DATA: dict[str, Any] = {
+    "rows": [{"id": 0, "name": "zero"}, {"id": 1}, {"id": 2, "name": "two"}],
+    "a b": {"c.d": [10, 20, 30], "": 1, '"': 2},
+    "größe": 3,
+    "last-run": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("$", DATA),
+        ("", DATA),
+        ("$.rows[0].name", "zero"),
+        ("rows[0].name", "zero"),
+        ("$.rows[-1].id", 2),
+        ("$.rows[1:].id", [1, 2]),
+        ("$.rows[:2]", DATA["rows"][:2]),
+        ("$.rows[*].name", ["zero", "two"]),
+        ("$.rows.*.id", [0, 1, 2]),
+        ("$['a b'][\"c.d\"][ 1 : 3 ]", [20, 30]),
+        ('$["a b"]["\\""]', 2),
+        ("$['a b']['']", 1),
+        ("$.größe", 3),
+        ("$.last-run", None),
+        ("[0:100]", list(DATA.values())),
+    ],
+)
+def test_a_path_leads_to_a_value(path: str, value: Any) -> None:
+    assert select(DATA, path) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("$.rows[3]", "3 items"),
+        ("$.row", "rows, a b"),
+        ("$.rows.id", "is a list"),
+        ("$.größe.x", "is a number"),
+        ("$.größe[0]", "is a number"),
+        ("$.rows[0][1:2].x", "is a string"),
+        ("$.rows[*].none", "no 'none'"),
+        ("$.rows[?(@.id)]", r"from '\[\?"),
+        ("$..id", r"from '\.\.id'"),
+        ('$["a', "from"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_why(path: str, reason: str) -> None:
+    with pytest.raises(PathError, match=reason):
+        select(DATA, path)
+
+
+def test_ranges_make_lists() -> None:
+    assert is_single("$.a[1].b")
+    assert not is_single("$.a[1:2].b")
+    assert not is_single("$.a[*]")
+
+
+@given(st.lists(st.text() | st.integers(0, 5), max_size=5), st.integers())
+def test_a_path_that_was_made_leads_back(steps: list[str | int], leaf: int) -> None:
+    value: Any = leaf
+    for step in reversed(steps):
+        value = {step: value} if isinstance(step, str) else [None] * step + [value]
+    path: str | None = "$"
+    for step in steps:
+        path = path_to(path, step)
+
+    assert path is not None
+    assert select(value, path) == leaf
