@@ -60,11 +60,8 @@ def test_a_completion_has_its_calls_and_its_usage(server: OpenAIServer) -> None:
 
     (choice,) = first["choices"]
     one, two = choice["message"]["tool_calls"]
-    assert one == {
-        "id": "c1",
-        "type": "function",
-        "function": {"name": "add", "arguments": '{"a": 1}'},
-    }
+    function = {"name": "add", "arguments": '{"a": 1}'}
+    assert one == {"id": "c1", "type": "function", "function": function}
     assert two["id"].startswith("call_")
     assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
     assert first["usage"] == {
@@ -74,21 +71,11 @@ def test_a_completion_has_its_calls_and_its_usage(server: OpenAIServer) -> None:
         "prompt_tokens_details": {"cached_tokens": 5},
     }
     (choice,) = second["choices"]
-    assert choice["message"] == {
-        "role": "assistant",
-        "content": "done",
-        "reasoning_content": "hm",
-    }
-    assert choice["finish_reason"] == "stop"
+    message = {"role": "assistant", "content": "done", "reasoning_content": "hm"}
+    assert (choice["message"], choice["finish_reason"]) == (message, "stop")
     assert first["id"] != second["id"]
     read, written = second["usage"]["prompt_tokens"], second["usage"]["completion_tokens"]
-    assert server.spent == UsageMetadata(
-        input_tokens=11 + read,
-        output_tokens=7 + written,
-        total_tokens=18 + read + written,
-        cache_read_tokens=5,
-        cache_creation_tokens=0,
-    )
+    assert server.spent == UsageMetadata(11 + read, 7 + written, 18 + read + written, None, 5, 0)
 
 
 def test_a_stream_says_the_same_in_pieces(server: OpenAIServer) -> None:
@@ -119,8 +106,7 @@ def test_a_stream_says_the_same_in_pieces(server: OpenAIServer) -> None:
     finishes = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
     assert finishes == [*[None] * (len(chunks) - 1), "tool_calls"]
 
-
-def test_a_stream_tells_no_usage_unless_it_is_asked_to(server: OpenAIServer) -> None:
+    # It tells no usage unless it is asked to.
     server.play(None)
     chunks = _chunks(_ask(server, stream=True))
 
