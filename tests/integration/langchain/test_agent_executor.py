@@ -15,6 +15,8 @@ from tests.nursery import stdio_config
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
+SERVERS: Any = {"server": stdio_config()}
+QUESTION = {"input": "What is 2 + 3?"}
 PROMPT = ChatPromptTemplate.from_messages(
     [("system", "Use the tools."), ("human", "{input}"), ("placeholder", "{agent_scratchpad}")]
 )
@@ -27,35 +29,23 @@ def executor_of(tools: list[BaseTool]) -> AgentExecutor:
     return AgentExecutor(agent=agent, tools=tools, return_intermediate_steps=True)
 
 
-def seen(outcome: dict[str, Any]) -> list[str]:
-    return [str(observation) for _, observation in outcome["intermediate_steps"]]
-
-
-async def test_an_agent_executor_calls_the_tools() -> None:
-    async with MultiServerMCPClient({"server": stdio_config()}) as client:
-        tools = await client.get_tools(include=["add", "fail"])
-        outcome = await executor_of(tools).ainvoke({"input": "What is 2 + 3?"})
-
+def check(outcome: dict[str, Any]) -> None:
     assert outcome["output"] == "It is 5."
-    first, second = seen(outcome)
+    first, second = [str(observation) for _, observation in outcome["intermediate_steps"]]
     assert first == "5"
     assert "no more" in second
 
 
-def test_an_agent_executor_without_a_loop_calls_them_too() -> None:
-    client = MultiServerMCPClient({"server": stdio_config()})
-    try:
-        tools = client.get_tools_blocking(include=["add", "fail"])
-        outcome = executor_of(tools).invoke({"input": "What is 2 + 3?"})
-    finally:
-        client.close()
-
-    assert outcome["output"] == "It is 5."
-    assert seen(outcome)[0] == "5"
-
-
-async def test_run_and_arun_take_no_config() -> None:
-    async with MultiServerMCPClient({"server": stdio_config()}) as client:
+async def test_an_agent_executor_calls_the_tools() -> None:
+    async with MultiServerMCPClient(SERVERS) as client:
+        tools = await client.get_tools(include=["add", "fail"])
+        outcome = await executor_of(tools).ainvoke(QUESTION)
         (add,) = await client.get_tools(include=["add"])
-
         assert await add.arun({"a": 1, "b": 1}, config=None) == "2"
+    check(outcome)
+
+
+def test_an_agent_executor_without_a_loop_calls_them_too() -> None:
+    with MultiServerMCPClient(SERVERS) as client:
+        tools = client.get_tools_blocking(include=["add", "fail"])
+        check(executor_of(tools).invoke(QUESTION))

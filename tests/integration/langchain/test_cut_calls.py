@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -206,11 +208,14 @@ def test_the_middleware_sees_cut_calls_in_blocking_code(tmp_path: Path) -> None:
     assert_only_the_whole_call_was_made(done["messages"], StateDir(tmp_path))
 
 
-async def test_what_stands_for_broken_arguments_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_what_stands_for_broken_arguments_is_refused(tmp_path: Path, blocking: bool) -> None:
     """The conversation of a run that goes on in a graph has it."""
-    call: Any = {**tool_call("pay"), "args": {"plait/invalid_arguments": '{"amount": 30'}}
+    broken = {"plait/invalid_arguments": '{"amount": 30', "amount": 30}
+    call: Any = {**tool_call("pay"), "args": broken}
     async with paying(tmp_path) as (_, pay, state):
-        message = await pay.ainvoke(call)
+        pay_blocking = partial(asyncio.to_thread, pay.invoke)
+        message = await (pay_blocking(call) if blocking else pay.ainvoke(call))
 
         assert state.ledger() == ["7"]
         assert message.status == "error"

@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 from plait import MultiServerMCPClient
 from plait.client.calls.executor import ToolExecutor
 from plait.testing import eventually
+from tests.integration.langchain.paying_graphs import compiled
+from tests.integration.langchain.paying_graphs import message_of as payments_message
 from tests.servers import asking_till
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -56,18 +58,11 @@ def ledger_of(folder: Path) -> list[int]:
 
 
 def graph_of(node: Any) -> Any:
-    builder: Any = StateGraph(MessagesState)
-    builder.add_node("pay", node)
-    builder.add_edge(START, "pay")
-    return builder.compile(checkpointer=InMemorySaver())
+    return compiled(MessagesState, node, InMemorySaver())
 
 
 def message_of(amounts: Sequence[int]) -> Any:
-    calls = [
-        {"type": "tool_call", "id": f"call_{number}", "name": "pay", "args": {"amount": amount}}
-        for number, amount in enumerate(amounts)
-    ]
-    return {"messages": [AIMessage("", tool_calls=calls)]}
+    return {"messages": [payments_message([("pay", amount) for amount in amounts])]}
 
 
 def thread(name: str) -> Any:
@@ -102,22 +97,27 @@ async def test_calls_are_direct_also_the_first_of_a_tool(
     assert long_way == []
 
 
+@pytest.mark.parametrize("blocking", [False, True])
 async def test_a_direct_call_is_paused_when_the_server_asks_and_goes_on_with_the_answer(
-    tmp_path: Path, long_way: list[Any]
+    tmp_path: Path, long_way: list[Any], blocking: bool
 ) -> None:
     async with opened(tmp_path) as pay:
         graph = graph_of(ToolNode([pay]))
-        await graph.ainvoke(message_of([1]), thread("first"))
 
-        paused = await graph.ainvoke(message_of([2, 500]), thread("1"))
+        async def step(given: Any, name: str) -> Any:
+            if blocking:
+                return await asyncio.to_thread(graph.invoke, given, thread(name))
+            return await graph.ainvoke(given, thread(name))
+
+        await step(message_of([1]), "first")
+        paused = await step(message_of([2, 500]), "1")
         assert ledger_of(tmp_path) == [1, 2]
-        done = await graph.ainvoke(consent(paused), thread("1"))
+        done = await step(consent(paused), "1")
 
         # From now on it is known that the tool may ask.
         long_way.clear()
-        again = await graph.ainvoke(message_of([600]), thread("2"))
-        last = await graph.ainvoke(consent(again), thread("2"))
-        small = await graph.ainvoke(message_of([3]), thread("3"))
+        last = await step(consent(await step(message_of([600]), "2")), "2")
+        small = await step(message_of([3]), "3")
 
     (asked,) = paused["__interrupt__"]
     assert asked.value["requests"][0]["message"] == "Pay 500?"
@@ -177,17 +177,6 @@ async def test_calls_that_ask_at_once_before_anything_is_known_of_their_tool_tak
     assert sorted(ledger_of(tmp_path)) == [500, 600]
 
 
-async def test_a_blocking_direct_call_is_paused_too(tmp_path: Path, long_way: list[Any]) -> None:
-    async with opened(tmp_path) as pay:
-        graph = graph_of(ToolNode([pay]))
-        await asyncio.to_thread(graph.invoke, message_of([1]), thread("first"))
-        paused = await asyncio.to_thread(graph.invoke, message_of([500]), thread("1"))
-        done = await asyncio.to_thread(graph.invoke, consent(paused), thread("1"))
-
-    assert texts_of(done) == ["paid 500"]
-    assert ledger_of(tmp_path) == [1, 500]
-
-
 async def test_a_direct_call_is_not_repeated_after_an_interrupt_of_the_users_own(
     tmp_path: Path, long_way: list[Any]
 ) -> None:
@@ -220,10 +209,8 @@ async def test_the_first_record_is_written_before_the_request(
 
     async with opened(tmp_path) as pay:
         await graph_of(ToolNode([pay])).ainvoke(message_of([1]), thread("first"))
-        builder: Any = StateGraph(MessagesState)
-        builder.add_node("pay", ToolNode([pay]))
-        builder.add_edge(START, "pay")
+        graph = compiled(MessagesState, ToolNode([pay]), Full())
         with pytest.raises(OSError, match="disk full"):
-            await builder.compile(checkpointer=Full()).ainvoke(message_of([2]), thread("1"))
+            await graph.ainvoke(message_of([2]), thread("1"))
 
     assert ledger_of(tmp_path) == [1]
