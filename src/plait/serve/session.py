@@ -48,6 +48,8 @@ MAX_REQUESTS: Final = 4096
 """How many requests of a client may be under way at once."""
 MAX_HELD_CALLS: Final = 256
 """How many calls of a client may wait for answers that come with another request."""
+TOGETHER_SECONDS: Final = 0.1
+"""How long changes of a list are collected: at the start, every server has one."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 _CHANGED: Final[dict[ListKind, tuple[str, str]]] = {
@@ -173,6 +175,8 @@ class ClientSession:
         self._going_on: set[_HeldCall] = set()
         """The requests of the modern era that may ask something."""
         self._listeners: list[_Listener] = []
+        self._announced: set[tuple[str, str]] = set()
+        """What will be announced in a moment."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[_Request], Awaitable[Row]]] = {
             "initialize": self._initialize,
@@ -380,8 +384,15 @@ class ClientSession:
     # What is told
 
     def list_changed(self, kind: ListKind) -> None:
-        """Announce that a list has changed."""
-        method, wanted = _CHANGED[kind]
+        """Announce that a list has changed, once for what changes together."""
+        announcement = _CHANGED[kind]
+        if announcement not in self._announced:
+            self._announced.add(announcement)
+            loop = asyncio.get_running_loop()
+            loop.call_later(TOGETHER_SECONDS, self._announce, *announcement)
+
+    def _announce(self, method: str, wanted: str) -> None:
+        self._announced.discard((method, wanted))
         if self.version is not None:
             self._start(self._tell(method, None))
         for listener in self._listeners:

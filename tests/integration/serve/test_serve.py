@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import psutil
 import pytest
 from mcp import Client, MCPError, types
 
 from plait.serve.upstream import FIRST_LIST_SECONDS
-from plait.testing import StateDir, eventually
+from plait.testing import ServerProcess, StateDir, eventually
 from tests import nursery
 from tests.integration.serve.conftest import (
     BOTH_ERAS,
+    READY,
     Era,
     Open,
     Wire,
@@ -290,6 +294,38 @@ async def test_the_end_of_input_ends_every_process(tmp_path: Path, state: StateD
         return False
 
     await eventually(is_gone)
+
+
+async def test_no_server_outlives_plait_serve_that_was_killed(
+    tmp_path: Path, state: StateDir
+) -> None:
+    config = write_config(tmp_path, {"faults": _faults(state)})
+    words = [sys.executable, "-m", "plait", "serve", "--config", str(config), "--http", "0"]
+    server = ServerProcess(words, ready=READY)
+    with server:
+        async with httpx2.AsyncClient() as http:
+            answer = await http.post(server.url, json=_call("faults__pid"), headers=_MODERN)
+            process = int(answer.json()["result"]["content"][0]["text"])
+        await asyncio.to_thread(server.kill)
+
+    await eventually(lambda: not psutil.pid_exists(process))
+
+
+_MODERN = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/call",
+    "Mcp-Name": "faults__pid",
+}
+
+
+def _call(tool: str) -> dict[str, Any]:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": tool, "arguments": {}, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
 async def test_two_clients_have_sessions_of_their_own(tmp_path: Path, state: StateDir) -> None:
