@@ -28,7 +28,7 @@ from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.engines.langchain.chat_models import ChatModels, import_provider
 from plait.agents.engines.langchain.messages import messages_to_langchain
 from plait.agents.engines.langchain.middleware import build_agent_middleware
-from plait.agents.engines.langchain.turns import HOOKS, LangChainTools, Turns
+from plait.agents.engines.langchain.turns import HOOKS, LangChainTools, Turns, TurnsMiddleware
 from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_failures import failure_of_model, provider_and_name
 from plait.client.catalog.tool import prepare_schemas
@@ -61,6 +61,8 @@ class LangChainAgent(LiveAgent):
     def __init__(self, model_config: ModelConfig, model: BaseChatModel | None = None) -> None:
         super().__init__(model_config)
         self._model = model
+        self._graph: _Graph | None = None
+        """The last graph that another run may use."""
         if model is None:  # now, because importing takes time from the first run
             import_provider(model_config)
 
@@ -92,16 +94,7 @@ class LangChainAgent(LiveAgent):
         max_turns = run.turns_left
         if middleware is not None:
             max_turns = min(max_turns, middleware.limits.model_call_limit)
-        tools = LangChainTools(run, model)
-        await prepare_schemas(tools.listed, profile_of(model))
-        turns = Turns(run, model, tools, max_turns=max_turns)
-        graph: Any = create_agent(
-            model,
-            tools.all,
-            system_prompt=run.system_prompt,
-            middleware=[*await _middleware(run, model, models, turns), turns],
-            checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
-        )
+        graph, turns = await self._graph_for(run, model, models, max_turns)
         run.session_id = str(uuid.uuid4())
         configurable: dict[str, Any] = run.settings.extra.get("configurable") or {}
         settings: RunnableConfig = {
@@ -112,16 +105,75 @@ class LangChainAgent(LiveAgent):
             settings["callbacks"] = [TokenHandler(run.recorder)]
         step: object = {"messages": messages_to_langchain(run.messages)}
         # The state is needed only where the graph stops: it is not saved after each step.
-        durability = None if graph.checkpointer is None else "exit"
-        while True:
-            interrupts: list[Interrupt] = []
-            updates = graph.astream(step, settings, stream_mode="updates", durability=durability)
-            async with contextlib.aclosing(updates):
-                async for update in updates:
-                    interrupts += update.get("__interrupt__", ())
-            if not interrupts:
-                return "completed"
-            step = Command(resume=await _answers(run, interrupts))
+        durability = None if graph.compiled.checkpointer is None else "exit"
+        with turns.active():
+            while True:
+                interrupts: list[Interrupt] = []
+                updates = graph.compiled.astream(
+                    step, settings, stream_mode="updates", durability=durability
+                )
+                async with contextlib.aclosing(updates):
+                    async for update in updates:
+                        interrupts += update.get("__interrupt__", ())
+                if not interrupts:
+                    return "completed"
+                step = Command(resume=await _answers(run, interrupts))
+
+    async def _graph_for(
+        self, run: AgentRun, model: BaseChatModel, models: ChatModels, max_turns: int
+    ) -> tuple[_Graph, Turns]:
+        """Return the graph of the last run, if it fits, or make one."""
+        last = self._graph
+        if last is not None and last.fits(run, model):
+            return last, Turns(run, model, last.tools, max_turns=max_turns)
+        tools = LangChainTools(run, model)
+        await prepare_schemas(tools.listed, profile_of(model))
+        turns = Turns(run, model, tools, max_turns=max_turns)
+        graph = _Graph(run, model, tools, await _middleware(run, model, models, turns))
+        if _is_plain(run) and (run.toolbox is None or self.keeps_servers):
+            self._graph = graph
+        return graph, turns
+
+
+class _Graph:
+    """A compiled graph, and what it was compiled for: later runs with the same may use it."""
+
+    def __init__(
+        self,
+        run: AgentRun,
+        model: BaseChatModel,
+        tools: LangChainTools,
+        middleware: Sequence[AgentMiddleware[Any, Any, Any]],
+    ) -> None:
+        self._definition = _definition(run, model)
+        self.tools = tools
+        self.compiled: Any = create_agent(
+            model,
+            tools.all,
+            system_prompt=run.system_prompt,
+            middleware=[*middleware, TurnsMiddleware()],
+            checkpointer=None if run.settings.on_interrupt is None else InMemorySaver(),
+        )
+
+    def fits(self, run: AgentRun, model: BaseChatModel) -> bool:
+        """Check whether it is the graph that the run would compile."""
+        return _is_plain(run) and self._definition == _definition(run, model)
+
+
+def _is_plain(run: AgentRun) -> bool:
+    """Check whether nothing in the graph of a run belongs to this run alone."""
+    return not (
+        run.model_config.agent_middleware
+        or run.settings.on_interrupt
+        or run.settings.tool_options
+        or any(tool.static for tool in run.tools.values())
+    )
+
+
+def _definition(run: AgentRun, model: BaseChatModel) -> tuple[object, ...]:
+    """Return what decides the graph of a plain run."""
+    tools = tuple(run.tools.values())
+    return (run.toolbox, type(model), profile_of(model), run.system_prompt, tools)
 
 
 async def _answers(run: AgentRun, interrupts: Sequence[Interrupt]) -> dict[str, Any]:

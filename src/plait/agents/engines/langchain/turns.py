@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,19 +61,42 @@ _ToolReply: TypeAlias = ToolMessage | Command[Any]
 _CallTool: TypeAlias = Callable[[ToolCallRequest], Awaitable[_ToolReply]]
 
 
-class Turns(AgentMiddleware[Any, Any, Any]):
-    """The turns of one run, as the innermost middleware of its graph.
+_turns_of_run: ContextVar[Turns] = ContextVar("plait_turns_of_run")
+
+
+class TurnsMiddleware(AgentMiddleware[Any, Any, Any]):
+    """The innermost middleware of a graph: passes each step to the `Turns` of its run.
+
+    So several runs may share a graph, also at the same time. The hooks are plain functions that
+    return coroutines: LangSmith wraps every coroutine function in a task and two thread switches,
+    even if tracing is off.
+    """
+
+    @override
+    def awrap_model_call(
+        self, request: ModelRequest[Any], handler: _CallModel
+    ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
+        return _turns_of_run.get().call_model(request, handler)
+
+    @override
+    def awrap_tool_call(
+        self, request: ToolCallRequest, handler: _CallTool
+    ) -> CoroutineType[Any, Any, _ToolReply]:
+        return _turns_of_run.get().call_tool(request, handler)
+
+
+class Turns:
+    """The turns of one run.
 
     It checks the limit in place of LangChain's own middleware, which adds two steps of the graph to
-    every turn. The hooks are plain functions that return coroutines: LangSmith wraps every
-    coroutine function in a task and two thread switches, even if tracing is off.
+    every turn.
     """
 
     def __init__(
         self, run: AgentRun, model: BaseChatModel, agent_tools: LangChainTools, *, max_turns: int
     ) -> None:
-        super().__init__()
         self._run = run
+        self._model = model
         self._tools = agent_tools
         self._max_turns = max_turns
         self._images = takes_images(model)
@@ -81,22 +105,21 @@ class Turns(AgentMiddleware[Any, Any, Any]):
         """Why calls are not made, by their ids."""
         self._called: set[str] = set()
 
-    @override
-    def awrap_model_call(
-        self, request: ModelRequest[Any], handler: _CallModel
-    ) -> CoroutineType[Any, Any, ModelResponse[Any]]:
-        return self._call_model(request, handler)
+    @contextmanager
+    def active(self) -> Generator[None]:
+        """Receive the steps of the graph that is run in the block."""
+        token = _turns_of_run.set(self)
+        try:
+            yield
+        finally:
+            _turns_of_run.reset(token)
 
-    @override
-    def awrap_tool_call(
-        self, request: ToolCallRequest, handler: _CallTool
-    ) -> CoroutineType[Any, Any, _ToolReply]:
-        return self._call_tool(request, handler)
-
-    async def _call_model(
+    async def call_model(
         self, request: ModelRequest[Any], handler: _CallModel
     ) -> ModelResponse[Any]:
         """Call the model of the run, and record its answer."""
+        if request.model is not self._model:  # the graph was made for another run
+            request = request.override(model=self._model)
         if self._tools.deferred:
             request = request.override(tools=list(self._tools.visible(request.messages)))
         paused: list[BaseMessage] = []
@@ -156,7 +179,7 @@ class Turns(AgentMiddleware[Any, Any, Any]):
             response = replace(response, result=[texts.as_written(first), *response.result[1:]])
         return response
 
-    async def _call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
+    async def call_tool(self, request: ToolCallRequest, handler: _CallTool) -> _ToolReply:
         """Call a tool, and record the call; an unknown tool gets an answer too."""
         call = request.tool_call
         call_id = call["id"] or ""
