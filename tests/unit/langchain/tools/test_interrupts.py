@@ -90,11 +90,12 @@ class Graph:
     """A graph with one call of a tool."""
 
     def __init__(self, server: Server, **settings: Any) -> None:
+        self.arguments = {"colour": "red"}
         runner = ToolRunner(server, RunnerSettings(**settings))
         tool = Tool(server="shop", wire_name="paint", name="paint", input_schema={"type": "object"})
 
         async def node(state: State, config: RunnableConfig) -> State:
-            use = Invocation(arguments={"colour": "red"}, tool_call_id="call_1")
+            use = Invocation(arguments=self.arguments, tool_call_id="call_1")
             output = await runner.run(tool, use, config)
             assert isinstance(output, ToolOutput)
             return {"said": str(output.content), "is_error": output.is_error}
@@ -180,6 +181,20 @@ async def test_who_answers_unclearly_is_asked_again(unclear: Any) -> None:
     await graph.resume(YES)
 
     assert server.made == [{"colour": "red"}]
+
+
+async def test_an_approval_is_one_of_the_call_as_it_was_shown() -> None:
+    server = Server()
+    graph = Graph(server)
+
+    await graph.start()
+    graph.arguments = {"colour": "black"}
+    assert await graph.resume(YES) == APPROVAL
+    assert "changed after it was approved" in graph.value["problem"]
+    assert server.made == []
+    await graph.resume(YES)
+
+    assert server.made == [{"colour": "black"}]
 
 
 Step = tuple[Any, dict[str, Any], list[str]]
