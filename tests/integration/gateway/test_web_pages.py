@@ -44,3 +44,19 @@ def test_names_of_this_machine_are_served(make_gateway: MakeGateway) -> None:
     for host in ("127.0.0.1", f"localhost:{port}", f"[::1]:{port}"):
         headers = {"Host": host, "Origin": f"http://{host}"}
         assert httpx2.get(f"{gateway.url}/health", headers=headers).status_code == 200
+
+
+def test_the_page_shows_requests_and_histories_without_tokens(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(fail=["discovery=500x1"])
+    secret = {"Authorization": "Bearer canary-91"}
+    httpx2.get(f"{gateway.url}/agents/x/mcpServers", headers=secret)
+    address = f"{gateway.url}/agents/real-time-threat-protection/chat-message"
+    httpx2.post(address, json={"userMessage": "<b>hello</b>"}, headers=secret)
+
+    page = httpx2.get(gateway.url)
+
+    assert page.headers["refresh"] == "3"
+    for part in ("/agents/servers/mail", "GET /agents/x/mcpServers", "&lt;b&gt;hello&lt;/b&gt;"):
+        assert part in page.text
+    assert 'class="badge bad">500<' in page.text
+    assert "canary-91" not in page.text
