@@ -19,10 +19,16 @@ async def resolve(value: Awaitable[T] | T) -> T:
 
 async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results in order; the first failure cancels the others, and is raised."""
+    # No task group: on Python 3.11 it leaves its caller cancelled when a task fails, so that the
+    # next timeout around the caller takes that for a cancellation from outside.
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in work]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in work]
-    except BaseExceptionGroup as failed:
+        return await asyncio.gather(*tasks)
+    except BaseException as failed:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         error = first_cause(failed)
+        if error is failed:
+            raise
         raise error from error.__cause__
-    return [task.result() for task in tasks]
