@@ -690,7 +690,7 @@ class PausedCalls:
                 elif paused.expired:
                     self._drop(_key(call), paused)
 
-        self._pool.start(work, name=f"plait call {call.where}")
+        self._pool.tasks.start(work, name=f"plait call {call.where}")
 
     def _drop(self, key: object, paused: PausedCall) -> None:
         if self._calls.get(key) is paused:

@@ -167,10 +167,6 @@ class Runtime:
                 connection.server.required or not isinstance(error, PlaitError)
             ):
                 raise error
-        return self.status()
-
-    def status(self) -> Status:
-        """Describe every server as it is now."""
         return self.pool.status()
 
     async def request(
@@ -288,7 +284,7 @@ class Runtime:
             self._forget_tools(server)
             if self.catalog.options.may_wait(self.pool[server].server):
                 forget = partial(self.catalog.forget_stored, server)
-                self.pool.start(forget, name=f"plait forget {server}")
+                self.pool.tasks.start(forget, name=f"plait forget {server}")
         self._notify(_LIST_CALLBACKS[kind], server, params)
 
     def _forget_tools(self, server: str) -> None:
@@ -316,7 +312,7 @@ class Runtime:
                     with session.listened_to():
                         await session.ended.wait()
 
-                self.pool.start(keep_open, name=f"plait listen {server}")
+                self.pool.tasks.start(keep_open, name=f"plait listen {server}")
         self.catalog.session_opened(server)
 
 
@@ -395,7 +391,7 @@ class Lifecycle:
     async def open(self) -> Runtime:
         """Return the runtime, usable for calls; no server is contacted."""
         self.check_open()
-        if not self.runtime.pool.opened:
+        if not self.runtime.pool.tasks.opened:
             await self.run(lambda _: asyncio.sleep(0))
         return self.runtime
 
@@ -405,7 +401,7 @@ class Lifecycle:
 
         async def run() -> T:
             self.check_open()
-            self.runtime.pool.open()
+            self.runtime.pool.tasks.open()
             return await work(self.runtime)
 
         return await self.bridge.run(run)
@@ -468,7 +464,7 @@ class ConnectionOwner:
 
     def status(self) -> Status:
         """Return the state of every server, without contacting any."""
-        return self.lifecycle.runtime.status()
+        return self.lifecycle.runtime.pool.status()
 
     def events(self) -> tuple[Event, ...]:
         """Return recent connection events, as in `status()`; the last is the newest."""

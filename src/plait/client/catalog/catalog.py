@@ -280,7 +280,7 @@ class ToolCatalog:
             finally:
                 self._late.pop(key).set()
 
-        self._pool.start(list_late, name=f"plait list {server}")
+        self._pool.tasks.start(list_late, name=f"plait list {server}")
         self._late[key] = asyncio.Event()
         return self._late[key]
 

@@ -97,7 +97,7 @@ class ChangeListener:
                 finally:
                     subscribed.set()
 
-            self._pool.start(listen, name=f"plait listen {session.wire.server}")
+            self._pool.tasks.start(listen, name=f"plait listen {session.wire.server}")
         else:
             subscribed.set()
         return subscribed
@@ -232,7 +232,7 @@ class Subscriptions:
             await resource.unsubscribed.wait()
         if resource is None:
             resource = _Resource(server, uri)
-            self._pool.start(partial(self._keep, resource), name=f"plait subscription {uri}")
+            self._pool.tasks.start(partial(self._keep, resource), name=f"plait subscription {uri}")
             self._resources[server, uri] = resource
         leave = partial(resource.remove, subscription)
         resource.subscriptions.append(subscription)

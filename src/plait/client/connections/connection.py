@@ -235,10 +235,6 @@ class ServerConnection:
         """Whether a caller uses the connection, or a request is under way."""
         return self._users > 0 or self.keeper.in_flight > 0
 
-    async def close(self) -> None:
-        """End every session, and what runs on them, within the time allowed for closing."""
-        await self.keeper.close()
-
     def _failure(
         self,
         error: Exception,
@@ -363,7 +359,7 @@ class ConnectionPool:
 
         At most `most_user_sessions` with credentials of their own are open with each server.
         """
-        self._tasks = TaskSet()
+        self.tasks = TaskSet()
         self._options_for = options_for
         self._on_opened = on_opened
         self._observers = observers
@@ -434,7 +430,7 @@ class ConnectionPool:
     async def forget_thread(self, thread: str) -> None:
         """Close the sessions of a conversation."""
         leaving = [self._private.pop(key) for key in list(self._private) if key[2] == thread]
-        await asyncio.gather(*(connection.close() for connection in leaving))
+        await asyncio.gather(*(connection.keeper.close() for connection in leaving))
 
     def add(self, name: str, server: ServerConfig) -> None:
         """Add a server."""
@@ -442,13 +438,13 @@ class ConnectionPool:
 
     async def remove(self, name: str) -> None:
         """Close the connections of a server, and remove it."""
-        await asyncio.gather(*(connection.close() for connection in self._taken_out(name)))
+        await asyncio.gather(*(connection.keeper.close() for connection in self._taken_out(name)))
 
     def retire(self, name: str) -> None:
         """Remove a server; its connections are closed when the calls on them have ended."""
         for connection in self._taken_out(name):
             self._retired.add(connection)
-            self._tasks.start(
+            self.tasks.start(
                 partial(self._close_when_idle, connection), name=f"plait retire {name}"
             )
 
@@ -461,27 +457,14 @@ class ConnectionPool:
     async def _close_when_idle(self, connection: ServerConnection) -> None:
         while connection.is_busy:
             await self._clock.sleep(_RETIRED_SECONDS)
-        await connection.close()
+        await connection.keeper.close()
         self._retired.discard(connection)
-
-    @property
-    def opened(self) -> bool:
-        """Whether the pool is usable."""
-        return self._tasks.opened
-
-    def open(self) -> None:
-        """Make the pool usable; no server is contacted."""
-        self._tasks.open()
-
-    def start(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str) -> None:
-        """Run a background task until it ends or the connections are closed."""
-        self._tasks.start(work, name=name)
 
     async def close(self) -> None:
         """Close every connection at the same time, and wait for all of them."""
         everything = [*self.connections.values(), *self._private.values(), *self._retired]
-        await asyncio.gather(*(connection.close() for connection in everything))
-        await self._tasks.close()
+        await asyncio.gather(*(connection.keeper.close() for connection in everything))
+        await self.tasks.close()
 
     def status(self) -> Status:
         """Describe every server as it is now, with the connections of its users."""
@@ -514,14 +497,14 @@ class ConnectionPool:
         keeper = SessionKeeper(
             name,
             server,
-            tasks=self._tasks,
+            tasks=self.tasks,
             options=options,
             on_event=self._events.append,
             on_opened=opened,
             clock=self._clock,
             turns=turns,
         )
-        return ServerConnection(keeper, self._tasks, self._clock, self._observers)
+        return ServerConnection(keeper, self.tasks, self._clock, self._observers)
 
     def _close_unused(self, name: str, most: int, *, with_session: bool = False) -> None:
         """Begin to close connections of users that nobody uses, least recently used first.
@@ -536,7 +519,7 @@ class ConnectionPool:
             if key[0] == name and one.is_unused and (one.keeper.sessions or not with_session)
         ]
         for _, key in sorted(unused, key=itemgetter(0))[:most]:
-            self._tasks.start(self._private.pop(key).close, name=f"plait close {name}")
+            self.tasks.start(self._private.pop(key).keeper.close, name=f"plait close {name}")
 
 
 def unknown_server(name: str, known: Iterable[str]) -> UnknownServerError:

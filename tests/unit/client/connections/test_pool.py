@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 async def pool() -> AsyncIterator[ConnectionPool]:
     servers = {"web": HttpServer(url="http://localhost/mcp"), "shell": StdioServer(command="x")}
     made = ConnectionPool(servers, lambda server: SessionOptions())
-    made.open()
+    made.tasks.open()
     yield made
     await made.close()
 
@@ -96,7 +96,7 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
 ):
     server = InProcessServer(server=MCPServer("shop"))
     pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(15 * 60 - 0.5))
-    pool.open()
+    pool.tasks.open()
     private, shared = pool.connection("shop", CallerCredentials(thread="1")), pool["shop"]
     await shared.keeper.wait_for_session()
     await private.keeper.wait_for_session()
@@ -110,7 +110,7 @@ async def test_the_session_of_a_conversation_ends_after_a_quarter_of_an_hour_wit
 async def test_the_session_of_a_conversation_stays_open_until_then() -> None:
     server = InProcessServer(server=MCPServer("shop"))
     pool = ConnectionPool({"shop": server}, lambda _: SessionOptions(), clock=_Ahead(14 * 60))
-    pool.open()
+    pool.tasks.open()
     private = pool.connection("shop", CallerCredentials(thread="1"))
     await private.keeper.wait_for_session()
     await wait_all_tasks_blocked()
@@ -143,7 +143,7 @@ class Desk:
         self.pool = ConnectionPool(
             {"desk": server}, lambda _: SessionOptions(), most_user_sessions=BOUND
         )
-        self.pool.open()
+        self.pool.tasks.open()
 
     async def serve(self, user: str) -> str:
         self.served.append(user)
