@@ -187,6 +187,9 @@ async def test_a_plain_text_is_looked_at_where_more_than_a_text_is_meant(
         with pytest.raises(ProtocolError, match="no server-initiated requests"):
             await box.call("odd", "misread", {"outcome": f'"result": {json.dumps(failed)}'})
         promised = await box.call("odd", "promise")
+        many = {"content": [{"type": "text", "text": "x"}] * 501}
+        outcome = f'"result": {json.dumps(many)}'
+        assert len((await box.call("odd", "misread", {"outcome": outcome})).content) == 501
 
     assert promised.notes == (
         "the result has no structured content, though the tool has an output schema",
