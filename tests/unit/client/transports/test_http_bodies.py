@@ -169,7 +169,11 @@ def test_what_grows_without_end_comes_in_small_pieces() -> None:
 WHOLE = gzip.compress(b"whole")
 
 
-@pytest.mark.parametrize("body", [WHOLE[:-1], WHOLE[:-8], WHOLE[:-15], b"hello"])
+@pytest.mark.parametrize(
+    "body",
+    [WHOLE[:-1], WHOLE[:-8], WHOLE[:-15], b"hello"],
+    ids=["without a byte", "without its end", "half", "plain"],
+)
 def test_what_is_cut_off_or_not_compressed_is_an_error(body: bytes) -> None:
     with pytest.raises(httpx2.DecodingError, match="incorrect" if body == b"hello" else "cut off"):
         decoded([body])
