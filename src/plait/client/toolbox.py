@@ -135,8 +135,15 @@ class Toolbox(ConnectionOwner):
             self.calls.check_server(name)
 
     async def add_server(self, name: str, server: object) -> None:
-        """Add a server, described as in a configuration; it replaces one of that name."""
-        added = read_config({"servers": {name: server}}).servers[name]
+        """Add a server, described as in a configuration; it replaces one of that name.
+
+        A server that is disabled only removes the one of its name.
+        """
+        added = read_config({"servers": {name: server}}).servers.get(name)
+        if added is None:
+            if name in self._servers:
+                await self.remove_server(name)
+            return
         self.config = replace(self.config, servers={**self.config.servers, name: added})
         self._servers[name] = self._with_defaults(added)
         await self.lifecycle.run(lambda runtime: runtime.add_server(name, self._servers[name]))

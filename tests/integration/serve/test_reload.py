@@ -104,3 +104,14 @@ async def test_plait_serve_follows_its_file(tmp_path: Path, state: StateDir) -> 
                 changed = anyio.Event()
 
     assert json.loads(config.read_text())["mcpServers"].keys() == {"two"}
+
+
+async def test_a_server_that_is_disabled_is_removed(state: StateDir) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    async with Toolbox({"server": fault, "other": fault}) as box:
+        await box.call("server", "pid")
+        for entry in ({**fault, "enabled": False}, {**fault, "disabled": True}):
+            await box.add_server("server", entry)
+            assert box.server_names == ("other",)
+        await box.add_server("server", fault)
+        assert not (await box.call("server", "pid")).is_error

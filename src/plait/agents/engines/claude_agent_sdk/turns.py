@@ -186,6 +186,8 @@ class Turns:
         self._called.add(call_id)
 
     def _stream(self, event: Mapping[str, Any]) -> None:
+        if self.is_over:
+            return  # the command line may go on, and ask the model again, until it is stopped
         match event.get("type"):
             case "message_start":
                 self._reject_incomplete()

@@ -29,9 +29,11 @@ from plait.traces.recorder import Recorder
 pytestmark = pytest.mark.anyio
 
 
-def run() -> AgentRun:
+def run(*, stream: bool = False) -> AgentRun:
     model = ModelConfig(id="m", model_name="m", interface="claude_agent_sdk", max_tokens=99)
-    made = AgentRun(model, AgentConfig(), [Message.user("Q")], Recorder(), Redactor(), None)
+    made = AgentRun(
+        model, AgentConfig(stream=stream), [Message.user("Q")], Recorder(), Redactor(), None
+    )
     made.tools = tools_of_run([StaticTool("twice")], [])
     made.begin("claude_agent_sdk")
     return made
@@ -158,6 +160,17 @@ async def test_an_answer_without_calls_is_the_last(
     tell(turns, start("m2"), block(TextBlock("more"), "m2"), *stop())
 
     assert made.recorder.trace.turns == (1 if is_over else 2)
+
+
+async def test_what_is_streamed_after_the_last_answer_is_not_recorded() -> None:
+    made = run(stream=True)
+    turns = turns_of(made)
+    delta = {"type": "text_delta", "text": "more"}
+
+    tell(turns, start(), block(TextBlock("no")), *stop("refusal"))
+    tell(turns, start("m2"), event(type="content_block_delta", index=0, delta=delta))
+
+    assert made.recorder.trace.final_response == "no"
 
 
 async def test_an_answer_that_was_cut_off_before_it_said_anything_is_no_turn() -> None:
