@@ -7,6 +7,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -44,6 +45,8 @@ END_SECONDS = 10.0
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give tests, and the programs they start, a home and temporary files of their own."""
+    # A shell has its background jobs ignore it, and so would the programs that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="plait-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     for name in ("CONFIG", "CACHE", "DATA", "STATE"):
