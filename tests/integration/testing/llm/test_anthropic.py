@@ -203,7 +203,7 @@ async def test_a_client_that_does_not_wait_for_a_slow_turn_is_counted() -> None:
                 await client.messages.create(**ASK, tools=[ADD], timeout=0.2)
             assert _text(await client.messages.create(**ASK, tools=[ADD])) == ["soon"]
 
-        await eventually(lambda: server.abandoned == 1, timeout_seconds=30)
+        await eventually(lambda: server.abandoned > 0, timeout_seconds=30)
         assert len(server.reported) == 1
 
 
