@@ -56,8 +56,29 @@ def test_a_test_that_leaves_something_behind_fails_and_not_the_next_one(
         "E * Failed: the test left behind: process * (sleep 5)",
         "* ERROR at teardown of test_a_process_of_a_process _*",
         "* ERROR at teardown of test_a_thread _*",
-        "E * Failed: the test left behind: thread 'forgotten'",
+        "E * Failed: the test left behind: thread 'forgotten' in *",
     ])  # fmt: skip
+
+
+def test_a_socket_that_nobody_closes_fails_the_test_that_opened_it(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    pytester.makepyfile("""
+        import socket
+
+        def test_a_socket():
+            cycle = [socket.socket()]
+            cycle.append(cycle)
+
+        def test_nothing():
+            pass
+    """)
+
+    result = pytester.runpytest_subprocess("-p", "tests.conftest", "-W", "error", timeout=60)
+
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["* ERROR at teardown of test_a_socket _*"])
 
 
 def test_the_folders_of_whoever_runs_the_tests_are_not_used() -> None:
