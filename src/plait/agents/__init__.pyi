@@ -40,10 +40,10 @@ from plait.agents.engines.langchain.agent import LangChainAgent as LangChainAgen
 from plait.agents.engines.langchain.chat_models import (
     init_chat_model_unified as init_chat_model_unified,
 )
-from plait.agents.engines.langchain.graph_middleware import TraceMiddleware as TraceMiddleware
 from plait.agents.engines.langchain.graph_tracer import GraphLimitError as GraphLimitError
 from plait.agents.engines.langchain.graph_tracer import GraphTraceOptions as GraphTraceOptions
 from plait.agents.engines.langchain.graph_tracer import GraphTracer as GraphTracer
+from plait.agents.engines.langchain.graph_tracer import TraceMiddleware as TraceMiddleware
 from plait.agents.engines.langchain.messages import (
     extract_partial_agent_state as extract_partial_agent_state,
 )

@@ -45,8 +45,7 @@ from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.html.pieces import count_label
-from plait.traces.messages.content import ImageContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import ImageContent, Message, UsageMetadata
 from plait.traces.recorder import hash_question
 from plait.traces.trace import Trace
 

@@ -15,8 +15,8 @@ from plait.gateway.history import TurnContext as TurnContext
 from plait.gateway.manifest import GatewayServer as GatewayServer
 from plait.gateway.manifest import ServerList as ServerList
 from plait.gateway.manifest import SkippedServer as SkippedServer
-from plait.gateway.middleware import GatewayToolsMiddleware as GatewayToolsMiddleware
 from plait.gateway.outbox import Outbox as Outbox
 from plait.gateway.outbox import OutboxEntry as OutboxEntry
+from plait.gateway.registration import GatewayToolsMiddleware as GatewayToolsMiddleware
 from plait.gateway.registration import McpToolRegistrationService as McpToolRegistrationService
 from plait.gateway.registration import Registration as Registration

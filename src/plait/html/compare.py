@@ -15,7 +15,7 @@ from plait.html.page import SINGLE_FILE, Site, page
 from plait.html.pieces import cost_label, count_label, folded, seconds_label, status_badge
 from plait.html.text import text_block
 from plait.traces.differences import AlignedStep, ComparedStep, aligned
-from plait.traces.messages.content import TextContent, ThinkingContent, ToolUseContent
+from plait.traces.messages.message import TextContent, ThinkingContent, ToolUseContent
 from plait.traces.trace import Trace
 
 _WORDS = re.compile(r"\s+|\w+(?:[.,]\w+)*|[^\w\s]")

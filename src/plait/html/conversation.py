@@ -27,8 +27,7 @@ from plait.html.steps import Step, steps_of
 from plait.html.text import image_block, preview, result_block, text_block, value_block
 from plait.traces import events
 from plait.traces.events import ToolReturned
-from plait.traces.messages.content import ImageContent
-from plait.traces.messages.message import Message, Role, to_prompt_string
+from plait.traces.messages.message import ImageContent, Message, Role, to_prompt_string
 from plait.traces.trace import Trace
 
 CHUNK_STEPS = 100

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from plait._support.sizes import size_label
 from plait.html.elements import Html, h, image_source
-from plait.traces.messages.content import ImageContent
+from plait.traces.messages.message import ImageContent
 
 MAX_SHOWN_CHARACTERS = 2_000
 """Characters of a text that are shown before it is unfolded."""

@@ -8,8 +8,7 @@ from difflib import SequenceMatcher, unified_diff
 from operator import attrgetter
 from typing import Literal
 
-from plait.traces.messages.content import Content, ToolResultContent, ToolUseContent
-from plait.traces.messages.message import Message, Role
+from plait.traces.messages.message import Content, Message, Role, ToolResultContent, ToolUseContent
 from plait.traces.raw import messages_to_raw_trace
 from plait.traces.trace import Trace
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message, Role
+from plait.traces.messages.message import Message, Role, ToolUseContent
 
 LIMIT_NOTE: Final = "[Note: Recursion limit reached - partial response shown]"
 TIMEOUT_NOTE: Final = "[Note: Agent timed out - partial response shown]"

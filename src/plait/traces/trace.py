@@ -22,8 +22,7 @@ from plait.traces.events import (
     TraceEvent,
     Turn,
 )
-from plait.traces.messages.content import ImageContent
-from plait.traces.messages.message import Message, Role, UsageMetadata, answered
+from plait.traces.messages.message import ImageContent, Message, Role, UsageMetadata, answered
 from plait.traces.raw import messages_to_raw_trace, with_note
 
 Kind = TypeVar("Kind", bound=TraceEvent)

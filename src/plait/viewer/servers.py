@@ -31,7 +31,7 @@ from plait.html.pieces import (
     table_row,
 )
 from plait.html.text import image_block, result_block, text_block, value_block
-from plait.traces.messages.content import ImageContent
+from plait.traces.messages.message import ImageContent
 from plait.viewer.connected import (
     Answer,
     ApprovalNeededError,

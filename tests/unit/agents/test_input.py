@@ -19,8 +19,7 @@ from plait.agents.program_tools import StaticTool
 from plait.agents.servers import read_servers
 from plait.errors import ManualEngineError
 from plait.testing import ScriptedChatModel, tool_call
-from plait.traces.messages.content import ToolResultContent, ToolUseContent
-from plait.traces.messages.message import Role
+from plait.traces.messages.message import Role, ToolResultContent, ToolUseContent
 
 MODEL = ModelConfig(id="m", model_name="script", model_provider="scripted")
 

@@ -8,8 +8,8 @@ import mcp_types as types
 import pytest
 
 from plait.agents import ToolAnswer
+from plait.agents.engines.claude_agent_sdk.agent import result_from_answer
 from plait.agents.engines.claude_agent_sdk.messages import text_from_result
-from plait.agents.engines.claude_agent_sdk.turns import result_from_answer
 from plait.agents.engines.claude_tool.messages import tool_result
 
 TEXT = types.TextContent(text="Voilà")

@@ -12,8 +12,7 @@ from rich.console import Console, RenderableType
 from plait._support.redact import Redactor
 from plait.cli.terminal import progress_label
 from plait.cli.trace_view import Activity, RunScreen, live_view, run_view, summary_line
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Recorder
 
 

@@ -9,8 +9,14 @@ import zlib
 from typing import Any
 
 from plait.errors import ConnectError
-from plait.traces.messages.content import ImageContent, ThinkingContent, ToolUseContent
-from plait.traces.messages.message import Message, Role, UsageMetadata
+from plait.traces.messages.message import (
+    ImageContent,
+    Message,
+    Role,
+    ThinkingContent,
+    ToolUseContent,
+    UsageMetadata,
+)
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
 from tests.unit.traces.runs import SetClock

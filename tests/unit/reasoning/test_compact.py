@@ -15,8 +15,7 @@ from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedComp
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.compact import COMPACT_TOOLS
 from plait.reasoning.registry import TOOLS
-from plait.reasoning.serving.calls import listed_tools
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.server import build_server, listed_tools
 from plait.reasoning.serving.service import open_service
 from plait.reasoning.storage.engine import database_from_text
 from tests.unit.reasoning.test_results import REPLIES

@@ -13,8 +13,7 @@ from mcp.client.subscriptions import ToolsListChanged
 
 from plait.testing import eventually
 from plait.testing.faults.options import FaultOptions, Run, flags_from_options, parse
-from plait.testing.faults.serve import build_server
-from plait.testing.faults.tools import PNG, WAV
+from plait.testing.faults.serve import PNG, WAV, build_server
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from plait.traces.codec import Redact
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Listener, Recorder, Sink
 
 QUESTION = "How warm is it in Köln?"

@@ -7,8 +7,7 @@ import re
 from markdown_it import MarkdownIt
 
 from plait.traces.markdown import trace_to_markdown
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message
+from plait.traces.messages.message import Message, ToolUseContent
 from tests.unit.traces.runs import begun
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plait.traces.messages.content import TextContent, ThinkingContent, ToolUseContent
-from plait.traces.messages.message import Message, Role
+from plait.traces.messages.message import (
+    Message,
+    Role,
+    TextContent,
+    ThinkingContent,
+    ToolUseContent,
+)
 from plait.traces.metrics import extract_agent_metrics
 from plait.traces.raw import (
     TraceFormatConfig,

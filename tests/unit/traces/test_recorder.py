@@ -13,8 +13,7 @@ from plait.errors import ConnectError
 from plait.html.steps import steps_of
 from plait.traces.codec import event_from_line, line_from_event
 from plait.traces.events import KINDS, Delta, RunEnded, ToolReturned, TraceEvent
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
 from plait.traces.trace import NO_RESPONSE
 from tests.unit.traces.runs import QUESTION, Lines, begun

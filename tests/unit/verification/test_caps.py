@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from plait.verification.caps import AdaptiveCap
+from plait.verification.run_case import AdaptiveCap
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from plait.traces.messages.content import ToolUseContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Recorder
 from plait.verification.checks import Evidence, check_problem, run_check
 

@@ -25,7 +25,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.agents.config import ModelConfig
-    from plait.traces.messages.content import ImageContent
+    from plait.traces.messages.message import ImageContent
 
 _IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
 
@@ -128,7 +128,7 @@ def agent_options(command: Command) -> Command:
 
 def read_image(path: str) -> ImageContent:
     """Read an image file that models accept."""
-    from plait.traces.messages.content import ImageContent
+    from plait.traces.messages.message import ImageContent
 
     kind = _IMAGES.get(Path(path).suffix.lower().lstrip("."))
     if kind is None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from plait.traces.messages.content import (
+from plait.traces.messages.from_mcp import decoded_bytes, media_line
+from plait.traces.messages.message import (
     Content,
+    Message,
+    Role,
     TextContent,
     ThinkingContent,
     ToolResultContent,
     ToolUseContent,
 )
-from plait.traces.messages.from_mcp import decoded_bytes, media_line
-from plait.traces.messages.message import Message, Role
 
 _ROLES = {
     "system": Role.SYSTEM,

@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.traces.messages.content import (
+from plait.traces.messages.from_mcp import text_from_mcp
+from plait.traces.messages.message import (
     Content,
     ContentType,
+    Message,
+    Role,
     TextContent,
     ThinkingContent,
     ToolResultContent,
     ToolUseContent,
-)
-from plait.traces.messages.from_mcp import text_from_mcp
-from plait.traces.messages.message import (
-    Message,
-    Role,
     UsageMetadata,
     extract_system_prompt,
     messages_from_json,

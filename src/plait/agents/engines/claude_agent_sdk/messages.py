@@ -19,8 +19,15 @@ from plait._support.mappings import entries_of
 from plait._support.sanitize import well_formed
 from plait.agents.anthropic_api import blocks_of, line_from_block
 from plait.models.call_arguments import arguments_from
-from plait.traces.messages.content import Content, TextContent, ThinkingContent, ToolUseContent
-from plait.traces.messages.message import Message, Role, to_prompt_string
+from plait.traces.messages.message import (
+    Content,
+    Message,
+    Role,
+    TextContent,
+    ThinkingContent,
+    ToolUseContent,
+    to_prompt_string,
+)
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 SYNTHETIC: Final = "<synthetic>"

@@ -13,15 +13,16 @@ import mcp_types as types
 from plait.agents.agent_run import ToolAnswer
 from plait.agents.anthropic_api import blocks_of, field_of, line_from_block
 from plait.client.catalog.schemas.for_provider import schema_for_provider
-from plait.traces.messages.content import (
+from plait.traces.messages.message import (
     Content,
     ImageContent,
+    Message,
+    Role,
     TextContent,
     ThinkingContent,
     ToolResultContent,
     ToolUseContent,
 )
-from plait.traces.messages.message import Message, Role
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 if TYPE_CHECKING:  # messages are converted where the package is not installed, too

@@ -15,9 +15,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from plait.traces.messages.content import TextContent, ThinkingContent
 from plait.traces.messages.from_langchain import message_from_any
-from plait.traces.messages.message import Message, Role, UsageMetadata
+from plait.traces.messages.message import Message, Role, TextContent, ThinkingContent, UsageMetadata
 from plait.traces.raw import DEFAULT_FORMAT, TraceFormatConfig, messages_to_raw_trace
 
 logger = logging.getLogger("plait.agents.engines")

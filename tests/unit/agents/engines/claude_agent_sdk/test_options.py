@@ -14,13 +14,14 @@ from plait import AgentConfig, ConfigError, Message, ModelConfig, StaticTool, To
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun, tools_of_run
 from plait.agents.engines.claude_agent_sdk.agent import (
+    Bridge,
+    Turns,
     cli_config,
     environment_for,
     needs_login,
     options_for,
 )
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
-from plait.agents.engines.claude_agent_sdk.turns import Bridge, Turns
 from plait.client.config.read import read_config
 from plait.traces.recorder import Recorder
 

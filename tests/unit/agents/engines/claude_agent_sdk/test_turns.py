@@ -19,8 +19,8 @@ from claude_agent_sdk import (
 from plait import AgentConfig, Message, ModelConfig, StaticTool
 from plait._support.redact import Redactor
 from plait.agents.agent_run import AgentRun, tools_of_run
+from plait.agents.engines.claude_agent_sdk.agent import Turns
 from plait.agents.engines.claude_agent_sdk.tools import cli_tools
-from plait.agents.engines.claude_agent_sdk.turns import Turns
 from plait.errors import AgentExecutionError
 from plait.traces.events import ToolCalled
 from plait.traces.messages.message import UsageMetadata

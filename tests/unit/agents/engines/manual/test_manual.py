@@ -23,8 +23,7 @@ from plait.agents.registry import get_agent
 from plait.errors import ManualEngineError, ManualTraceError, ManualTraceNotFoundError
 from plait.traces.events import TraceEvent
 from plait.traces.file import TraceFile, read_trace
-from plait.traces.messages.content import ThinkingContent, ToolUseContent
-from plait.traces.messages.message import Message, UsageMetadata
+from plait.traces.messages.message import Message, ThinkingContent, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Recorder, hash_question
 
 QUESTION = "What is 2 + 2?"
