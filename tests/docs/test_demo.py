@@ -1,73 +1,122 @@
-"""`make demo` shows what it promises, in less than a minute, and leaves nothing behind."""
+"""`plait demo` kills servers of two clients, measures what becomes of them, and leaves nothing."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
-import time
+import termios
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.docs.pages import ROOT
+DEMO = [sys.executable, "-m", "plait", "demo"]
+NO_SDK = """
+import importlib.metadata
+real = importlib.metadata.version
+def version(name):
+    if name == "mcp":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return real(name)
+importlib.metadata.version = version
+from plait.cli import main
+main(["demo"])
+"""
 
-DEMO = [sys.executable, str(ROOT / "scripts" / "demo.py")]
 
-
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(folder: Path) -> dict[str, str]:
     """Give the demo its own folder for temporary files."""
-    return {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "80"}
+    return {**os.environ, "TMPDIR": str(folder), "TERM": "xterm-256color"}
+
+
+def played(command: list[str], folder: Path) -> str:
+    """Run the demo without a terminal, and return what it printed."""
+    done = subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(folder.iterdir()) == []
+    return done.stdout
+
+
+def on_a_terminal(columns: int, folder: Path) -> str:
+    """Run the demo on a terminal of this width, and return what was written to it."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    unset = {"COLUMNS", "NO_COLOR"}
+    env = {name: value for name, value in environment(folder).items() if name not in unset}
+    with subprocess.Popen(DEMO, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as demo:
+        os.close(theirs)
+        written = b""
+        while select.select([ours], [], [], 60)[0]:
+            try:
+                written += os.read(ours, 65536)
+            except OSError:  # the end of the terminal
+                break
+    os.close(ours)
+    assert demo.returncode == 0
+    return written.decode()
 
 
 @pytest.mark.timeout(90)
-def test_the_demo_heals_everything_it_breaks(tmp_path: Path) -> None:
-    began = time.monotonic()
-    done = subprocess.run(
-        DEMO, env=environment(tmp_path), capture_output=True, text=True, timeout=80, check=False
-    )
+def test_the_left_loses_servers_and_pays_twice_and_the_right_does_neither(tmp_path: Path) -> None:
+    printed = played(DEMO, tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - began < 60
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
-    assert re.search(r"files +stdio +ready", done.stdout)
-    assert re.search(r"web +http +ready", done.stdout)
-    assert re.search(r"chat +websocket +ready", done.stdout)
-    healed = re.findall(r"healed pid (\d+) → (\d+), session 2", done.stdout)
-    assert len(healed) == 2
-    assert all(before != after for before, after in healed)
-    assert "2 attempts; the server ran the tool 2 times." in done.stdout
-    assert "✗ OutcomeUnknownError" in done.stdout
-    assert "Paid 100: 1 line in the ledger, not 2." in done.stdout
-    assert "Its ledger: 20, 100, 30." in done.stdout
-    agent = done.stdout.partition("6. A LangChain agent")[2].partition("7. The state")[0]
-    assert agent.count("Hello from a real file.") == 2
-    assert re.search(r"tool +bank/pay_and_die: the answer was lost", agent)
-    assert "Paid 50: 1 line in the ledger, not 2." in agent
-    assert re.search(r"bank +opened +session 3", done.stdout)
-    assert "plait init" in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert len(re.findall(r"kill -9 \d+ \d+ ", printed)) == 2
+    for name in ("files", "shop"):
+        assert re.search(rf"mcp\.Client {name} lost: \w+", printed)
+        assert re.search(rf"plait {name} healed: answered [\d.]+ m?s after the kill", printed)
+    left, right = re.findall(r"(?<=  )\d of 5 answer.*", printed)
+    assert re.fullmatch(r"3 of 5 answer · \d+ calls failed · ledger: 2 lines, paid twice", left)
+    assert right == "5 of 5 answer · 0 calls failed · ledger: 1 line, not 2"
 
 
+@pytest.mark.timeout(90)
+def test_without_the_sdk_the_right_half_plays_alone_and_says_so(tmp_path: Path) -> None:
+    printed = played([sys.executable, "-c", NO_SDK], tmp_path)
+
+    assert "mcp.Client" not in printed
+    assert "5 of 5 answer · 0 calls failed · ledger: 1 line, not 2" in printed
+    assert "pip install 'plait[demo]'" in printed
+    assert printed.endswith("\n  plait view --demo\n")
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(("columns", "is_split"), [(60, False), (80, True)])
+def test_a_terminal_is_split_if_it_is_wide_enough(
+    columns: int, is_split: bool, tmp_path: Path
+) -> None:
+    text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", on_a_terminal(columns, tmp_path))
+
+    halves = re.findall(r"╭─  mcp.Client 2[\d.]+  ─+╮╭─  plait [\d.]+  ─+╮", text)
+    assert (len(halves) > 20) == is_split  # frames
+    assert all(len(line.rstrip()) <= columns for line in text.replace("\r", "\n").splitlines())
+    assert text.rstrip().endswith("plait view --demo")
+
+
+@pytest.mark.timeout(90)
 def test_ctrl_c_ends_the_demo_and_its_servers(tmp_path: Path) -> None:
     with subprocess.Popen(
         DEMO,
-        env=environment(tmp_path),
+        env={**environment(tmp_path), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as demo:
         assert demo.stdout is not None
-        assert any("2. kill -9 between two calls" in line for line in demo.stdout)
+        assert any("kill -9" in line for line in demo.stdout)
         servers = psutil.Process(demo.pid).children(recursive=True)
         demo.send_signal(signal.SIGINT)
-        printed, complaints = demo.communicate(timeout=30)
+        _, complaints = demo.communicate(timeout=30)
 
-    assert "Stopped. Every server of the demo is closed." in printed
-    assert (demo.returncode, complaints) == (130, "")
-    assert len(servers) >= 5
+    assert (demo.returncode, complaints) == (130, "\ninterrupted\n")
+    assert len(servers) >= 8
     assert psutil.wait_procs(servers, timeout=10)[1] == []
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,9 @@ from plait.cli.base import LazyCommand, LazyGroup
 from plait.cli.terminal import colour_allowed
 
 COMMANDS = {
+    "demo": LazyCommand(
+        "demo", "Kill servers of two clients, and see which one goes on (15 seconds)."
+    ),
     "servers": LazyCommand("lists", "Connect to every server and show its status."),
     "tools": LazyCommand("lists", "List the tools of the servers."),
     "call": LazyCommand("call", "Call a tool and print its result."),
