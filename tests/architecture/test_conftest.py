@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plait.cli.run_agent import state_folder
 from plait.client.catalog.listing import cache_folder
+from plait.client.config.raw_value import state_folder
 from plait.client.transports.auth.stores import token_folder
 
 LEAKS = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -219,51 +220,115 @@ def test_two_runs_are_selected_and_compared(browser: Chromium, served: Served) -
         assert "differ" in page.text("main")
 
 
+def _choose(page: Page, name: str) -> None:
+    """Select a tool, resource or prompt of the page of a server in its list."""
+    link = f"document.querySelector('.chooser a[href=\"#{name}\"]')"
+    page.wait_for(f"!!{link}")
+    page.evaluate(f"{link}.click()")
+    shown = "document.querySelector('.use .a-tool:not([hidden])')?.id"
+    page.wait_for(f"{shown} === decodeURIComponent({json.dumps(name)})")
+
+
+OUTCOME = "document.querySelector('.use .a-tool:not([hidden]) .outcome').innerText"
+
+
 def test_a_tool_is_called_by_its_form(browser: Chromium, served: Served) -> None:
     with served.open(browser, "/servers/shop") as page:
-        page.wait_for("!!document.querySelector('#tool-add')")
-        page.evaluate("document.querySelector('#tool-add').open = true")
+        _choose(page, "tool-add")
         page.click("#tool-add [name='field.a']")
         page.type("40")
         page.click("#tool-add [name='field.b']")
         page.type("2")
         page.click("#tool-add button.primary")
-        page.wait_for("document.querySelector('#tool-add .outcome').innerText.includes('42')")
-        page.evaluate("document.querySelector('#tool-escape').open = true")
+        page.wait_for(f"{OUTCOME}.includes('42')")
+        page.click("#tool-add [value=command]")
+        page.wait_for(f"{OUTCOME}.includes('call shop add')")
+        command = page.evaluate(OUTCOME).strip()
+        _choose(page, "tool-escape")
         page.click("#tool-escape button.primary")
-        page.wait_for("document.querySelector('#tool-escape .outcome').innerText.includes('[2J')")
+        page.wait_for(f"{OUTCOME}.includes('[2J')")
         assert page.evaluate("document.querySelector('#tool-add [name=\"field.a\"]').value") == "40"
+        page.wait_for("document.querySelectorAll('#history .past').length >= 2")
+        assert "a: 40, b: 2" in page.text("#history")
+
+    # The copied command does what the form did.
+    words = [sys.executable, "-m", "plait.cli", *shlex.split(command)[1:]]
+    done = subprocess.run(words, cwd=served.folder, capture_output=True, text=True, check=True)
+    assert "42" in done.stdout
 
 
-def test_a_question_of_a_server_is_answered_during_the_call(
+def test_tools_are_filtered_and_reached_by_keys(browser: Chromium, served: Served) -> None:
+    shown = "[...document.querySelectorAll('.chooser li')].filter(e => !e.hidden).length"
+    with served.open(browser, "/servers/shop") as page:
+        page.wait_for(f"{shown} > 6")
+        page.press("/")
+        page.type("two numbers")
+        page.wait_for(f"{shown} === 1")
+        page.press("Escape")
+        page.press("j")
+        page.press("o")
+        page.wait_for("document.querySelector('.use .a-tool:not([hidden])').id === 'tool-add'")
+
+
+def test_a_call_shows_its_progress_and_is_cancelled(
     browser: Chromium, served: Served, shots: Path
 ) -> None:
-    with served.open(browser, "/servers/faults") as page:
-        page.wait_for("!!document.querySelector('#tool-ask')")
-        page.evaluate("document.querySelector('#tool-ask').open = true")
+    with served.open(browser, "/servers/shop") as page:
+        _choose(page, "tool-slow")
+        page.click("#tool-slow [name='field.seconds']")
+        page.type("600")
+        page.click("#tool-slow button.primary")
+        page.wait_for("document.querySelector('#running progress')?.value === 1")
+        assert "one of three" in page.text("#running")
+        page.looks(shots, "view-call-runs", height=900)
+        page.click("#running button")
+        page.wait_for(f"{OUTCOME}.includes('cancelled')")
+        page.wait_for("document.querySelector('#running').innerText === ''")
+        page.wait_for("document.querySelector('#history .past').innerText.includes('no result')")
+        page.problems.clear()  # the answer to what was cancelled is 503
+
+
+def _is_in_view(page: Page, selector: str) -> bool:
+    """Return whether all elements are inside the window, and nothing covers them."""
+    return page.evaluate(
+        "[...document.querySelectorAll(" + json.dumps(selector) + ")].every(e => {"
+        "const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;"
+        "return r.top >= 0 && r.bottom <= innerHeight"
+        " && e.contains(document.elementFromPoint(x, y))})"
+    )
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_a_question_is_answered_during_the_call_and_its_buttons_are_in_view(
+    browser: Chromium, served: Served, shots: Path, width: int
+) -> None:
+    with served.open(browser, "/servers/faults", width=width, height=900) as page:
+        _choose(page, "tool-ask")
         page.click("#tool-ask [name='field.question']")
-        page.type("Which colour?")
+        page.type("Which colour? " + "It may be any colour. " * 300)
         page.click("#tool-ask button.primary")
-        page.wait_for("document.querySelector('#questions').innerText.includes('Which colour?')")
-        page.screenshot(shots / "view-question.png")
-        page.click("#questions [name='field.text']")
+        page.wait_for("document.querySelector('#inbox').innerText.includes('Which colour?')")
+        for place in ("0", "document.body.scrollHeight"):
+            page.evaluate(f"scrollTo(0, {place})")
+            assert _is_in_view(page, "#inbox .actions button")
+        page.screenshot(shots / f"view-question-{width}.png")
+        page.evaluate("document.querySelector('#inbox [name=\"field.text\"]').focus()")
         page.type("blue")
-        page.click("#questions button.primary")
-        page.wait_for("document.querySelector('#tool-ask .outcome').innerText.includes('blue')")
-        page.wait_for("document.querySelector('#questions').innerText === ''")
+        page.click("#inbox button.primary")
+        page.wait_for("document.querySelector('#tool-ask .outcome').textContent.includes('blue')")
+        page.wait_for("document.querySelector('#inbox').innerText === ''")
 
 
 def test_a_resource_is_read_and_a_prompt_filled_in(browser: Chromium, served: Served) -> None:
     with served.open(browser, "/servers/shop") as page:
-        page.wait_for("!!document.getElementById('prompt-summarize')")
-        page.evaluate("document.getElementById('resource-shop://notes').open = true")
-        page.evaluate("document.getElementById('prompt-summarize').open = true")
+        _choose(page, "resource-shop%3A//notes")
         page.click("[id='resource-shop://notes'] button.primary")
+        page.wait_for(f"{OUTCOME}.includes('second line')")
+        _choose(page, "prompt-summarize")
         page.click("#prompt-summarize [name='field.text']")
         page.type("plums")
         page.click("#prompt-summarize button.primary")
-        page.wait_for("document.querySelector('#offer').innerText.includes('second line')")
-        page.wait_for("document.querySelector('#offer').innerText.includes('dry tone: plums')")
+        page.wait_for(f"{OUTCOME}.includes('dry tone: plums')")
 
 
 def test_a_killed_server_is_seen_to_return(browser: Chromium, served: Served) -> None:

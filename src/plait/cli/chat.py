@@ -36,12 +36,12 @@ from plait.cli.run_agent import (
     client_config,
     is_continued,
     print_end,
-    state_folder,
     stopped_by_signals,
     tool_callbacks,
 )
 from plait.cli.terminal import print_aside, print_rich
 from plait.cli.trace_view import RunScreen, run_view, usage_label
+from plait.client.config.raw_value import state_folder
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.html.pieces import count_label

@@ -48,7 +48,7 @@ from plait.cli.terminal import print_aside, print_text, visible, visible_line
 from plait.cli.trace_view import RunScreen, summary_line, usage_label
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.config.policy import read_policy
-from plait.client.config.raw_value import home_of
+from plait.client.config.raw_value import state_folder
 from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
@@ -67,12 +67,6 @@ if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder for what plait keeps of a user."""
-    known = os.environ if environ is None else environ
-    return Path(known.get("XDG_STATE_HOME") or home_of(known) / ".local" / "state") / "plait"
 
 
 def conversations_folder() -> Path:

@@ -42,8 +42,8 @@ from plait.client.config.raw_value import (
     Variables,
     as_list,
     as_mapping,
-    home_of,
     parse_template,
+    state_folder,
 )
 from plait.client.config.read import find_layout
 from plait.client.config.secrets import secret_values
@@ -283,9 +283,7 @@ class Approvals:
     """The approvals of a user: a private file for each path, replaced atomically."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        known = os.environ if environ is None else environ
-        state = Path(known.get("XDG_STATE_HOME") or home_of(known) / ".local" / "state")
-        self.folder = state / "plait" / "trust"
+        self.folder = state_folder(environ) / "trust"
 
     def get(self, path: Path) -> Approval | None:
         """Return what was approved of a file."""

@@ -23,6 +23,7 @@ from plait.reasoning.html import STYLE as THINKING_STYLE
 from plait.reasoning.storage.port import Storage
 from plait.viewer.connected import ConnectedServers
 from plait.viewer.guard import Guard
+from plait.viewer.inbox import Inbox
 from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import SITE, VIEWER_SCRIPT, VIEWER_STYLE, hint, not_found
 from plait.viewer.sections import ReportPages, ReportRenderer, RunPages, ThinkingPages
@@ -137,6 +138,8 @@ def _app(options: ViewerOptions) -> Starlette:
     ]
     if options.reports is not None:
         routes += ReportPages(options.paths, options.reports).routes()
+    inbox = Inbox() if servers is None else servers.inbox
+    routes += inbox.routes()
     if servers is not None:
         routes += ServerPages(servers).routes()
     if store is not None:
@@ -152,6 +155,7 @@ def _app(options: ViewerOptions) -> Starlette:
                 await store.open()
             if servers is not None:
                 await stack.enter_async_context(servers.running())
+            await stack.enter_async_context(inbox.listening())
             yield
 
     return Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: unknown})

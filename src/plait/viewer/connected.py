@@ -6,13 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import secrets
+import signal
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_types import (
     ElicitRequestFormParams,
@@ -35,23 +38,22 @@ from plait.client.connections.status import Status
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.traces.codec import Cleaner
+from plait.viewer.inbox import Inbox, Question
 
 if TYPE_CHECKING:
     from plait.client.protocol.inbound import OnElicitation, RequestContext
 
 T = TypeVar("T")
 
-Answer = Literal["accept", "decline"]
-
 _LOOK_SECONDS = 0.25
 _RETRY_SECONDS = 15.0
 _CLOSE_SECONDS = 5.0
-MAX_QUESTION_SECONDS = 600.0
-"""A question that nobody answers ends its call then, as calls that are paused elsewhere."""
 MAX_NOTICES = 300
 """The pages show fewer; servers may send very many."""
 MAX_NOTICE_CHARACTERS = 4_000
 """A longer notice is cut: the page is sent again whenever something changes."""
+MAX_PAST_CALLS = 20
+"""Calls that pages show with their results; more would be sent again with each change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +100,32 @@ class ApprovalNeededError(Exception):
         """Approves exactly this call, when it is sent with it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """An elicitation that has no answer yet."""
+@dataclass(slots=True, kw_only=True)
+class RunningCall:
+    """A call that a page has made, and that has no result yet."""
 
     key: str
     server: str
-    message: str
-    schema: Mapping[str, Any] | None
-    """What the answer must contain; `None` if the server wants a page to be visited."""
-    url: str | None
-    answer: asyncio.Future[ElicitResult] = field(repr=False)
+    tool: str
+    began: float
+    """On the monotonic clock."""
+    task: asyncio.Task[Any]
+    done: float = 0.0
+    total: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCall:
+    """A call that a page has made, and its result or error."""
+
+    at: datetime
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    """Without secrets."""
+    result: ToolResult | str
+    """The result, or why there is none."""
 
 
 @dataclass(slots=True)
@@ -123,8 +140,13 @@ class ConnectedServers:
     findings: Sequence[CheckFinding] | None = field(default=None, init=False)
     """What the last check found; `None` before the first."""
     notices: deque[Notice] = field(init=False)
+    inbox: Inbox = field(default_factory=Inbox)
+    command: Sequence[str] = ("plait",)
+    """The command line that has this configuration, for what pages copy."""
+    calls: dict[str, RunningCall] = field(default_factory=dict[str, RunningCall], init=False)
+    history: deque[PastCall] = field(init=False)
+    """The newest first."""
     _box: Toolbox | None = field(default=None, init=False)
-    _questions: list[Question] = field(default_factory=list[Question], init=False)
     _changes: int = field(default=0, init=False)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
     _redact: Redactor = field(init=False)
@@ -137,6 +159,7 @@ class ConnectedServers:
         self._redact = Redactor(known)
         self._cleaner = Cleaner(self._redact)
         self.notices = deque(maxlen=MAX_NOTICES)
+        self.history = deque(maxlen=MAX_PAST_CALLS)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -165,11 +188,6 @@ class ConnectedServers:
         if self._box is None:
             raise RuntimeError("the servers are not connected")
         return self._box
-
-    @property
-    def questions(self) -> list[Question]:
-        """The elicitations that wait for an answer from a page, the oldest first."""
-        return [one for one in self._questions if not one.answer.done()]
 
     @property
     def status(self) -> Status:
@@ -208,27 +226,57 @@ class ConnectedServers:
             needed.append(request)
             return False
 
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # this is a coroutine
+        running = RunningCall(
+            key=secrets.token_urlsafe(9), server=server, tool=tool,
+            began=time.monotonic(), task=task,
+        )  # fmt: skip
+
         async def progress(done: float, total: float | None, message: str | None) -> None:
             of = "" if total is None else f" of {total:g}"
             self._notice(server, "progress", f"{tool}: {done:g}{of} {message or ''}".strip())
+            running.done, running.total = done, total
+            running.message = self._redact(message or "")[:MAX_NOTICE_CHARACTERS]
 
+        outcome: ToolResult | str = "cancelled"
+        self.calls[running.key] = running
+        self._changes += 1
         try:
-            return await self.box.call(
+            outcome = result = await self.box.call(
                 server, tool, arguments, on_progress=progress, on_approval=approve
             )
-        except PlaitError:
+        except PlaitError as error:
+            outcome = str(error)
             if needed:
                 raise ApprovalNeededError(needed[0], expected) from None
             raise
+        finally:
+            del self.calls[running.key]
+            self._changes += 1
+            if not needed:
+                shown = self._cleaner.clean(dict(arguments))
+                past = PastCall(
+                    at=datetime.now(UTC), server=server, tool=tool,
+                    arguments=cast("dict[str, Any]", shown), result=outcome,
+                )  # fmt: skip
+                self.history.appendleft(past)
+        return result
+
+    def cancel_call(self, key: str) -> None:
+        """Cancel a call that runs, if it still does."""
+        if (running := self.calls.get(key)) is not None:
+            running.task.cancel()
 
     async def respond(self, response: Coroutine[Any, Any, T]) -> T | None:
-        """Return the response to a request of a page; `None` if the viewer ends before it."""
+        """Return the response to a request of a page; `None` if it was cancelled before that."""
         task = asyncio.ensure_future(response)
         self._requests.add(task)
         try:
             return await task
         except asyncio.CancelledError:
-            if task in self._requests:
+            if (current := asyncio.current_task()) is not None and current.cancelling():
+                task.cancel()  # the page is gone
                 raise
             return None
         finally:
@@ -239,6 +287,12 @@ class ConnectedServers:
         waiting, self._requests = self._requests, set[asyncio.Task[Any]]()
         for task in waiting:
             task.cancel()
+
+    def kill(self, server: str) -> None:
+        """Kill the process of a server, as `kill -9` does; it is started again at once."""
+        if (pid := self.status[server].pid) is not None:
+            os.kill(pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+            self._notice(server, "killed", f"process {pid}, by the viewer")
 
     async def restart(self, server: str) -> None:
         """Drop the session of a server; it is opened again at once."""
@@ -312,23 +366,13 @@ class ConnectedServers:
         ) -> ElicitResult:
             is_form = isinstance(params, ElicitRequestFormParams)
             question = Question(
-                key=secrets.token_urlsafe(9),
+                kind="question",
                 server=server,
                 message=params.message,
                 schema=params.requested_schema if is_form else None,
                 url=None if is_form else params.url,
-                answer=asyncio.get_running_loop().create_future(),
             )
-            self._questions.append(question)
-            self._changes += 1
-            try:
-                async with asyncio.timeout(MAX_QUESTION_SECONDS):
-                    return await question.answer
-            except TimeoutError:
-                return ElicitResult(action="cancel")
-            finally:
-                self._questions.remove(question)
-                self._changes += 1
+            return await self.inbox.elicit(question)
 
         return elicit
 

@@ -89,19 +89,9 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def form_of(
-    schema: Mapping[str, Any],
-    *,
-    action: str,
-    target: Mapping[str, str],
-    label: str = "Call",
-    beside: Child = None,
+    schema: Mapping[str, Any], *, action: str, target: Mapping[str, str], buttons: Child
 ) -> Html:
-    """Build the form of a tool, a prompt or a question; a script sends it to the action.
-
-    `target` says what the form is for, and is sent with the fields. Names that a server has chosen
-    belong there: in an address they could lead to another server. `beside` is shown beside its
-    button.
-    """
+    """Build the form of a tool, a prompt or a question."""
     fields = fields_of(schema)
     rows: list[Html] = []
     for field in fields:
@@ -115,17 +105,32 @@ def form_of(
     shape = {"name": WHOLE, "rows": 4, "spellcheck": "false", "placeholder": "{}"}
     whole = h("textarea", **shape, aria_label=title, data_whole=True)
     is_open = not fields and bool(schema.get("additionalProperties", False))
+    rows.append(h("details", h("summary", title), whole, open=is_open))
+    return form_shell(rows, buttons, action=action, target=target)
+
+
+def form_shell(rows: Child, buttons: Child, *, action: str, target: Mapping[str, str]) -> Html:
+    """Build a form; a script sends it to the action, and shows the answer below it.
+
+    `target` says what the form is for, and is sent with the fields. Names that a server has chosen
+    belong there: in an address they could lead to another server.
+    """
     return h(
         "form",
         rows,
-        h("details", h("summary", title), whole, open=is_open),
-        h("div", h("button", label, type="submit", class_="primary"), beside, class_="actions"),
+        h("div", buttons, class_="actions"),
         h("div", class_="outcome", aria_live="polite"),
         class_="call-form",
         data_call=action,
         data_target=json.dumps(target),
         autocomplete="off",
     )
+
+
+def submit_button(label: str, action: str = "", *, class_: str | None = None) -> Html:
+    """Build a button that sends its form, and which action it stands for."""
+    name = {"name": "action", "value": action} if action else {}
+    return h("button", label, type="submit", class_=class_, **name)
 
 
 def _input(field: Field) -> Html:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -23,6 +23,7 @@ SECTIONS: Final = (
     ("Servers", "/servers"),
     ("Thinking", "/thinking"),
     ("Reports", "/reports"),
+    ("Inbox", "/inbox"),
 )
 
 SITE: Final = Site(
@@ -75,6 +76,17 @@ class Live:
             return Response(status_code=304, headers=headers)
         mark = h("span", hidden=True, data_follow=self.tag)
         return HTMLResponse(build(mark), headers=headers)
+
+
+async def form_fields(request: Request) -> dict[str, str]:
+    """Read what a form is for, and its fields; nothing if the request has none."""
+    try:
+        data: object = json.loads(await request.body())
+    except ValueError:
+        return {}
+    if not isinstance(data, dict):
+        return {}
+    return {str(key): str(value) for key, value in cast("dict[Any, Any]", data).items()}
 
 
 def post_button(label: str, address: str, target: Mapping[str, str], **attributes: str) -> Html:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
-from mcp_types import BlobResourceContents, ElicitResult, Prompt, TextContent
+from mcp_types import BlobResourceContents, Prompt, TextContent
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from plait._support.sanitize import sanitize_for_terminal
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus
@@ -24,25 +26,35 @@ from plait.html.page import page
 from plait.html.pieces import (
     Column,
     count_label,
+    facts,
     facts_list,
     folded,
+    search_field,
     seconds_label,
+    status_badge,
     table,
     table_row,
 )
-from plait.html.text import image_block, result_block, text_block, value_block
+from plait.html.text import image_block, preview, result_block, text_block, value_block
 from plait.traces.messages.message import ImageContent
 from plait.viewer.connected import (
-    Answer,
     ApprovalNeededError,
     CheckFinding,
     ConnectedServers,
     Notice,
     Offer,
-    Question,
+    PastCall,
 )
-from plait.viewer.forms import FormError, arguments_from, as_text, field_key, fields_of, form_of
-from plait.viewer.pages import SITE, Live, not_found, post_button
+from plait.viewer.forms import (
+    FormError,
+    arguments_from,
+    as_text,
+    field_key,
+    fields_of,
+    form_of,
+    submit_button,
+)
+from plait.viewer.pages import SITE, Live, form_fields, not_found, post_button
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
 MAX_FEED_ROWS = 200
@@ -66,6 +78,16 @@ class _RefusedError(Exception):
         self.status = status
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Card:
+    """A tool, resource or prompt: its line in the list, and the card that it opens."""
+
+    key: str
+    name: str
+    peek: str
+    html: Html
+
+
 @dataclass(frozen=True, slots=True)
 class ServerPages:
     """Answers requests about servers."""
@@ -77,11 +99,12 @@ class ServerPages:
         return [
             Route("/servers", self.list),
             self._action("check", self.check, is_call=False),
+            self._action("kill", self.kill),
             self._action("restart", self.restart),
             self._action("call", self.call),
+            self._action("cancel", self.cancel),
             self._action("read", self.read),
             self._action("prompt", self.prompt),
-            self._action("answer", self.answer, is_call=False),
             Route("/servers/{server}", self.server),
         ]
 
@@ -99,9 +122,9 @@ class ServerPages:
             try:
                 if is_call and not self.servers.allow_calls:
                     raise _RefusedError("Restart the viewer with --allow-calls.", 403)
-                part = await self.servers.respond(answer(await _entered(request)))
+                part = await self.servers.respond(answer(await form_fields(request)))
                 if part is None:
-                    raise _RefusedError("The viewer has ended.", 503)
+                    raise _RefusedError("It was cancelled.", 503)
             except (FormError, PlaitError, _RefusedError) as error:
                 status = error.status if isinstance(error, _RefusedError) else status
                 part = h("p", self.servers.redacted(str(error)), class_="warning")
@@ -148,18 +171,32 @@ class ServerPages:
 
         def build(mark: Html) -> str:
             head = h("div", self._facts(self.servers.status[name]), id="status", data_part=True)
-            listed = h(
-                "div",
-                h("h2", count_label(len(tools), "tool")),
-                [self._tool(tool) for tool in tools]
-                if name in self.servers.tools
-                else h("p", "They are listed once the server is ready.", class_="muted"),
-                id="tools",
-                data_part=True,
+            is_listed = name in self.servers.tools
+            groups = [
+                ("tool", [self._tool(tool) for tool in tools]),
+                *self._offered(self.servers.offers.get(name, Offer()), name),
+            ]
+            links = _card_links(groups, is_listed=is_listed)
+            cards = [card.html for _, group in groups for card in group]
+            return page(
+                name,
+                head,
+                h(
+                    "div",
+                    h("section", search_field("tools"), links, class_="chooser"),
+                    h(
+                        "div",
+                        self._running_calls(name),
+                        h("div", cards, id="cards", data_part=True),
+                        self._past_calls(name),
+                        class_="use",
+                    ),
+                    class_="panes",
+                ),
+                self._feed(name),
+                mark,
+                site=SITE,
             )
-            questions = _questions_part(one for one in self.servers.questions if one.server == name)
-            offer, feed = self._offer(name), self._feed(name)
-            return page(name, head, questions, listed, offer, feed, mark, site=SITE)
 
         return Live(self.servers.version()).answer(request, build)
 
@@ -167,6 +204,16 @@ class ServerPages:
         """Check all servers, and answer with what was found."""
         await self.servers.run_check()
         return self._findings()
+
+    async def kill(self, entered: Mapping[str, str]) -> Html:
+        """Kill the process of a server."""
+        self.servers.kill(self._server_of(entered))
+        return join()
+
+    async def cancel(self, entered: Mapping[str, str]) -> Html:
+        """Cancel a call."""
+        self.servers.cancel_call(entered.get("call", ""))
+        return join()
 
     async def restart(self, entered: Mapping[str, str]) -> Html:
         """Drop the session of a server."""
@@ -180,6 +227,10 @@ class ServerPages:
         if tool is None:
             raise _RefusedError("There is no such tool.", 404)
         arguments = arguments_from(tool.input_schema, entered)
+        if entered.get("action") == "command":
+            values = [tool.server, tool.wire_name, json.dumps(arguments, ensure_ascii=False)]
+            command = shlex.join([*self.servers.command, "call", *values])
+            return h("div", h("pre", command, class_="command"), data_copied=True)
         try:
             result = await self.servers.call(
                 tool.server, tool.wire_name, arguments, proof=entered.get("approve")
@@ -224,19 +275,6 @@ class ServerPages:
             messages += [h("p", message.role, class_="role"), block]
         return h("div", messages, class_="succeeded")
 
-    async def answer(self, entered: Mapping[str, str]) -> Html:
-        """Accept an elicitation with what was entered, or decline it."""
-        key = entered.get("question", "")
-        question = next((one for one in self.servers.questions if one.key == key), None)
-        if question is None:
-            raise _RefusedError("Nothing waits for this answer any more.", 404)
-        content = None
-        action: Answer = "accept" if entered.get("action") == "accept" else "decline"
-        if action == "accept" and question.schema is not None:
-            content = arguments_from(question.schema, entered)
-        question.answer.set_result(ElicitResult(action=action, content=content))
-        return h("p", "answered", class_="muted")
-
     def _server_of(self, entered: Mapping[str, str]) -> str:
         name = entered.get("server", "")
         if name not in self.servers.config.servers:
@@ -274,7 +312,7 @@ class ServerPages:
             "are connected in the older one, where they can. Without --allow-calls, and by plait "
             "servers and plait doctor, they are connected in the newer one."
         )
-        return h("p", text, class_="muted")
+        return folded("why the older protocol", h("p", text, class_="muted"))
 
     def _facts(self, server: ServerStatus) -> Html:
         rows = [
@@ -300,7 +338,7 @@ class ServerPages:
             folded(stderr, text_block(self.servers.redacted("\n".join(tail)))) if tail else None,
         )
 
-    def _tool(self, tool: Tool) -> Html:
+    def _tool(self, tool: Tool) -> _Card:
         hints = {"read_only_hint": "read-only", "destructive_hint": "destructive"}
         schemas = [("Input schema", dict(tool.input_schema))]
         if tool.output_schema:
@@ -309,6 +347,10 @@ class ServerPages:
             tool.input_schema,
             action="/servers/call",
             target={"server": tool.server, "tool": tool.wire_name},
+            buttons=(
+                submit_button("Call", class_="primary"),
+                submit_button("Copy as plait call", "command"),
+            ),
         )
         return self._card(
             f"tool-{tool.wire_name}",
@@ -327,27 +369,29 @@ class ServerPages:
         description: str | None,
         form: Html,
         more: Child = None,
-    ) -> Html:
+    ) -> _Card:
         """Show a tool, resource or prompt with its form, or why there is none."""
         text = (description or "").strip()
+        name = key.partition("-")[2]
+        key = sanitize_for_terminal(key)  # as in the page, so that a link finds it
         badges = [h("span", mark, class_="badge") for mark in marks if mark]
         reason = h("p", "Start with --allow-calls to use it from here.", class_="muted")
-        return h(
-            "details",
-            h("summary", title, " ", badges, h("span", text.partition("\n")[0], class_="peek")),
+        card = h(
+            "article",
+            h("h2", title, " ", badges),
             text_block(text) if text else None,
             form if self.servers.allow_calls else reason,
             more,
             class_="a-tool",
             id=key,
         )
+        return _Card(key=key, name=name, peek=text.partition("\n")[0], html=card)
 
-    def _offer(self, server: str) -> Html:
-        """Show the resources and prompts of a server."""
-        offer = self.servers.offers.get(server, Offer())
+    def _offered(self, offer: Offer, server: str) -> list[tuple[str, list[_Card]]]:
+        """Return the cards of the resources and prompts of a server."""
         found = [(str(one.uri), one, None) for one in offer.resources]
         found += [(one.uri_template, one, "template") for one in offer.templates]
-        resources: list[Html] = []
+        resources: list[_Card] = []
         for uri, one, template in found:
             address = {"type": "string", "maxLength": 200, "default": uri}
             field = {_URI: {**address, "description": "the address"}} if template else {}
@@ -355,26 +399,65 @@ class ServerPages:
                 {"type": "object", "properties": field},
                 action="/servers/read",
                 target={"server": server, _URI: uri},
-                label="Read",
+                buttons=submit_button("Read", class_="primary"),
             )
             title, marks = h("b", uri, class_="tool"), (one.mime_type, template)
             resources.append(self._card(f"resource-{uri}", title, marks, one.description, form))
-        prompts: list[Html] = []
+        prompts: list[_Card] = []
         for prompt in offer.prompts:
             target = {"server": server, "prompt": prompt.name}
             schema = _prompt_schema(prompt)
-            form = form_of(schema, action="/servers/prompt", target=target, label="Get")
+            button = submit_button("Get", class_="primary")
+            form = form_of(schema, action="/servers/prompt", target=target, buttons=button)
             title = _signature(prompt.name, schema)
             prompts.append(self._card(f"prompt-{prompt.name}", title, (), prompt.description, form))
+        return [("resource", resources), ("prompt", prompts)]
+
+    def _running_calls(self, server: str) -> Html:
+        """Show the calls that pages have made and that go on, with their progress."""
+        rows: list[Html] = []
+        for one in self.servers.calls.values():
+            if one.server != server:
+                continue
+            # Without a value, a progress bar only moves.
+            known = {"value": one.done, "max": one.total} if one.total else {}
+            cancel = post_button("Cancel", "/servers/cancel", {"call": one.key})
+            bar = h("progress", **known, aria_label="progress")
+            name = h("b", one.tool, class_="tool")
+            rows.append(h("div", name, bar, h("span", one.message), cancel, class_="running"))
+        return h("div", rows, id="running", data_part=True, role="status")
+
+    def _past_calls(self, server: str) -> Html:
+        """Show the calls that pages have made, the newest first."""
+        past = [one for one in self.servers.history if one.server == server]
+        title = h("h3", "Calls so far") if past else None
+        return h("div", title, map(self._past_call, past), id="history", data_part=True)
+
+    def _past_call(self, one: PastCall) -> Html:
+        if isinstance(one.result, ToolResult):
+            badge = status_badge("failed" if one.result.is_error else "completed")
+            known, content = seconds_label(one.result.seconds), self._result(one.result)
+        else:
+            badge = h("span", "no result", class_="badge bad")
+            known, content = None, h("p", self._text(one.result, one.server), class_="warning")
+        arguments = preview(one.arguments)
         return h(
-            "div",
-            [
-                [h("h2", count_label(len(cards), noun)), cards]
-                for noun, cards in (("resource", resources), ("prompt", prompts))
-                if cards
-            ],
-            id="offer",
-            data_part=True,
+            "details",
+            h(
+                "summary",
+                h("time", f"{one.at:%H:%M:%S}"),
+                " ",
+                h("b", one.tool, class_="tool"),
+                " ",
+                badge,
+                " ",
+                facts(known),
+                h("span", arguments, class_="peek"),
+            ),
+            value_block(one.arguments) if one.arguments else None,
+            h("div", content, class_="outcome"),
+            class_="past",
+            id=f"call-{one.at.timestamp():.6f}",
         )
 
     def _checks(self) -> Html:
@@ -466,24 +549,29 @@ class ServerPages:
         )
 
 
-def _questions_part(questions: Iterable[Question]) -> Html:
-    """Show the elicitations that wait for an answer."""
-    asked: list[Html] = []
-    for one in questions:
-        accept = {"question": one.key, "action": "accept"}
-        decline = post_button("Decline", "/servers/answer", {**accept, "action": "decline"})
-        if one.schema is not None:
-            body = form_of(
-                one.schema, action="/servers/answer", target=accept, label="Answer", beside=decline
+def _card_links(groups: Iterable[tuple[str, Sequence[_Card]]], *, is_listed: bool) -> Html:
+    """List what a server offers, as links to the cards."""
+    parts: list[Child] = []
+    for noun, cards in groups:
+        if cards or noun == "tool":
+            parts.append(h("h2", count_label(len(cards), noun)))
+        items = [
+            h(
+                "li",
+                h(
+                    "a",
+                    h("b", one.name),
+                    h("span", one.peek, class_="peek"),
+                    href=f"#{quote(one.key)}",
+                ),
+                data_item=True,
+                tabindex="-1",
             )
-        else:
-            done = post_button("Done", "/servers/answer", accept, class_="primary")
-            visit = "The server wants you to visit this address: "
-            buttons = h("div", done, decline, class_="actions")
-            body = h("div", h("p", visit, h("code", one.url)), buttons)
-        head = h("h2", f"{one.server} asks"), text_block(one.message)
-        asked.append(h("section", *head, body, class_="asks", id=f"q-{one.key}"))
-    return h("div", asked, id="questions", data_part=True, role="status")
+            for one in cards
+        ]
+        parts.append(h("ul", items, data_list=True) if items else None)
+    waiting = h("p", "Listed once the server is ready.", class_="muted")
+    return h("div", parts if is_listed else waiting, id="offer", data_part=True)
 
 
 def _signature(name: str, schema: Mapping[str, Any]) -> list[Html]:
@@ -509,17 +597,6 @@ def _repeats(result: ToolResult) -> bool:
             if json.loads(text) == result.structured_content:
                 return True
     return False
-
-
-async def _entered(request: Request) -> dict[str, str]:
-    """Read what a form is for, and its fields; nothing if the request has none."""
-    try:
-        data: object = json.loads(await request.body())
-    except ValueError:
-        return {}
-    if not isinstance(data, dict):
-        return {}
-    return {str(key): str(value) for key, value in cast("dict[Any, Any]", data).items()}
 
 
 def _state(server: ServerStatus) -> Html:

@@ -227,19 +227,19 @@ async def test_an_elicitation_of_a_call_is_answered_on_the_page() -> None:
         count = field_key("count")
         answers = ("accept", {count: "x"}), ("accept", {count: "3"}), ("decline", {})
         for action, entered in answers:
-            await eventually(lambda: bool(servers.questions), timeout_seconds=30)
-            pages.append((await client.get("/servers/shop")).text)
-            (question, *_) = servers.questions
+            await eventually(lambda: bool(servers.inbox.questions), timeout_seconds=30)
+            pages.append((await client.get("/inbox/questions")).text)
+            (question, *_) = servers.inbox.questions
             answer = {"question": question.key, "action": action, **entered}
-            twice = [client.post("/servers/answer", json=answer) for _ in range(2)]
+            twice = [client.post("/inbox/answer", json=answer) for _ in range(2)]
             answered = await asyncio.gather(*twice)
             pages.append(answered[0].text)
             if "x" not in entered.values():
                 assert sorted(one.status_code for one in answered) == [200, 404]
             if "3" in answer.values():
                 await eventually(lambda: any(one.done() for one in called), timeout_seconds=30)
-        late = await client.post("/servers/answer", json={**answer, count: "4"})
-        after = (await client.get("/servers/shop")).text
+        late = await client.post("/inbox/answer", json={**answer, count: "4"})
+        after = (await client.get("/inbox/questions")).text
 
     assert "&lt;b&gt;How many&lt;/b&gt; apples?" in pages[0]
     assert "is not JSON" in pages[1]
@@ -299,8 +299,8 @@ async def test_without_permission_servers_cannot_ask_the_person_anything() -> No
     async with servers.running():
         await _listed(servers)
         call = asyncio.ensure_future(servers.box.call("shop", "order", {}))
-        await eventually(lambda: call.done() or bool(servers.questions))
-        waiting = servers.questions
+        await eventually(lambda: call.done() or bool(servers.inbox.questions))
+        waiting = servers.inbox.questions
         call.cancel()
         (outcome,) = await asyncio.gather(call, return_exceptions=True)
 

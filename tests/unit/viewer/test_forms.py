@@ -95,7 +95,7 @@ def test_texts_of_a_server_are_escaped_in_the_form() -> None:
         }
     }
 
-    text = form_of(schema, action="/servers/call", target={"tool": hostile})
+    text = form_of(schema, action="/servers/call", target={"tool": hostile}, buttons=None)
 
     assert "<script" not in text
     assert "&lt;script" in text
@@ -105,7 +105,7 @@ def test_texts_of_a_server_are_escaped_in_the_form() -> None:
 def test_the_name_of_a_field_is_its_own_and_returns_as_it_was_sent(name: str) -> None:
     schema = {"properties": {name: {"type": "string"}}}
 
-    text = form_of(schema, action="/servers/call", target={})
+    text = form_of(schema, action="/servers/call", target={}, buttons=None)
     names = [html.unescape(one) for one in re.findall(r' name="([^"]*)"', text)]
 
     assert names == [field_key(name), "arguments"]
@@ -116,5 +116,5 @@ def test_the_name_of_a_field_is_its_own_and_returns_as_it_was_sent(name: str) ->
     "schema", [{}, {"properties": None}, {"properties": {"a": True}}, {"required": 3}]
 )
 def test_a_strange_schema_still_has_a_form(schema: dict[str, Any]) -> None:
-    assert "Arguments as JSON" in form_of(schema, action="/x", target={})
+    assert "Arguments as JSON" in form_of(schema, action="/x", target={}, buttons=None)
     assert arguments_from(schema, {"arguments": '{"a": 1}'}) == {"a": 1}

@@ -135,7 +135,10 @@ def _servers(ctx: click.Context, *, allow_calls: bool) -> ConnectedServers | Non
     # Pages show complete results, and list every tool.
     options = {key: one for key, one in config.options.items() if key not in _UNUSED}
     shown = replace(config, servers=servers, options=options)
-    return ConnectedServers(shown, allow_calls=allow_calls, check=partial(_check, config))
+    named = settings_of(ctx).config
+    command = ("plait", "--config", str(named)) if named else ("plait",)
+    check = partial(_check, config)
+    return ConnectedServers(shown, allow_calls=allow_calls, check=check, command=command)
 
 
 _UNUSED = frozenset({"result_budget", "defer", "on_connection_error"})

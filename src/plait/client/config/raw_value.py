@@ -225,6 +225,12 @@ def home_of(environ: Mapping[str, str]) -> Path:
     return Path(named) if named else Path.home()
 
 
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what plait keeps of a user."""
+    known = os.environ if environ is None else environ
+    return Path(known.get("XDG_STATE_HOME") or home_of(known) / ".local" / "state") / "plait"
+
+
 def parse_template(text: str) -> tuple[str | Reference, ...]:
     """Split a string into plain text and variables.
 

@@ -73,7 +73,7 @@
     const parts = all(".body > details, :scope > td details", item);
     const open = parts.some((part) => !part.open);
     for (const part of parts) part.open = open;
-    item.querySelector("td a[href]")?.click();
+    item.querySelector("td a[href], :scope > a[href]")?.click();
   }
   function foldAll(button) {
     const scope = scopeOf(button);

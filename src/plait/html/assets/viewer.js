@@ -18,6 +18,28 @@
   }
   if (signIn) return;
 
+  // Questions of servers and agents: a dock on every page, a list on the page of the inbox
+  const inboxLink = document.querySelector(".top nav a[href='/inbox']");
+  const inbox = document.getElementById("inbox") ?? Object.assign(document.createElement("aside"), { id: "inbox", className: "dock" });
+  if (!inbox.isConnected) document.body.append(inbox);
+  inbox.setAttribute("aria-live", "polite");
+  async function followInbox() {
+    for (let tag = ""; ;) {
+      try {
+        const reply = await fetch("/inbox/questions", { headers: { "If-None-Match": tag } });
+        if (reply.status === 200) {
+          tag = reply.headers.get("ETag");
+          const fresh = [...parsed(await reply.text()).body.children];
+          for (const old of [...inbox.children]) if (!fresh.some((one) => one.id === old.id)) old.remove();
+          for (const one of fresh) if (!document.getElementById(one.id)) inbox.append(one);
+          inboxLink.dataset.waiting = fresh.length || "";
+        }
+      } catch { /* the viewer has ended */ }
+      await pause(document.hidden ? 10 * EVERY_MS : EVERY_MS);
+    }
+  }
+  if (inboxLink) followInbox();
+
   for (const link of all(".top nav a")) {
     if (location.pathname === link.pathname || location.pathname.startsWith(`${link.pathname}/`)) link.setAttribute("aria-current", "page");
   }
@@ -72,7 +94,10 @@
       if (before) { field.value = before.value; field.checked = before.checked; }
     }
     for (const part of all("details", fresh)) if (open.has(foldOf(part))) part.open = true;
+    const outcomes = new Map(all(".call-form > .outcome", old).map((part) => [partOf(part), part]));
+    for (const part of all(".call-form > .outcome", fresh)) part.replaceWith(outcomes.get(partOf(part)) ?? part);
     old.replaceWith(fresh);
+    choose();
     all(".wide, .graph", fresh).forEach((part, at) => { [part.scrollLeft, part.scrollTop] = scrolled[at] ?? [0, 0]; });
     if (focused) fields(fresh).find((field) => keyOf(field) === focused)?.focus({ preventScroll: true });
     for (const field of all("[data-filter]", fresh)) if (field.value) field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -91,6 +116,7 @@
           if (parts.get(part.id) === part.outerHTML) continue;
           parts.set(part.id, part.outerHTML);
           const old = document.getElementById(part.id);
+          while (document.querySelector("button:active")) await pause(50); // a click would be lost
           if (old) { replace(old, part); if (part.id === "status") part.classList.add("now"); }
         }
       } else {
@@ -99,6 +125,22 @@
       }
     }
   }
+  // Of the tools of a server, the one in the address is shown.
+  function choose() {
+    const cards = all(".use .a-tool");
+    const name = location.hash.slice(1);
+    let wanted = name;
+    try { wanted = decodeURIComponent(name); } catch { /* a tool of the user, not of this page */ }
+    const card = cards.find((one) => one.id === wanted) ?? cards[0];
+    for (const one of cards) one.hidden = one !== card;
+    for (const link of all(".chooser a")) link.toggleAttribute("aria-current", decodeURIComponent(link.hash.slice(1)) === card?.id);
+  }
+  addEventListener("hashchange", () => {
+    choose();
+    if (innerWidth < 900) document.querySelector(".use .a-tool:not([hidden])")?.scrollIntoView({ block: "start" });
+  });
+  choose();
+
   const run = document.querySelector("[data-live]");
   const mark = document.querySelector("[data-follow]");
   if (run) followRun(run);
@@ -115,17 +157,25 @@
   }
   async function call(form, more = {}) {
     const buttons = all("button", form);
-    const outcome = form.querySelector(".outcome");
-    for (const button of buttons) button.disabled = true;
     const body = { ...JSON.parse(form.dataset.target), ...Object.fromEntries(new FormData(form)), ...more };
-    outcome.textContent = "calling …";
+    for (const button of buttons) button.disabled = true;
+    const part = partOf(form);
+    form.querySelector(".outcome").textContent = "calling …";
     const answer = await post(form.dataset.call, body);
-    outcome.replaceChildren(...answer.childNodes.length ? answer.childNodes : [answer]);
-    for (const button of buttons) button.disabled = false;
+    const now = form.isConnected ? form : document.getElementById(part)?.querySelector("form"); // it may be replaced
+    now?.querySelector(".outcome").replaceChildren(...answer.childNodes.length ? answer.childNodes : [answer]);
+    for (const button of all("button", now ?? form)) button.disabled = false;
+    const copied = now?.querySelector(".outcome > [data-copied]");
+    if (copied) navigator.clipboard?.writeText(copied.textContent).catch(() => { /* it is shown */ });
   }
   document.addEventListener("submit", (event) => {
     const form = event.target.closest("[data-call]");
-    if (form) { event.preventDefault(); call(form); return; }
+    if (form) {
+      event.preventDefault();
+      const { name, value } = event.submitter ?? {};
+      call(form, name ? { [name]: value } : {});
+      return;
+    }
     const chosen = all("input[name=run]:checked", event.target);
     if (event.target.method === "get" && chosen.length !== 2) {
       event.preventDefault();
