@@ -95,7 +95,7 @@ def test_a_terminal_is_split_if_it_is_wide_enough(
 ) -> None:
     text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", on_a_terminal(columns, tmp_path))
 
-    halves = re.findall(r"╭─  mcp.Client 2[\d.]+  ─+╮╭─  plait [\d.]+  ─+╮", text)
+    halves = re.findall(r"╭─ mcp.Client 2[\d.]+ ─+╮╭─ plait [\d.]+ ─+╮", text)
     assert (len(halves) > 20) == is_split  # frames
     assert all(len(line.rstrip()) <= columns for line in text.replace("\r", "\n").splitlines())
     assert text.rstrip().endswith("plait view --demo")

@@ -366,7 +366,7 @@ class Stage:
         for _ in range(SHOWN_EVENTS - len(shown)):
             events.add_row("", "", "")
         elapsed = time.monotonic() - self.began
-        title = Text.assemble((spinner_frame(elapsed), "cyan"), f" {self.scene} ")
+        title = Text.assemble((f"{spinner_frame(elapsed)} ", "cyan"), (self.scene, "bold"))
         return Group(halves, Panel(events, title=title, title_align="left", border_style="dim"))
 
     def draw_half(self, half: Half) -> Panel:
@@ -382,7 +382,7 @@ class Stage:
         )
         return Panel(
             Group(lanes, Text(), Text(ledger_text(half), style)),
-            title=Text(f" {half.title} ", "bold"),
+            title=Text(half.title, "bold"),
             title_align="left",
             border_style="cyan" if half is self.right else "dim",
         )

@@ -6,14 +6,34 @@ import asyncio
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from plait.cli.base import ExampleCommand
 from plait.cli.terminal import console_for, print_rich
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from plait.cli.demo import Stage
+
 PLAIN_PACE = 0.2
 """Nobody reads along where there is no terminal."""
+
+
+def closing_lines(stage: Stage) -> list[Text]:
+    """Say how it ended, and what to try next."""
+    from rich.text import Text
+
+    lines = [Text(), *stage.summary()]
+    if stage.left is None:
+        lines.append(Text("The MCP SDK's own client plays beside it: pip install 'plait[demo]'"))
+    return [
+        *lines,
+        Text("\nKill servers yourself, in a browser:"),
+        Text("  plait view --demo", "bold"),
+    ]
 
 
 @click.command(cls=ExampleCommand)
@@ -52,11 +72,5 @@ def demo() -> None:
                 asyncio.run(play_and_paint(stage, lambda: live.update(stage.draw(), refresh=True)))
         else:
             asyncio.run(play_and_paint(stage, None))
-    print_rich(Text(), console=console)
-    for line in stage.summary():
+    for line in closing_lines(stage):
         print_rich(line, console=console)
-    if stage.left is None:
-        hint = "The MCP SDK's own client plays beside it after: pip install 'plait[demo]'"
-        print_rich(Text(hint), console=console)
-    print_rich(Text("\nKill servers yourself, in a browser:\n"), console=console)
-    print_rich(Text("  plait view --demo", "bold"), console=console)
