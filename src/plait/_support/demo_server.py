@@ -27,6 +27,20 @@ BANK_SECONDS: Final = 1.0
 PRICES: Final = {"tea": 4, "coffee": 5, "cake": 7}
 _VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
+SCRIPT: Final = (
+    {
+        "calls": [
+            {"name": "price", "arguments": {"item": "tea"}},
+            {"name": "add_note", "arguments": {"text": "buy tea"}},
+        ]
+    },
+    "Tea costs 4, and there is a note to buy some.",
+    {"calls": [{"name": "pay", "arguments": {"amount": 4}}, {"name": "payments"}]},
+    "The tea is paid; the bank has the payment in its ledger.",
+    "This is the end of the script. A real model answers after: plait run --model …",
+)
+"""Turns of a scripted model that calls these servers."""
+
 Tool = tuple[str, dict[str, str], bool, Callable[..., str]]
 """What a tool does, its arguments with their JSON types, whether it only reads, its function."""
 

@@ -79,7 +79,14 @@ class TerminatedError(BaseException):
 
 def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: bool) -> Exit:
     """Converse until the end of the input, and return the exit code."""
-    agent = get_agent(plan.choice.config, auto_fallback=False)
+    config = plan.choice.config
+    agent = get_agent(config, auto_fallback=False)
+    if config.model_provider == "scripted":
+        from plait.agents.engines.langchain.agent import LangChainAgent
+        from plait.agents.engines.langchain.scripted_model import scripted_model
+
+        # One model for the conversation: each run by itself would begin the script again.
+        agent = LangChainAgent(config, scripted_model(config.model_name or ""))
     callbacks = tool_callbacks(plan, screen)
     plan = replace(plan, settings=replace(plan.settings, tool_options=callbacks))
     words = [name.split()[0] for name in _COMMANDS]

@@ -227,3 +227,35 @@ def test_ctrl_c_stops_an_answer_and_a_prompt_and_twice_ends_the_program(
 
 def _end() -> list[str]:
     return ["Still here.", "Wait again"]
+
+
+def test_a_script_goes_on_over_the_messages_of_a_conversation(
+    plait_in: Command, folder: Path
+) -> None:
+    (folder / "script.json").write_text('["One.", "Two."]')
+
+    done = plait_in("chat", "--model", "scripted:script.json", types=["a", "b", "c"])
+
+    assert done.stdout == "One.\nTwo.\n"
+    assert "the script has 2 turns, and turn 3 was requested" in done.stderr
+
+
+def test_init_demo_is_enough_for_run_and_chat_without_npx_or_key(
+    plait_in: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    model = ("--model", "scripted:demo-model.json")
+
+    written = plait_in("init", "--demo")
+    ran = plait_in("run", "Buy tea", *model)
+    chatted = plait_in("chat", *model, types=["Buy tea", "Pay"])
+
+    assert (written.exit_code, written.stderr) == (0, "")
+    assert "plait chat --model scripted:demo-model.json" in written.stdout
+    assert (ran.exit_code, ran.stdout.count("\n")) == (0, 1)
+    assert chatted.stdout.startswith(ran.stdout)
+    assert chatted.stdout.endswith("The tea is paid; the bank has the payment in its ledger.\n")
+    assert (folder / "plait-demo" / "ledger.txt").read_text() == "paid 4\n"
+    assert plait_in("init", "--demo", "--force", "--from", "cursor").exit_code == 2
+    assert "demo-model.json exists" in plait_in("init", "--demo", "--path", "b.json").stderr

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait._support import demo_server
 from plait._support.files import write_atomically
 from plait._support.redact import looks_secret
 from plait.cli.advice import command_fix, is_on_path
@@ -29,6 +30,9 @@ from plait.html.pieces import count_label
 
 if TYPE_CHECKING:
     from plait.errors import Problem
+
+DEMO_SCRIPT = "demo-model.json"
+"""The file of the scripted model, beside the configuration."""
 
 RawServer = dict[str, object]
 """A server as it was written, its variables not replaced."""
@@ -119,6 +123,16 @@ STARTER: Mapping[str, RawServer] = {
     "time": {"command": "uvx", "args": ["mcp-server-time"]},
 }
 """The servers of a first configuration: the files beside it, and the time."""
+
+
+def demo_servers() -> dict[str, RawServer]:
+    """Return the servers of the demo, which need nothing but this interpreter."""
+    program = ["-I", "-S", demo_server.__file__]
+    folder = "${workspaceFolder}/plait-demo"
+    return {
+        name: {"command": sys.executable, "args": [*program, name, folder]}
+        for name in demo_server.NAMES
+    }
 
 
 def merge_servers(
@@ -225,6 +239,11 @@ def _open_points(path: Path) -> Iterator[str]:
     metavar="FILE",
     help="The file to write.",
 )
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Write five small servers and a scripted model, which need no key, network or Node.",
+)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--yes", "-y", is_flag=True, help="Import without confirmation.")
 @click.option(
@@ -232,7 +251,9 @@ def _open_points(path: Path) -> Iterator[str]:
     is_flag=True,
     help="Replace secrets with ${VARIABLES}, and list the variables to set.",
 )
-def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: bool) -> None:
+def init(
+    source: str | None, path: Path, demo: bool, force: bool, yes: bool, lift_secrets: bool
+) -> None:
     """Write an mcp.json: a starter, or the servers of your editor.
 
     Without --from it looks for servers of other programs and, on a terminal,
@@ -243,16 +264,23 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
         plait init                     a starter, or the servers of other programs
         plait init --from cursor       the servers of Cursor
         plait init --from all --yes    the servers of every program, without a prompt
+        plait init --demo              servers and a script to try run, chat and view with
         plait init --path ~/.config/plait/mcp.json
     """
     path = path.expanduser()
-    if path.exists() and not force:
-        raise ConfigError(f"{path} exists already; --force replaces it, --path writes elsewhere")
-    editors = discover_editor_configs(Path.home(), Path.cwd(), os.environ)
+    script = path.with_name(DEMO_SCRIPT)
+    for file in (path, script) if demo else (path,):
+        if file.exists() and not force:
+            text = f"{file} exists already; --force replaces it, --path writes elsewhere"
+            raise ConfigError(text)
+    if demo and source is not None:
+        raise click.BadParameter("leave one of --demo and --from out", param_hint="--demo")
+    editors = [] if demo else discover_editor_configs(Path.home(), Path.cwd(), os.environ)
     editors = [config for config in editors if config.path.resolve() != path.resolve()]
     selected = _select(editors, source, path, yes=yes)
     # Servers of several programs are merged, without replacing any.
-    servers: dict[str, RawServer] = {} if selected else dict(STARTER)
+    starter = demo_servers() if demo else dict(STARTER)
+    servers: dict[str, RawServer] = {} if selected else starter
     inputs: dict[str, RawServer] = {}
     notes: list[str] = []
     for config in selected:
@@ -269,6 +297,8 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
         path.parent.mkdir(parents=True, exist_ok=True)
         text = to_mcp_json(servers, inputs=list(inputs.values()))
         write_atomically(path, text, mode=0o600 if is_private else 0o644)
+        if demo:
+            write_atomically(script, json.dumps(demo_server.SCRIPT, indent=2) + "\n", mode=0o644)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from error
     if not any(config.path.resolve().is_relative_to(Path.cwd().resolve()) for config in selected):
@@ -279,7 +309,12 @@ def init(source: str | None, path: Path, force: bool, yes: bool, lift_secrets: b
         print_aside("note", note, colour="yellow")
     is_default = path.resolve() in {place.resolve() for place in config_places()}
     option = "" if is_default else f" --config {path}"
-    click.echo(f"\nNext:\n  plait servers{option}\n  plait tools{option}")
+    steps = ["plait servers", "plait tools"]
+    if demo:
+        click.echo(f"wrote {script}: the answers of a scripted model")
+        model = f"--model scripted:{script}"
+        steps += [f'plait run "Buy tea" {model}', f"plait chat {model}", "plait view"]
+    click.echo("\n".join(["\nNext:", *(f"  {step}{option}" for step in steps)]))
 
 
 def _select(
