@@ -62,6 +62,7 @@ _EXTRAS = {
     "mcp": "sdk",
     "starlette": "viewer",
     "uvicorn": "viewer",
+    "z3": "solve",
 }
 """The extra that installs a library."""
 

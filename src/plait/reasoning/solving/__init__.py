@@ -1,0 +1,1 @@
+"""Solves problems exactly: a small language of constraints over an SMT solver."""
