@@ -9,7 +9,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -114,16 +115,22 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         json.dumps({"mcpServers": {"shop": server, "faults": stdio_config()}})
     )
     options = ["--db", "reasoning.db", "--config", "mcp.json", "--allow-calls", "--port", "0"]
+    with _viewer(folder, "traces", *options) as address:
+        yield Served(address, folder)
+
+
+@contextmanager
+def _viewer(folder: Path, *options: str) -> Generator[str]:
+    """Run `plait view` in a folder, and return its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "plait.cli", "view", "traces", *options],
+        [sys.executable, "-m", "plait.cli", "view", *options],
         cwd=folder,
         env={**os.environ, "HOME": str(folder)},
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    address = process.stdout.readline().strip()
-    yield Served(address, folder)
+    yield process.stdout.readline().strip()
     process.send_signal(signal.SIGINT)
     process.wait(30)
     process.stdout.close()
@@ -331,16 +338,52 @@ def test_a_resource_is_read_and_a_prompt_filled_in(browser: Chromium, served: Se
         page.wait_for(f"{OUTCOME}.includes('dry tone: plums')")
 
 
-def test_a_killed_server_is_seen_to_return(browser: Chromium, served: Served) -> None:
+def test_a_server_is_killed_by_its_tile_and_seen_to_return(
+    browser: Chromium, served: Served
+) -> None:
     with served.open(browser, "/servers") as page:
-        row = "document.querySelector('.servers tbody tr').innerText"
-        page.wait_for(f"{row}.includes('ready')")
-        pid = page.evaluate("document.querySelector('.servers tbody td:last-child').innerText")
-        sessions = "Number(document.querySelector('.servers tbody td:nth-child(7)').innerText)"
-        before = page.evaluate(sessions)
-        os.kill(int(pid), signal.SIGKILL)
-        page.wait_for(f"{sessions} > {before} && {row}.includes('ready')")
+        tile = "document.querySelector('#tile-shop').innerText"
+        page.wait_for(f"{tile}.includes('ready')")
+        pid = page.evaluate(f"{tile}.match(/process (\\d+)/)[1]")
+        page.click("#tile-shop .danger")
+        page.wait_for(
+            f"{tile}.includes('ready') && {tile}.includes('process') && !{tile}.includes('{pid}')"
+        )
         assert "lost" in page.text("#feed")
+        assert page.evaluate("document.querySelectorAll('#tile-shop .beats .c-bad').length") == 1
+        tile = "document.querySelector('#tile-shop').innerText"
+        page.click("#tile-shop .actions button:last-child")
+        page.wait_for("document.querySelector('#feed').innerText.includes('restart')")
+        page.wait_for(f"{tile}.includes('ready')")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Run `plait view --demo`."""
+    folder = tmp_path_factory.mktemp("demo")
+    with _viewer(folder, "--demo", "--port", "0") as address:
+        yield Served(address, folder)
+
+
+def test_the_demonstration_shows_an_agent_whose_servers_are_killed_and_whose_payment_is_approved(
+    browser: Chromium, demo: Served, shots: Path
+) -> None:
+    rows = "document.querySelectorAll('#agent .step').length"
+    with browser.open(demo.address) as page:
+        page.wait_for("document.querySelectorAll('.tile').length === 5")
+        page.problems.clear()  # a browser reports that the first answer was 401
+        page.wait_for(f"{rows} > 2 && {rows} < 8")
+        page.wait_for(f"{rows} > 8")
+        page.click("#tile-shop .danger")
+        page.wait_for("document.querySelector('#feed').innerText.includes('killed')")
+        page.wait_for("document.querySelector('#count').innerText.includes('5 of 5')")
+        page.wait_for("document.querySelector('#inbox').innerText.includes('May it call')", 90)
+        page.looks(shots, "view-demo", height=900)
+        assert _is_in_view(page, "#inbox .actions button")
+        page.evaluate("document.querySelector('#inbox textarea').value = '{\"amount\": 1}'")
+        page.click("#inbox .primary")
+        page.wait_for("document.querySelector('#agent').innerText.includes('bank/pay changed')")
+        page.wait_for("document.querySelector('#agent').innerText.includes('completed')")
 
 
 @pytest.mark.parametrize("single_file", [False, True], ids=["live", "single-file"])

@@ -105,6 +105,19 @@ def run_section(trace: Trace, *, view: RunView = DEFAULT_VIEW, live: str | None 
     )
 
 
+def waterfall(trace: Trace, *, href: str) -> Html:
+    """Build the steps of a run in time, a line each, that link to the page of the run."""
+    steps = steps_of(trace)
+    total = total_seconds(steps, trace.seconds)
+    rows: list[Html] = []
+    for step in steps:
+        head, _ = _head_and_body(step, trace, DEFAULT_VIEW)
+        line = h("div", h("span", head, class_="head"), bar(step, total), class_="row")
+        link = h("a", line, href=f"{href}#{step.key}")
+        rows.append(h("article", link, class_=f"step {step.kind} {colour_of(step)}"))
+    return h("div", h("div", axis(total), class_="axis-row"), rows, class_="flow")
+
+
 def step_articles(
     trace: Trace, *, after: int = -1, most: int | None = None, view: RunView = DEFAULT_VIEW
 ) -> list[tuple[str, Html]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from statistics import median
 
-from plait.html.elements import Html, h
+from plait.html.elements import Attribute, Html, h
 from plait.html.pieces import seconds_label
 from plait.html.steps import Step
 
@@ -15,6 +16,8 @@ MAX_LANES = 5
 MAX_BARS = 2_000
 """Bars of the overview; a longer run shows its longest steps. Screens have no more pixels."""
 _BINS = 40
+BEAT_SECONDS = 60
+"""What a heartbeat shows."""
 _OUTCOMES = {"passed": "c-good", "failed": "c-bad", "error": "c-incident"}
 """The parts of a bar from its top down, with their colours."""
 
@@ -79,6 +82,39 @@ def overview(steps: Sequence[Step], total: float) -> Html | None:
         role="img",
         aria_label="the model and its calls over time",
         data_lanes=len(ends),
+    )
+
+
+def heartbeat(
+    states: Sequence[tuple[float, str]], beats: Sequence[tuple[float, float, bool]], label: str
+) -> Html:
+    """Draw the last minute of a server: its states as a band, and its calls above it.
+
+    `states` are when each began, in seconds since 1970, and the class of its colour; `beats` when
+    calls began and ended, and whether they were lost. A script moves the picture on.
+    """
+    # Relative numbers: browsers keep coordinates with seven digits.
+    base = int(states[0][0]) if states else 0
+    shapes: list[Html] = []
+    ends = [at for at, _ in states[1:]]
+    for (at, colour), end in zip_longest(states, ends):
+        width = 1_000_000 if end is None else end - at
+        size: dict[str, Attribute] = {"y": 8, "height": 2, "width": _number(width)}
+        if colour == "c-bad":  # a loss is seen, however short it was
+            size = {"y": 0, "height": 10, "width": _number(max(0.6, width))}
+        shapes.append(h("rect", x=_number(at - base), **size, class_=colour))
+    for began, ended, is_lost in beats:
+        colour = "c-bad" if is_lost else "c-call"
+        width = _number(max(0.15, ended - began))
+        shapes.append(h("rect", x=_number(began - base), width=width, y=1, height=6, class_=colour))
+    return _stretched(
+        f"0 0 {BEAT_SECONDS} 10",
+        *shapes,
+        class_="beats",
+        role="img",
+        aria_label=label,
+        data_base=base,
+        data_seconds=BEAT_SECONDS,
     )
 
 

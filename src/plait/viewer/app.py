@@ -47,6 +47,8 @@ class ViewerOptions:
     reports: ReportRenderer | None = None
     host: str = "127.0.0.1"
     port: int = 0
+    home: str = "/runs"
+    """The page behind the printed address."""
     names: Sequence[str] = field(default=())
     """Further names under which the viewer is reached."""
 
@@ -117,9 +119,10 @@ def guarded_app(options: ViewerOptions, *, port: int) -> Guard:
 
 def _app(options: ViewerOptions) -> Starlette:
     store, servers = options.sessions, options.servers
+    library = TraceLibrary(options.paths)
 
     def home(_request: Request) -> Response:
-        return RedirectResponse("/runs", 302)
+        return RedirectResponse(options.home, 302)
 
     def unknown(_request: Request, _error: Exception) -> Response:
         return not_found("such page")
@@ -134,14 +137,14 @@ def _app(options: ViewerOptions) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/", home),
         Route("/assets/{name}", serve_asset),
-        *RunPages(TraceLibrary(options.paths)).routes(),
+        *RunPages(library).routes(),
     ]
     if options.reports is not None:
         routes += ReportPages(options.paths, options.reports).routes()
     inbox = Inbox() if servers is None else servers.inbox
     routes += inbox.routes()
     if servers is not None:
-        routes += ServerPages(servers).routes()
+        routes += ServerPages(servers, library).routes()
     if store is not None:
         routes += ThinkingPages(store, options.database).routes()
     # A section that has nothing to show says how to see something there.

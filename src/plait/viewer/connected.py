@@ -11,8 +11,16 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -36,7 +44,8 @@ from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
 from plait.client.toolbox import Toolbox
-from plait.errors import PlaitError
+from plait.errors import PlaitError, ToolFailedError
+from plait.telemetry.observer import CallTool, Operation
 from plait.traces.codec import Cleaner
 from plait.viewer.inbox import Inbox, Question
 
@@ -52,6 +61,8 @@ MAX_NOTICES = 300
 """The pages show fewer; servers may send very many."""
 MAX_NOTICE_CHARACTERS = 4_000
 """A longer notice is cut: the page is sent again whenever something changes."""
+MAX_BEATS = 120
+"""Calls of a server that its heartbeat shows: two a second."""
 MAX_PAST_CALLS = 20
 """Calls that pages show with their results; more would be sent again with each change."""
 
@@ -128,6 +139,39 @@ class PastCall:
     """The result, or why there is none."""
 
 
+class Pulse:
+    """Observes calls: when each began and ended, and whether the server answered."""
+
+    def __init__(self) -> None:
+        self.beats: dict[str, deque[Beat]] = {}
+
+    @contextmanager
+    def around(self, operation: Operation) -> Generator[None]:
+        """Observe one attempt of a call."""
+        began = time.time()
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if isinstance(operation, CallTool):
+                # A tool that fails has answered.
+                lost = error is not None and not isinstance(error, ToolFailedError)
+                beats = self.beats.setdefault(operation.server, deque(maxlen=MAX_BEATS))
+                beats.append(Beat(began, time.time(), is_lost=lost))
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One attempt of a call, in seconds since 1970."""
+
+    began: float
+    ended: float
+    is_lost: bool
+
+
 @dataclass(slots=True)
 class ConnectedServers:
     """Keeps the servers of a configuration connected, and calls their tools if that is allowed."""
@@ -141,6 +185,9 @@ class ConnectedServers:
     """What the last check found; `None` before the first."""
     notices: deque[Notice] = field(init=False)
     inbox: Inbox = field(default_factory=Inbox)
+    open_box: Callable[..., AbstractAsyncContextManager[Toolbox]] = Toolbox
+    """Opens the servers, which an agent may share."""
+    pulse: Pulse = field(default_factory=Pulse, init=False)
     command: Sequence[str] = ("plait",)
     """The command line that has this configuration, for what pages copy."""
     calls: dict[str, RunningCall] = field(default_factory=dict[str, RunningCall], init=False)
@@ -164,9 +211,10 @@ class ConnectedServers:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Connect to all servers, and keep them connected, until the block ends."""
-        async with Toolbox(
+        async with self.open_box(
             self.config,
             on_connection_error="ignore",
+            observers=[self.pulse],
             on_elicitation=self._elicitation_callback if self.allow_calls else None,
             on_message=self._receiver("log"),
             on_tools_list_changed=self._receiver("tools changed"),
@@ -200,7 +248,8 @@ class ConnectedServers:
             (one.name, one.state, one.breaker, one.sessions, one.pid, one.last_error, one.in_flight)
             for one in self.status.servers.values()
         ]
-        return f"{states} {len(self.status.events)} {self._changes}"
+        beats = sum(len(one) and hash(one[-1]) for one in self.pulse.beats.values())
+        return f"{states} {len(self.status.events)} {self._changes} {beats}"
 
     def redacted(self, value: Any) -> Any:
         """Return a text or JSON value without secrets."""

@@ -17,14 +17,15 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from plait._support.sanitize import sanitize_for_terminal
+from plait._support.threads import in_thread
 from plait.client.calls.outcome import ToolResult
 from plait.client.catalog.tool import Tool
 from plait.client.connections.status import ServerStatus
 from plait.errors import PlaitError
+from plait.html.conversation import waterfall
 from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
 from plait.html.pieces import (
-    Column,
     count_label,
     facts,
     facts_list,
@@ -32,9 +33,8 @@ from plait.html.pieces import (
     search_field,
     seconds_label,
     status_badge,
-    table,
-    table_row,
 )
+from plait.html.plots import heartbeat
 from plait.html.text import image_block, preview, result_block, text_block, value_block
 from plait.traces.messages.message import ImageContent
 from plait.viewer.connected import (
@@ -54,6 +54,7 @@ from plait.viewer.forms import (
     form_of,
     submit_button,
 )
+from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import SITE, Live, form_fields, not_found, post_button
 
 _STATES = {"ready": "good", "failed": "bad", "lost": "bad", "closed": "bad"}
@@ -62,12 +63,19 @@ MAX_FEED_ROWS = 200
 MODERN = "2026-07-28"
 """The first version of the protocol without a handshake."""
 _LEVELS = {"ok": "good", "warn": "warn", "error": "bad"}
+_CHECK = "/servers/check"
 _URI = "uri"
 """The field of a form that reads a resource."""
-_COLUMNS: tuple[Column, ...] = (
-    *((title, None) for title in ("server", "state", "transport", "protocol", "implementation")),
-    *((title, "n") for title in ("tools", "sessions", "connect", "pid")),
-)
+MAX_RUN_EVENTS = 400
+"""A longer run is not drawn below the board, which is sent again with each change."""
+_CHANGES = {
+    "opened": "c-good",
+    "idle": "c-idle",
+    "lost": "c-bad",
+    "refused": "c-bad",
+    "dropped": "c-incident",
+}
+"""The colours of what follows an event of a connection."""
 
 
 class _RefusedError(Exception):
@@ -93,6 +101,7 @@ class ServerPages:
     """Answers requests about servers."""
 
     servers: ConnectedServers
+    library: TraceLibrary
 
     def routes(self) -> list[Route]:
         """Return the addresses of these pages."""
@@ -133,34 +142,73 @@ class ServerPages:
         return Route(f"/servers/{name}", respond, methods=["POST"])
 
     async def list(self, request: Request) -> Response:
-        """Answer with the status of all servers."""
+        """Answer with the board of all servers, and the newest run beneath it."""
+        files = await in_thread(self.library.version)
+        newest = await in_thread(self._newest_run)
 
         def build(mark: Html) -> str:
-            status = self.servers.status
-            names = status.servers.values()
-            ready = sum(one.state == "ready" for one in names)
+            servers = self.servers.status.servers.values()
+            ready = sum(one.state == "ready" for one in servers)
+            count = f"{ready} of {count_label(len(servers), 'server')} ready"
             return page(
                 "Servers",
-                h("h1", "Servers"),
-                h(
-                    "div",
-                    h("p", f"{ready} of {count_label(len(names), 'server')} ready", class_="muted"),
-                    h(
-                        "div",
-                        table(_COLUMNS, map(self._row, names), class_="servers"),
-                        class_="wide",
-                    ),
-                    self._era_note(names),
-                    id="status",
-                    data_part=True,
-                ),
+                h("h1", "Servers", h("small", f" {count}", id="count", data_part=True)),
+                h("div", map(self._tile, servers), class_="tiles", id="status", data_part=True),
+                h("div", newest, id="agent", data_part=True),
+                self._era_note(servers),
                 self._checks(),
                 self._feed(None),
                 mark,
                 site=SITE,
             )
 
-        return Live(self.servers.version()).answer(request, build)
+        return Live(f"{self.servers.version()} {files}").answer(request, build)
+
+    def _newest_run(self) -> Html | None:
+        row = next(iter(self.library.rows()), None)
+        trace = row and self.library.trace(*row.run.partition(".")[::2])
+        if row is None or trace is None:
+            return None
+        badge = status_badge(trace.status, trace.failed_calls)
+        title = h("h2", "Newest run: ", h("a", row.title, href=row.href), " ", badge)
+        if len(trace.events) > MAX_RUN_EVENTS:
+            return h("section", title, h("p", "It is too long to be shown here.", class_="muted"))
+        return h("section", title, waterfall(trace, href=row.href))
+
+    def _tile(self, server: ServerStatus) -> Html:
+        """Show a server: its state, its last minute, and buttons that end its process."""
+        name, error = server.name, server.last_error
+        changes = [
+            (one.at.timestamp(), _CHANGES[one.kind])
+            for one in self.servers.status.events
+            if one.server == name and one.kind in _CHANGES
+        ]
+        beats = [
+            (one.began, one.ended, one.is_lost) for one in self.servers.pulse.beats.get(name, ())
+        ]
+        known = facts(
+            None if server.tool_count is None else count_label(server.tool_count, "tool"),
+            count_label(server.sessions, "session"),
+            None if server.state != "ready" else f"connected in {_connect_label(server)}",
+            server.transport,
+            server.protocol_version,
+            f"process {server.pid}" if server.pid is not None else None,
+        )
+        target = {"server": name}
+        kill = post_button("Kill", "/servers/kill", target, class_="danger")
+        restart = post_button("Restart", "/servers/restart", target)
+        return h(
+            "article",
+            h("h2", h("a", name, href=f"/servers/{quote(name, safe='')}"), " ", _state(server)),
+            heartbeat(changes, beats, f"the last minute of {name}"),
+            known,
+            h("p", self._text(error, name), class_="warning") if error else None,
+            h("div", kill if server.pid is not None else None, restart, class_="actions")
+            if self.servers.allow_calls
+            else None,
+            class_="tile",
+            id=f"tile-{name}",
+        )
 
     async def server(self, request: Request) -> Response:
         """Answer with one server and its tools."""
@@ -281,22 +329,6 @@ class ServerPages:
             raise _RefusedError("There is no such server.", 404)
         return name
 
-    def _row(self, server: ServerStatus) -> Html:
-        name, error = server.name, server.last_error
-        link = h("a", name, href=f"/servers/{quote(name, safe='')}")
-        cells: tuple[Child, ...] = (
-            [link, h("small", self._text(error, name)) if error else None],
-            _state(server),
-            server.transport,
-            server.protocol_version or "–",
-            _about(server),
-            "–" if server.tool_count is None else str(server.tool_count),
-            str(server.sessions),
-            _connect_label(server) or "–",
-            "–" if server.pid is None else str(server.pid),
-        )
-        return table_row(_COLUMNS, cells)
-
     def _era_note(self, servers: Iterable[ServerStatus]) -> Html | None:
         """Say why a server may be connected in another era here than by `plait servers`."""
         configured = self.servers.config.servers
@@ -327,10 +359,12 @@ class ServerPages:
         ]
         name, error, tail = server.name, server.last_error, server.stderr_tail
         restart = post_button("Restart", "/servers/restart", {"server": name})
-        button = restart if self.servers.allow_calls else None
+        kill = post_button("Kill", "/servers/kill", {"server": name}, class_="danger")
+        own = kill if server.pid is not None else None
+        buttons = h("span", own, restart, class_="actions") if self.servers.allow_calls else None
         stderr = f"stderr, last {count_label(len(tail), 'line')}"
         return join(
-            h("h1", name, " ", _state(server), " ", button),
+            h("h1", name, " ", _state(server), " ", buttons),
             facts_list(rows),
             h("p", self._text(error, name), class_="warning") if error else None,
             self._era_note([server]),
@@ -460,15 +494,13 @@ class ServerPages:
             id=f"call-{one.at.timestamp():.6f}",
         )
 
-    def _checks(self) -> Html:
-        address, label = "/servers/check", "Check all servers"
-        button = h("button", label, type="button", data_post=address, data_into="findings")
-        return h(
-            "section",
-            h("h2", "Doctor"),
-            h("p", button) if self.servers.check is not None else None,
-            h("div", self._findings(), id="findings"),
-        )
+    def _checks(self) -> Html | None:
+        if self.servers.check is None:
+            return None
+        label = "Check all servers"
+        button = h("button", label, type="button", data_post=_CHECK, data_into="findings")
+        found = h("div", self._findings(), id="findings")
+        return h("section", h("h2", "Doctor"), h("p", button), found)
 
     def _findings(self) -> Html:
         found = self.servers.findings

@@ -286,11 +286,14 @@ async def test_without_permission_nothing_is_called_or_restarted() -> None:
         await _listed(servers)
         page = (await client.get("/servers/shop")).text
         called = await call(client, "pay", {"amount": "5"})
-        restarted = await client.post("/servers/restart", json={"server": "shop"})
+        killed, restarted = [
+            await client.post(f"/servers/{action}", json={"server": "shop"})
+            for action in ("kill", "restart")
+        ]
 
     assert "data-call" not in page
     assert "Restart" not in page
-    assert called.status_code == restarted.status_code == 403
+    assert called.status_code == killed.status_code == restarted.status_code == 403
     assert paid == []
 
 
@@ -361,7 +364,7 @@ async def test_a_page_says_why_a_server_is_of_another_era_than_elsewhere(
         version = elsewhere.status()["shop"].protocol_version
 
     for page in pages:
-        assert (f">{version}<" in page) is not allow_calls
+        assert (str(version) in page) is not allow_calls
         assert ("both eras of the protocol" in page) is allow_calls
 
 

@@ -6,9 +6,11 @@ import asyncio
 import os
 import webbrowser
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -45,6 +47,7 @@ DEFAULT_PORT = 7411
 @repeatable("--allowed-host", "names", "NAME", "A host name under which others reach the viewer")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option("--allow-calls", is_flag=True, help="Allow calls of tools from the pages.")
+@click.option("--demo", is_flag=True, help="Show five small servers, and an agent that uses them.")
 @click.pass_context
 def view(
     ctx: click.Context,
@@ -55,6 +58,7 @@ def view(
     names: tuple[str, ...],
     opens: bool,
     allow_calls: bool,
+    demo: bool,
 ) -> None:
     """Look at runs, servers, reasoning sessions and reports in a browser.
 
@@ -72,31 +76,40 @@ def view(
         plait view traces/ --open
         plait view --db reasoning.db
         plait view --config mcp.json --allow-calls
+        plait view --demo --open              kill servers of a running agent
     """
     from plait.viewer.app import ViewerOptions, open_viewer
 
-    store, name = _store(db) or (None, "")
-    options = ViewerOptions(
-        paths=paths or (Path(),),
-        sessions=store,
-        database=name,
-        servers=_servers(ctx, allow_calls=allow_calls),
-        reports=ReportFiles(),
-        host=host,
-        port=port,
-        names=names,
-    )
-    try:
-        viewer = open_viewer(options)
-    except OSError as error:
-        other = "choose another one with --port" if port else "choose another one with --host"
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; {other}") from error
-    click.echo(viewer.address_with(viewer.app.token))
-    if not settings_of(ctx).quiet:
-        print_aside("note", "Ctrl-C ends it", colour="cyan")
-    if opens:
-        webbrowser.open(viewer.address_with(viewer.app.take_ticket()))
-    asyncio.run(viewer.serve())
+    with ExitStack() as stack:
+        if demo:
+            if paths or db or settings_of(ctx).config or allow_calls:
+                raise click.UsageError("--demo shows its own servers and runs, and allows calls")
+            from plait.viewer.demo import Demo
+
+            folder = stack.enter_context(TemporaryDirectory(prefix="plait-view-"))
+            shown = Demo(Path(folder).resolve())
+            options = ViewerOptions(paths=[shown.traces], servers=shown.servers, home="/servers")
+        else:
+            store, name = _store(db) or (None, "")
+            options = ViewerOptions(
+                paths=paths or (Path(),),
+                sessions=store,
+                database=name,
+                servers=_servers(ctx, allow_calls=allow_calls),
+                reports=ReportFiles(),
+            )
+        try:
+            viewer = open_viewer(replace(options, host=host, port=port, names=names))
+        except OSError as error:
+            other = "choose another one with --port" if port else "choose another one with --host"
+            text = f"cannot listen on {host}:{port}: {error.strerror}; {other}"
+            raise ConfigError(text) from error
+        click.echo(viewer.address_with(viewer.app.token))
+        if not settings_of(ctx).quiet:
+            print_aside("note", "Ctrl-C ends it", colour="cyan")
+        if opens:
+            webbrowser.open(viewer.address_with(viewer.app.take_ticket()))
+        asyncio.run(viewer.serve())
 
 
 def _store(db: str | None) -> tuple[Storage, str] | None:

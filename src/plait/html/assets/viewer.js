@@ -97,6 +97,7 @@
     const outcomes = new Map(all(".call-form > .outcome", old).map((part) => [partOf(part), part]));
     for (const part of all(".call-form > .outcome", fresh)) part.replaceWith(outcomes.get(partOf(part)) ?? part);
     old.replaceWith(fresh);
+    beat();
     choose();
     all(".wide, .graph", fresh).forEach((part, at) => { [part.scrollLeft, part.scrollTop] = scrolled[at] ?? [0, 0]; });
     if (focused) fields(fresh).find((field) => keyOf(field) === focused)?.focus({ preventScroll: true });
@@ -117,7 +118,7 @@
           parts.set(part.id, part.outerHTML);
           const old = document.getElementById(part.id);
           while (document.querySelector("button:active")) await pause(50); // a click would be lost
-          if (old) { replace(old, part); if (part.id === "status") part.classList.add("now"); }
+          if (old) { replace(old, part); }
         }
       } else {
         replace(document.querySelector("main"), fresh.querySelector("main"));
@@ -125,6 +126,17 @@
       }
     }
   }
+  // Heartbeats move on with the time
+  function beat() {
+    const now = Date.now() / 1000;
+    for (const strip of all(".beats")) {
+      const { base, seconds } = strip.dataset;
+      strip.setAttribute("viewBox", `${(now - base - seconds).toFixed(2)} 0 ${seconds} 10`);
+    }
+  }
+  if (document.querySelector(".tiles")) setInterval(beat, EVERY_MS);
+  beat();
+
   // Of the tools of a server, the one in the address is shown.
   function choose() {
     const cards = all(".use .a-tool");
