@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy, interrupt
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from plait import MultiServerMCPClient
 from plait.langchain.tools import graph_task
@@ -311,3 +311,115 @@ def test_blocking_code_asks_once_for_all_calls_too(
         f"paid {amount}" for _, amount in payments
     ]
     assert sorted(ledger_of(tmp_path)) == [1, 20, 300, 4000]
+
+
+class NothingRuns(dict[Any, Any]):
+    """What a process knows of the calls of other processes."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return default
+
+
+@pytest.mark.parametrize("workers", ["tasks", "processes"])
+async def test_an_answer_that_is_given_twice_at_once_is_one_payment(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    """As when a person clicks twice, and two workers resume the graph."""
+    if workers == "processes":
+        monkeypatch.setattr(graph_task, "_running", NothingRuns())
+    payments: list[Payment] = [("pay_approved", 1), ("pay", 20)]
+    database = str(tmp_path / "state.db")
+
+    async def resume(graph: Any) -> Any:
+        return await graph.ainvoke(Command(resume=True), THREAD)
+
+    async def run(graph: Any) -> list[Any]:
+        assert await step(graph, payments, tmp_path) is None
+        opening = (opened(server.url, "tool_node", payments, database, resume) for _ in range(3))
+        return await asyncio.gather(*opening)
+
+    states = await in_tool_node(server, payments, tmp_path, run)
+
+    texts = {one.text for state in states for one in state["messages"] if one.type == "tool"}
+    assert "paid 20" in texts
+    if workers == "tasks":
+        assert texts == {"paid 1", "paid 20"}
+        assert sorted(ledger_of(tmp_path)) == [1, 20]
+    else:  # those that see each other both leave it
+        assert sorted(ledger_of(tmp_path)) in ([1, 20], [20])
+        others = texts - {"paid 1", "paid 20"}
+        assert all("the other run makes this call" in text for text in others)
+
+
+async def test_a_state_that_is_edited_while_the_graph_waits_repeats_only_calls_that_changed(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    first: list[Payment] = [("pay", 1), ("pay", 20), ("pay_approved", 300), ("pay_later", 4000)]
+    edited: list[Payment] = [("pay", 1), ("pay", 25), ("pay_approved", 350), ("pay_later", 4000)]
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        graph = paying_graphs.tool_node(tools, first, saver)
+        message = paying_graphs.message_of(first)
+        message.id = "calls"
+        await graph.ainvoke({"messages": [message]}, THREAD)
+        changed = paying_graphs.message_of(edited)
+        changed.id = "calls"
+        for _ in range(2):  # the second time as if somebody looks and saves it again
+            await graph.aupdate_state(THREAD, {"messages": [changed]}, as_node="__start__")
+        await graph.ainvoke(None, THREAD)
+        return await graph.ainvoke(Command(resume=True), THREAD)
+
+    (tmp_path / OPEN).touch()
+    state = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    texts = [one.text for one in state["messages"] if one.type == "tool"]
+    assert texts == ["paid 1", "paid 25", "paid 350", "paid 4000"]
+    assert sorted(ledger_of(tmp_path)) == [1, 20, 25, 350, 4000]
+
+
+async def test_equal_calls_of_several_tasks_are_made_again_after_an_edit(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    """Nobody could tell which of them was made by which task."""
+    ids = ["a", "b"]
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        async def node(state: paying_graphs.Paid) -> paying_graphs.Paid:
+            await tools["pay"].ainvoke({"amount": 1})
+            call = {"type": "tool_call", "id": state["texts"][0], "name": "pay"}
+            await tools["pay"].ainvoke({**call, "args": {"amount": 20}})
+            return {"texts": [interrupt("go on?")]}
+
+        builder: Any = StateGraph(paying_graphs.Paid)
+        builder.add_node("pay", node)
+        sent = [Send("pay", {"texts": [one]}) for one in ids]
+        builder.add_conditional_edges(START, lambda _: sent)
+        graph = builder.compile(checkpointer=saver)
+        await graph.ainvoke({"texts": []}, THREAD)
+        await graph.aupdate_state(THREAD, {"texts": []}, as_node="__start__")
+        await graph.ainvoke(None, THREAD)
+
+    await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert sorted(ledger_of(tmp_path)) == [1, 1, 1, 1, 20, 20]
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_for_a_call_leaves_the_call_alone(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_task, "SIBLING_SECONDS", 0.1)
+    payments: list[Payment] = [("pay_later", 1), ("pay_approved", 20)]
+
+    async def run(graph: Any) -> Any:
+        assert await step(graph, payments, tmp_path) is None
+        resumed = asyncio.create_task(step(graph, payments, tmp_path))
+        await eventually(lambda: ledger_of(tmp_path) == [1, 20])
+        resumed.cancel()
+        await asyncio.wait([resumed])
+        (tmp_path / OPEN).touch()
+        return await graph.ainvoke(None, THREAD)
+
+    state = await in_tool_node(server, payments, tmp_path, run)
+
+    assert [one.text for one in state["messages"] if one.type == "tool"] == ["paid 1", "paid 20"]
+    assert ledger_of(tmp_path) == [1, 20]

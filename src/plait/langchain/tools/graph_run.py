@@ -29,6 +29,10 @@ CALL_OPTIONS = frozenset({"timeout", "deadline"})
 """Options of calls in the `configurable` part of a config."""
 
 
+Write = tuple[str, str, Any]
+"""What the checkpointer keeps for a task: its id, a channel and a value."""
+
+
 def configurable_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the `configurable` part of a run's config."""
     return config.get("configurable") or {}
@@ -122,16 +126,25 @@ class TaskFacts:
     runs_again: bool
     """Whether the node may have run before."""
 
-    async def writes(self) -> list[tuple[str, str, Any]]:
-        """Return what was written for the tasks of the checkpoint: task, channel and value."""
+    async def writes(self) -> tuple[list[Write], list[Write]]:
+        """Return what was written for the tasks of the checkpoint.
+
+        The second list is of the checkpoints that it was made of by editing the state, with
+        `update_state`. Their tasks did not end: others of this checkpoint are in their place.
+        """
         saved = await self._ask_saver("get_tuple", self._where)
-        return list((saved and saved.pending_writes) or ())
+        writes: list[Write] = list((saved and saved.pending_writes) or ())
+        edited: list[Write] = []
+        while saved and saved.metadata.get("source") == "update" and saved.parent_config:
+            saved = await self._ask_saver("get_tuple", saved.parent_config)
+            edited += (saved and saved.pending_writes) or ()
+        return writes, edited
 
     async def write(self, task: str, channel: str, value: object) -> None:
         """Write a value for a task."""
         await self._ask_saver("put_writes", self._where, [(channel, value)], task)
 
-    def last_interrupt(self, writes: Sequence[tuple[str, str, Any]]) -> Interrupt[Any] | None:
+    def last_interrupt(self, writes: Sequence[Write]) -> Interrupt[Any] | None:
         """Return the interrupt that the task ended with."""
         own = [value for task, _, value in writes if task == self.info.task_id]
         parts = [cast("Sequence[object]", one) for one in own if isinstance(one, list | tuple)]

@@ -17,6 +17,10 @@ They are small, and one that keeps its data in memory stores both within 20 µs.
 everything else: a task that runs for the first time reads nothing, because nothing can be there,
 and its calls are direct like those of any other caller. A repeatable call leaves no record.
 
+A graph may be resumed twice at once: a person clicks twice, and two workers take one answer each.
+So a task that runs again reads after it has written that it sends a call. Of two such runs at
+least one sees the other, and who sees another sends nothing.
+
 A task has one interrupt at a time, and its answers are matched by their order. The calls of a node
 may be made at the same time, and in another order in each run. So they share one interrupt, and
 each answer is recorded for the call that it belongs to. LangGraph runs a node on the condition that
@@ -53,7 +57,7 @@ from plait.client.calls.outcome import ToolResult
 from plait.client.calls.tool_call import Pause, ToolCall
 from plait.client.config.raw_value import as_list
 from plait.errors import OutcomeUnknownError, PlaitError
-from plait.langchain.tools.graph_run import TaskFacts
+from plait.langchain.tools.graph_run import TaskFacts, Write
 
 logger = logging.getLogger("plait.langchain")
 
@@ -75,6 +79,10 @@ _LOST_TEXT = (
     "It may have taken effect, so it was not sent again; check before doing it again"
 )
 
+_RIVAL_TEXT = (
+    "the graph was resumed twice at once, and the other run makes this call. "
+    "It was not sent a second time; its result is in the other run"
+)
 
 Kind = Literal["approval", "sign-in", "elicitation"]
 
@@ -140,13 +148,32 @@ def _fits(answer: object, question: Question, *, alone: bool) -> bool:
 
 @dataclass(slots=True)
 class _Past:
-    """What earlier runs of the task have recorded of a call."""
+    """What runs of the task have recorded of a call."""
 
-    is_sent: bool = False
-    """Whether it was sent, and neither has a result nor waits for an answer."""
+    senders: set[str] = field(default_factory=set[str])
+    """The runs that sent it, if it neither has a result nor waits for an answer."""
+    arguments: str | None = None
+    """A digest of those that it was sent with."""
     outcome: Mapping[str, Any] | None = None
     unanswered: Question | None = None
     answers: list[tuple[Question, object]] = field(default_factory=list[tuple[Question, object]])
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Note what became of the sent call."""
+        match record:
+            case {"kind": "sent"}:
+                self.senders.add(record.get("run", ""))
+                self.arguments = record.get("arguments")
+            case {"kind": "dropped"}:
+                self.senders.discard(record.get("run", ""))
+            case {"kind": "ended"}:
+                self.outcome = record
+            case _:
+                pass
+
+
+class MadeByAnotherRunError(Exception):
+    """Another run of the task makes the call, because the graph was resumed twice at once."""
 
 
 class GraphTask:
@@ -164,6 +191,7 @@ class GraphTask:
 
     def __init__(self, facts: TaskFacts) -> None:
         self.info = facts.info
+        self.run = str(uuid.uuid4())
         self._thread, self._name = facts.thread, facts.namespace
         self._calls: Counter[str] = Counter()
         self._order: dict[str, int] = {}
@@ -172,6 +200,9 @@ class GraphTask:
         self._loading = asyncio.Lock()
         self.past: defaultdict[str, _Past] = defaultdict(_Past)
         """What is known of calls from earlier runs, by key."""
+        self._before_edit: dict[tuple[str, str | None], list[_Past]] = {}
+        """The same of calls that the node made before the state of the waiting graph was edited,
+        by key and arguments: such a task begins anew."""
         self._records = 0
         self._answered: list[frozenset[str]] = []
         """The calls of each interrupt that was answered and has not come again in this run."""
@@ -194,7 +225,12 @@ class GraphTask:
                 await self._load(facts)
                 self._is_loaded = True
             await self._take_answers(facts, key)
-        return GraphCall(self, facts, key, call, is_repeatable)
+        before: Sequence[_Past] = ()
+        if self._before_edit and key not in self.past:
+            before = self._before_edit.get((key, digest(call.arguments)), ())
+        # Which of several tasks has made a call that all of them make, nobody can tell.
+        past = before[0] if len(before) == 1 else None
+        return GraphCall(self, facts, key, call, is_repeatable, past)
 
     def _key_of(self, call: ToolCall) -> str:
         name = f"{call.where} {call.call_id or digest(call.arguments)}"
@@ -210,37 +246,44 @@ class GraphTask:
         return self._thread, self._name, key
 
     async def reload(self, facts: TaskFacts) -> None:
-        """Read what has been recorded meanwhile, by a call that outlived an earlier run."""
+        """Read what has been recorded meanwhile, by a call that outlived its run or another run."""
         async with self._loading:
+            to_come = self._answered, self._last_interrupt
             await self._load(facts)
+            self._answered, self._last_interrupt = to_come
 
     async def _load(self, facts: TaskFacts) -> None:
         """Read what earlier runs have recorded, and what their last interrupt showed."""
-        writes = await facts.writes()
-        records = [value for _, channel, value in writes if channel == _CHANNEL]
-        own = [record for record in records if record["task"] == self._name]
+        writes, edited = await facts.writes()
+        own = [record for record in _records_in(writes) if record["task"] == self._name]
         self.past, self._answered = defaultdict(_Past), []
         asked: dict[str, list[Question]] = {}
-        for record in sorted(own, key=lambda record: record["number"]):
+        for record in own:
             self._records = max(self._records, record["number"])
             match record:
-                case {"kind": "sent", "call": key}:
-                    self.past[key].is_sent = True
-                case {"kind": "dropped", "call": key}:
-                    self.past[key].is_sent = False
-                case {"kind": "ended", "call": key}:
-                    self.past[key].outcome = record
                 case {"kind": "asked", "shown": shown, "questions": questions}:
                     asked[shown] = [Question(**one) for one in questions]
                     for question in asked[shown]:
                         past = self.past[question.call]
-                        past.is_sent, past.unanswered = False, question
+                        past.senders.clear()
+                        past.unanswered = question
                 case {"kind": "answered", "calls": calls, "answers": answers}:
                     self._answered.append(frozenset(calls))
                     for question, answer in answers:
                         self._note_answer(Question(**question), answer)
+                case {"call": key}:
+                    self.past[key].note(record)
                 case _:
                     pass  # written by a later version
+        node = self._name.rpartition(":")[0]
+        before: defaultdict[tuple[str, str], _Past] = defaultdict(_Past)
+        for record in _records_in(edited):
+            if record["task"].rpartition(":")[0] == node and "call" in record:
+                before[record["task"], record["call"]].note(record)
+        self._before_edit = {}
+        for (_, key), past in before.items():
+            if past.senders:
+                self._before_edit.setdefault((key, past.arguments), []).append(past)
         last = facts.last_interrupt(writes)
         if last is not None and (questions := asked.get(digest(last.value))) is not None:
             self._last_interrupt = last.value, questions
@@ -375,6 +418,7 @@ class GraphCall:
     key: str
     call: ToolCall
     _is_repeatable: bool
+    _before_edit: _Past | None
     _outcome: concurrent.futures.Future[Mapping[str, Any]] = field(
         default_factory=concurrent.futures.Future[Mapping[str, Any]]
     )
@@ -420,18 +464,34 @@ class GraphCall:
         Raises:
             PlaitError: The call has failed, or it was sent and its result is not known.
         """
-        past = self._past
-        if past.outcome is None and past.is_sent:
-            running = _running.get(self._task.full_name(self.key))
-            if running is not None:
-                return self._result_of(await asyncio.wrap_future(running))
-            await self._task.reload(self._facts)  # it may have ended a moment ago
-            past = self._past
+        past = self._before_edit or self._past
+        if past.outcome is None and past.senders and past is not self._before_edit:
+            past = await self._past_when_ended()
         if past.outcome is not None:
             return self._result_of(past.outcome)
-        if past.is_sent:
+        if past.senders:
             raise self.call.error(OutcomeUnknownError, _LOST_TEXT)
         return None
+
+    async def result_of_other_run(self) -> ToolResult:
+        """Return the result of the call that another run of the task makes.
+
+        Raises:
+            PlaitError: The call has failed, or the run is one of another process.
+        """
+        outcome = (await self._past_when_ended()).outcome
+        if outcome is None:
+            raise self.call.error(OutcomeUnknownError, _RIVAL_TEXT)
+        return self._result_of(outcome)
+
+    async def _past_when_ended(self) -> _Past:
+        """Wait for the call if this process makes it, and return what is known of it then."""
+        running = _running.get(self._task.full_name(self.key))
+        if running is not None:
+            # Who cancels a run that waits does not mean the call.
+            return _Past(outcome=await asyncio.shield(asyncio.wrap_future(running)))
+        await self._task.reload(self._facts)  # it may have ended a moment ago
+        return self._past
 
     @contextlib.contextmanager
     def underway(self) -> Generator[None]:
@@ -444,12 +504,28 @@ class GraphCall:
                     self._outcome.set_exception(self.call.error(OutcomeUnknownError, _LOST_TEXT))
 
     async def send(self) -> None:
-        """Record that the call is about to be sent."""
+        """Record that the call is about to be sent.
+
+        Raises:
+            MadeByAnotherRunError: Another run of the task makes it.
+        """
         if self._is_repeatable or self._is_sent:
             return
-        await self._task.record(self._facts, kind="sent", call=self.key)
+        name = self._task.full_name(self.key)
+        with _lock:
+            rival = _running.get(name)
+            if rival is not None and not rival.done():
+                raise MadeByAnotherRunError
+            _running[name] = self._outcome
+        arguments = digest(self.call.arguments)
+        await self._record(kind="sent", arguments=arguments)
+        if self._facts.runs_again:
+            await self._task.reload(self._facts)
+            if self._past.outcome is not None or self._past.senders != {self._task.run}:
+                del _running[name]
+                await self._record(kind="dropped")
+                raise MadeByAnotherRunError
         self._is_sent = True
-        _running[self._task.full_name(self.key)] = self._outcome
 
     async def end(self, result: Mapping[str, Any]) -> None:
         """Record the result, as `ToolResult.to_dict` describes it."""
@@ -469,9 +545,12 @@ class GraphCall:
         if not self._is_sent:
             return
         try:
-            await self._task.record(self._facts, call=self.key, **record)
+            await self._record(**record)
         except Exception:  # boundary: a checkpointer may raise anything, and the call is over
             logger.warning("%s: its outcome is not recorded", self.call.where, exc_info=True)
+
+    async def _record(self, **record: Any) -> None:
+        await self._task.record(self._facts, call=self.key, run=self._task.run, **record)
 
     def _result_of(self, record: Mapping[str, Any]) -> ToolResult:
         """Return the result in a record, or raise the error."""
@@ -488,6 +567,12 @@ class GraphCall:
             retry=error.get("retry"),
             retryable=error.get("retryable"),
         )
+
+
+def _records_in(writes: Sequence[Write]) -> list[dict[str, Any]]:
+    """Return the records of this module among the writes, oldest first."""
+    records = [value for _, channel, value in writes if channel == _CHANNEL]
+    return sorted(records, key=lambda record: record["number"])
 
 
 _tasks: LRUCache[tuple[str, str], GraphTask] = LRUCache(_MAX_TASKS)

@@ -54,7 +54,7 @@ from plait.langchain.tools.graph_run import (
     run_identity,
     task_of,
 )
-from plait.langchain.tools.graph_task import GraphTask
+from plait.langchain.tools.graph_task import GraphTask, MadeByAnotherRunError
 from plait.langchain.tools.interceptors import (
     Handler,
     Hook,
@@ -439,6 +439,8 @@ class _Sender:
                         raise  # a login would not help
                     await wait_for_sign_in(in_graph, call, error)
                 await in_graph.end(_record_of(result))
+            except MadeByAnotherRunError:
+                return await in_graph.result_of_other_run()
             except PlaitError as error:
                 await in_graph.fail(error)
                 raise
