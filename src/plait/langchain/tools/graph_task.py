@@ -75,14 +75,10 @@ _MAX_TASKS: Final = 4096
 """How many tasks are known at once; LangGraph does not say when one ends, so the oldest leave."""
 
 _LOST_TEXT = (
-    "it was sent before the graph was interrupted, and its result is not known. "
+    "an earlier run of the graph sent it, or one at the same time, and its result is not known. "
     "It may have taken effect, so it was not sent again; check before doing it again"
 )
 
-_RIVAL_TEXT = (
-    "the graph was resumed twice at once, and the other run makes this call. "
-    "It was not sent a second time; its result is in the other run"
-)
 
 Kind = Literal["approval", "sign-in", "elicitation"]
 
@@ -481,7 +477,7 @@ class GraphCall:
         """
         outcome = (await self._past_when_ended()).outcome
         if outcome is None:
-            raise self.call.error(OutcomeUnknownError, _RIVAL_TEXT)
+            raise self.call.error(OutcomeUnknownError, _LOST_TEXT)
         return self._result_of(outcome)
 
     async def _past_when_ended(self) -> _Past:
@@ -522,7 +518,7 @@ class GraphCall:
         if self._facts.runs_again:
             await self._task.reload(self._facts)
             if self._past.outcome is not None or self._past.senders != {self._task.run}:
-                del _running[name]
+                _running.pop(name, None)
                 await self._record(kind="dropped")
                 raise MadeByAnotherRunError
         self._is_sent = True
