@@ -157,8 +157,8 @@ class Pulse:
             raise
         finally:
             if isinstance(operation, CallTool):
-                # A tool that fails has answered.
-                lost = error is not None and not isinstance(error, ToolFailedError)
+                # A tool that fails has answered, and whoever cancels a call does not wait for one.
+                lost = isinstance(error, PlaitError) and not isinstance(error, ToolFailedError)
                 beats = self.beats.setdefault(operation.server, deque(maxlen=MAX_BEATS))
                 beats.append(Beat(began, time.time(), is_lost=lost))
 
