@@ -112,7 +112,7 @@ bench-guard: setup ## Fail when plait needs twice the CPU it needed before, comp
 	$(BIN)/python -m benchmarks.compare.guard
 
 clean: ## Remove every environment, cache and build product
-	rm -rf .venv .node .legacy .demo .bench .extra-docs .extra-dist .extra-ray .extra-embeddings .extra-langgraph-lowest .extra-langgraph-highest build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .node .legacy .demo .bench .clients .extra-docs .extra-dist .extra-ray .extra-embeddings .extra-langgraph-lowest .extra-langgraph-highest build dist .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/uv:

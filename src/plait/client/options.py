@@ -144,6 +144,8 @@ class ClientOptions(TypedDict, total=False):
     """Callback for changes of a subscribed resource."""
     on_cancelled: OnNotification | None
     """Callback for requests that a server cancels."""
+    on_elicitation_complete: OnNotification | None
+    """Callback for URLs that are done with, which a server had asked the person to visit."""
     on_roots_list_changed: OnNotification | None
     """Callback for `notifications/roots/list_changed`, should a server send it."""
     log_level: types.LoggingLevel | None
@@ -171,6 +173,8 @@ class ToolboxOptions(ClientOptions, total=False):
     """The model that servers may use, and its limits."""
     prefer_modern: bool
     """Prefer protocol 2026-07-28 on servers of both eras, also if they may ask something."""
+    elicitation_modes: frozenset[str]
+    """What `on_elicitation` can answer: `"form"`, `"url"`, or both, as without this option."""
     follow_tools: bool
     """Listen for changes of tools; pass `False` if you list tools once."""
 

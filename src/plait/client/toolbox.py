@@ -73,6 +73,7 @@ class Toolbox(ConnectionOwner):
         sampling = Sampling.of(options.pop("on_sampling", None))
         follows = options.pop("follow_tools", True)
         prefers_modern = options.pop("prefer_modern", False)
+        modes = options.pop("elicitation_modes", None)
         self.config: ClientConfig = read_config(servers)
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
         if unused := ", ".join(sorted(self._options.keys() - CLIENT_OPTIONS)):
@@ -81,6 +82,8 @@ class Toolbox(ConnectionOwner):
         callbacks = ServerCallbacks.of(self._options, log_callback)
         identity = identity_from(self._options, receives_logs=callbacks.on_message is not None)
         identity.prefers_modern = prefers_modern
+        if modes is not None:
+            identity.elicitation_modes = modes
         self._plays_tape = identity.tape is not None and not identity.tape.records
         self._servers = {
             name: self._with_defaults(server) for name, server in self.config.servers.items()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from plait._support.threads import in_thread
 from plait.errors import ConfigError
+from plait.serve.journal import ClientJournal, Journal
 from plait.serve.snapshot import Snapshot
 from plait.serve.upstream import Upstream
 
@@ -35,10 +37,13 @@ class ServedConfiguration:
         choices: tuple[str, ...] = (),
         naming: Naming = "server",
         search: bool = False,
+        traces: bool = True,
     ) -> None:
         """Take what reads the file; `choices` are what else decides about the lists of tools."""
         self._read = read
         self.config = read()
+        self._known = None if self.config.source is None else _stamp(Path(self.config.source))
+        self.journal = Journal(self.config, traces=traces)
         self._choices = (naming, *choices)
         self._naming: Naming = naming
         self._has_search = search
@@ -47,30 +52,48 @@ class ServedConfiguration:
     def open_upstream(self, session: ClientSession) -> Upstream:
         """Return the servers for a client."""
         # Servers may offer other tools to clients that can do more.
-        snapshot = Snapshot.of(self.config, *self._choices, *sorted(session.capabilities))
+        snapshot = Snapshot(self.config, *self._choices, *sorted(session.capabilities))
         upstream = Upstream(self.config, session, snapshot, self._naming, search=self._has_search)
+        upstream.journal = ClientJournal(
+            self.journal,
+            session.name,
+            program=session.program,
+            servers=upstream.statuses,
+        )
         self._upstreams.add(upstream)
         return upstream
 
-    async def follow(self) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Follow the file, and keep the journal, during the block."""
+        tasks = [asyncio.create_task(one) for one in (self._follow(), self.journal.run())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self) -> None:
         """Use the servers of the file whenever it changes; a broken file changes nothing."""
         if self.config.source is None:
             return
         path = Path(self.config.source)
-        known = await in_thread(_stamp, path)
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             stamp = await in_thread(_stamp, path)
-            if stamp in {known, None}:
+            if stamp in {self._known, None}:
                 continue
-            known = stamp
+            self._known = stamp
             try:
-                self.config = await in_thread(self._read)
+                config = await in_thread(self._read)
+                self.journal.use(config)
+                for upstream in tuple(self._upstreams):
+                    await upstream.use_config(config)
             except ConfigError as error:
                 logger.warning("going on with the last configuration: %s", error)
-                continue
-            for upstream in tuple(self._upstreams):
-                await upstream.use_config(self.config)
+            else:
+                self.config = config
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

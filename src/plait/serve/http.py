@@ -39,7 +39,7 @@ from plait.client.protocol.headers import (
     routing_headers,
 )
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.reading import LARGE_BYTES, Message, RequestId, read
+from plait.client.protocol.reading import LARGE_BYTES, Message, RequestId, coerced_id, read
 from plait.serve.session import ClientSession, current_stream
 from plait.serve.tokens import client_of, read_tokens
 
@@ -55,8 +55,8 @@ HEALTH: Final = "/health"
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_BODY_BYTES: Final = 32_000_000
 """The size of a request, as large as a message of a server may be."""
-MAX_SESSIONS: Final = 1000
-"""Sessions of the handshake era; the one that is idle for longest makes room."""
+MAX_SESSIONS: Final = 100
+"""Sessions of all clients, each with servers of its own; the one idle for longest makes room."""
 IDLE_SECONDS: Final = 1800.0
 """How long a session is kept that no request and no stream uses."""
 MAX_WAITING_MESSAGES: Final = 256
@@ -172,6 +172,7 @@ class _Session:
     owner: str
     session: ClientSession
     outlet: _Outlet = field(default_factory=_Outlet)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     running: dict[object, asyncio.Task[bytes]] = field(
@@ -196,6 +197,8 @@ class HttpServer:
         """Sessions of the handshake era, by their ids."""
         self._modern: dict[tuple[str, str], _Session] = {}
         """The servers behind of clients of the modern era, by token and capabilities."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those in which the sessions live."""
         routes = [
             Route(PATH, self._serve, methods=["GET", "POST", "DELETE"]),
             Route(HEALTH, self._health, methods=["GET"]),
@@ -211,11 +214,17 @@ class HttpServer:
             yield
         finally:
             sweeping.cancel()
-            every = [*self._sessions.values(), *self._modern.values()]
-            for one in every:
+            for one in (*self._sessions.values(), *self._modern.values()):
                 one.ended.set()
-            tasks = [one.task for one in every if one.task is not None]
-            await asyncio.gather(sweeping, *tasks, return_exceptions=True)
+            await asyncio.gather(sweeping, *self._tasks, return_exceptions=True)
+
+    def end_streams(self) -> None:
+        """End the streams that no request has opened: they would go on for ever."""
+        for one in self._sessions.values():
+            if one.outlet.stream is not None:
+                one.outlet.stream.close()
+        for one in self._modern.values():
+            one.session.end_listeners()
 
     async def _sweep(self) -> None:
         while True:
@@ -296,9 +305,8 @@ class HttpServer:
         headers: dict[str, str] = {}
         if message.method == "initialize" and message.id is not None:
             key = secrets.token_urlsafe(24)
-            found = await self._open(owner)
-            self._sessions[key] = found
-            self._make_room()
+            found = self._sessions[key] = self._open(owner)
+            await self._started(found)
             headers = {SESSION_HEADER: key}
         else:
             key = request.headers.get(SESSION_HEADER)
@@ -321,8 +329,8 @@ class HttpServer:
 
     def _take(self, found: _Session, message: Message) -> None:
         if message.method == "notifications/cancelled":
-            cancelled = (message.params or {}).get("requestId")
-            if (task := found.running.get(cancelled or "")) is not None:
+            cancelled = coerced_id((message.params or {}).get("requestId"))
+            if cancelled is not None and (task := found.running.get(cancelled)) is not None:
                 task.cancel()
         elif message.method is not None:
             found.session.notified(message.method, message.params)
@@ -339,29 +347,40 @@ class HttpServer:
         declared = meta.get(types.CLIENT_CAPABILITIES_META_KEY)
         key = (owner, json.dumps(declared, sort_keys=True))
         if (found := self._modern.get(key)) is None:
-            found = self._modern[key] = await self._open(owner)
-        found.used_at = time.monotonic()
+            found = self._modern[key] = self._open(owner)
+        await self._started(found)
         return await self._answer(found, message.id, message)
 
-    async def _open(self, owner: str) -> _Session:
+    def _open(self, owner: str) -> _Session:
+        self._make_room()
         found = _Session(owner, self._open_session(owner))
         found.session.peer.use(found.outlet)
-        ready = asyncio.Event()
 
         async def live() -> None:
             async with found.session.open():
-                ready.set()
+                found.ready.set()
                 await found.ended.wait()
 
         found.task = asyncio.get_running_loop().create_task(live())
-        await ready.wait()
+        self._tasks.add(found.task)
+        found.task.add_done_callback(self._tasks.discard)
         return found
 
+    async def _started(self, found: _Session) -> None:
+        found.used_at = time.monotonic()
+        await found.ready.wait()
+
     def _make_room(self) -> None:
-        while len(self._sessions) > MAX_SESSIONS:
-            idle = [key for key, one in self._sessions.items() if one.is_idle]
-            oldest = min(idle or self._sessions, key=lambda key: self._sessions[key].used_at)
-            self._sessions.pop(oldest).ended.set()
+        while len(self._sessions) + len(self._modern) >= MAX_SESSIONS:
+            every = [
+                (sessions, key, one)
+                for sessions in (self._sessions, self._modern)
+                for key, one in sessions.items()
+            ]
+            idle = [found for found in every if found[2].is_idle]
+            sessions, key, oldest = min(idle or every, key=lambda found: found[2].used_at)
+            del sessions[key]  # pyright: ignore[reportArgumentType]
+            oldest.ended.set()
 
     async def _answer(
         self,
@@ -378,7 +397,7 @@ class HttpServer:
         work = _answer_body(found.session, stream, request_id, message)
         task = asyncio.get_running_loop().create_task(work)
         # Clients of the modern era may count their requests alike.
-        key: object = task if is_modern else request_id
+        key: object = task if is_modern else coerced_id(request_id) or request_id
         found.running[key] = task
         task.add_done_callback(lambda _: found.running.pop(key, None))
         telling = asyncio.ensure_future(stream.changed())
@@ -527,4 +546,17 @@ async def serve_http(server: HttpServer, options: HttpOptions, listener: socket.
         # uvicorn declares whole seconds, and passes any number on to the loop.
         timeout_keep_alive=options.limits.idle_seconds,  # pyright: ignore[reportArgumentType]
     )
-    await uvicorn.Server(config).serve(sockets=[listener])
+    await _Server(config, server.end_streams).serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends what only waits before it shuts down."""
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, then answer what is under way, and close."""
+        self._end_streams()
+        await super().shutdown(sockets)

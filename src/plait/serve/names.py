@@ -81,16 +81,21 @@ def with_public_uris(
     for server, listed in lists.items():
         for row in listed:
             uri = str(row.get(field))
-            public = uri if uri not in taken else f"{_OTHERS}{server}/{uri}"
+            public = uri if uri not in taken else public_uri(server, uri)
             taken.add(public)
             rows.append({**row, field: public})
     return rows
 
 
+def public_uri(server: str, uri: str) -> str:
+    """Return the URI of a server's resource that names the server."""
+    return f"{_OTHERS}{server}/{uri}"
+
+
 def named_server(uri: str, servers: Iterable[str]) -> Target | None:
     """Return the server and its own URI, if the URI names its server."""
     for server in servers:
-        prefix = f"{_OTHERS}{server}/"
+        prefix = public_uri(server, "")
         if uri.startswith(prefix):
             return Target(server, uri.removeprefix(prefix))
     return None

@@ -37,6 +37,7 @@ from plait.serve.upstream import (
     ListKind,
     Row,
     Upstream,
+    elicitation_modes,
 )
 
 if TYPE_CHECKING:
@@ -174,6 +175,8 @@ class ClientSession:
         self._held: dict[str, _HeldCall] = {}
         self._going_on: set[_HeldCall] = set()
         """The requests of the modern era that may ask something."""
+        self._calls: set[_Request] = set()
+        """The calls under way."""
         self._listeners: list[_Listener] = []
         self._announced: set[tuple[str, str]] = set()
         """What will be announced in a moment."""
@@ -203,12 +206,16 @@ class ClientSession:
                 finally:
                     for held in self._held.values():
                         _drop(held)
-                    for listener in self._listeners:
-                        listener.ended.set()
+                    self.end_listeners()
                     await self.peer.aclose()
         finally:
             for task in tuple(self._tasks):
                 task.cancel()
+
+    def end_listeners(self) -> None:
+        """End the streams of changes of the modern era, each with its result."""
+        for listener in self._listeners:
+            listener.ended.set()
 
     async def upstream(self) -> Upstream:
         """Return the servers behind; they are connected when they are first needed."""
@@ -218,15 +225,24 @@ class ClientSession:
                 self._upstream = await self._stack.enter_async_context(made.open())
         return self._upstream
 
+    def program(self) -> str:
+        """Return the name and version that the client has given."""
+        words = (self.client_info.get("name"), self.client_info.get("version"))
+        return " ".join(str(word)[:100] for word in words if word)
+
     # What arrives
 
     def notified(self, method: str, params: Row | None) -> None:
         """Take a notification of the client; cancelling is the peer's."""
         logger.debug("%s: %s %s", self.name, method, params)
+        if method == "notifications/roots/list_changed" and self._upstream is not None:
+            self._upstream.roots_changed()
 
     async def answer(self, request_id: RequestId, method: str, params: Row | None) -> Row:
         """Answer a request of the client, or raise `RequestError`."""
         fields = params or {}
+        if not isinstance(fields.get("_meta"), dict | None):
+            raise RequestError(types.INVALID_PARAMS, "Invalid params: _meta is an object")
         meta: Row = fields.get("_meta") or {}
         version = meta.get(types.PROTOCOL_VERSION_META_KEY)
         modern = self.version is None and (version is not None or method == "server/discover")
@@ -249,6 +265,11 @@ class ClientSession:
             result = await handle(request)
         except PlaitError as error:
             raise RequestError(types.INTERNAL_ERROR, str(error)) from error
+        except RequestError:
+            raise
+        except Exception as error:  # boundary: a client gets an answer, whatever is wrong here
+            logger.exception("%s: %s failed", self.name, method)
+            raise RequestError(types.INTERNAL_ERROR, "Internal error") from error
         finally:
             request.ended = not keeps_on
         return self._stamped(request, result) if modern else _without_modern_fields(result)
@@ -280,8 +301,13 @@ class ClientSession:
     async def _initialize(self, request: _Request) -> Row:
         asked = request.params.get("protocolVersion")
         known = types.version.HANDSHAKE_PROTOCOL_VERSIONS
-        self.version = asked if asked in known else types.version.LATEST_HANDSHAKE_VERSION
-        self.capabilities = request.params.get("capabilities") or {}
+        declared: object = request.params.get("capabilities") or {}
+        if not isinstance(declared, dict):
+            raise RequestError(types.INVALID_PARAMS, "Invalid params: capabilities are an object")
+        self.version = (
+            str(asked) if asked in tuple(known) else types.version.LATEST_HANDSHAKE_VERSION
+        )
+        self.capabilities = cast("Row", declared)
         self.client_info = request.params.get("clientInfo") or {}
         return {
             "protocolVersion": self.version,
@@ -319,33 +345,42 @@ class ClientSession:
         if not isinstance(arguments, dict | None):
             raise RequestError(types.INVALID_PARAMS, "Invalid params: arguments are an object")
         upstream = await self.upstream()
-        can_ask = "elicitation" in self.capabilities
+        # A call without callbacks takes the shortest way, and its result passes as it is.
+        can_answer = bool(self.capabilities.keys() & {"elicitation", "sampling", "roots"})
         options = CallOptions(
             on_progress=self._progress_of(request),
-            on_log=partial(self._log_of, request),
-            ask=self._asker(request) if can_ask else None,
-            ask_together=partial(self._ask_together, request) if request.modern else None,
+            on_log=partial(self._log_of, request) if request.log_level is not None else None,
+            ask=self._asker(request) if "elicitation" in self.capabilities else None,
+            can_approve="form" in elicitation_modes(self.capabilities),
+            ask_together=(
+                partial(self._ask_together, request) if request.modern and can_answer else None
+            ),
             meta=_own_meta(request),
         )
         given = cast("Row | None", arguments) or {}
-        return await upstream.call_tool(name, given, options)
+        self._calls.add(request)
+        try:
+            return await upstream.call_tool(name, given, options)
+        finally:
+            self._calls.discard(request)
 
     async def _get_prompt(self, request: _Request) -> Row:
-        return await (await self.upstream()).get_prompt(_without_retry(request.params))
+        return await (await self.upstream()).get_prompt(_passed_params(request))
 
     async def _read_resource(self, request: _Request) -> Row:
-        return await (await self.upstream()).read_resource(str(request.params.get("uri")))
+        _uri_in(request)
+        return await (await self.upstream()).read_resource(_passed_params(request))
 
     async def _subscribe(self, request: _Request) -> Row:
-        await (await self.upstream()).subscribe(str(request.params.get("uri")))
+        await (await self.upstream()).subscribe(_uri_in(request))
         return {}
 
     async def _unsubscribe(self, request: _Request) -> Row:
-        (await self.upstream()).unsubscribe(str(request.params.get("uri")))
+        (await self.upstream()).unsubscribe(_uri_in(request))
         return {}
 
     async def _complete(self, request: _Request) -> Row:
-        return await (await self.upstream()).complete(request.params)
+        return await (await self.upstream()).complete(_passed_params(request))
 
     async def _set_level(self, request: _Request) -> Row:
         level = request.params.get("level")
@@ -409,20 +444,26 @@ class ClientSession:
                 self._start(self._tell_listener(listener, method, {"uri": uri}))
 
     def log(self, params: Row) -> None:
-        """Pass a log message on that belongs to no call."""
+        """Pass a log message on to a client of the handshake era."""
         if self.version is not None and self._is_wanted(params, self._level):
-            self._start(self._tell("notifications/message", params))
+            # If one call is under way, it is that call's; over HTTP it has a stream of its own.
+            stream = next(iter(self._calls)).stream if len(self._calls) == 1 else None
+            self._start(self._tell("notifications/message", params, stream))
+
+    def elicitation_complete(self, params: Row) -> None:
+        """Announce that the person has done what a URL was for."""
+        if self.version is not None:
+            self._start(self._tell("notifications/elicitation/complete", params))
 
     def _is_wanted(self, params: Row, level: str | None) -> bool:
         lowest = LEVELS.index(level) if level in LEVELS else 0
         return params.get("level") in LEVELS[lowest:]
 
     def _log_of(self, request: _Request, params: types.LoggingMessageNotificationParams) -> None:
-        """Pass a log message of a call on; in the modern era only to those who asked for it."""
+        """Pass a log message of a call on to a client of the modern era, which asked for it."""
         newest = request.newest
         row: Row = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        level = newest.log_level if request.modern else self._level
-        if (level is not None or not request.modern) and self._is_wanted(row, level):
+        if self._is_wanted(row, newest.log_level):
             self._start(self._tell("notifications/message", row, newest.stream))
 
     def _progress_of(self, request: _Request) -> OnProgress | None:
@@ -578,6 +619,21 @@ def _without_modern_fields(result: Row) -> Row:
 
 def _without_retry(params: Row) -> Row:
     return {key: params[key] for key in params.keys() - {"requestState", "inputResponses"}}
+
+
+def _passed_params(request: _Request) -> Row:
+    """Return the params as the server behind gets them."""
+    params = _without_retry(request.params)
+    params.pop("_meta", None)
+    own = _own_meta(request)
+    return params if own is None else {**params, "_meta": own}
+
+
+def _uri_in(request: _Request) -> str:
+    uri = request.params.get("uri")
+    if not isinstance(uri, str):
+        raise RequestError(types.INVALID_PARAMS, "Invalid params: uri")
+    return uri
 
 
 def _uris_of(listener: _Listener) -> list[str]:

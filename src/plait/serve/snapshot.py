@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ from plait._support.files import write_atomically
 from plait._support.redact import encoded_forms
 from plait._version import __version__
 from plait.client.catalog.listing import cache_folder
+from plait.client.config.document import read_json_file
+from plait.client.config.keys import SERVER_LISTS
+from plait.client.config.raw_value import Location, Problems, as_mapping
 from plait.client.config.secrets import secret_values
 
 if TYPE_CHECKING:
@@ -24,28 +28,46 @@ logger = logging.getLogger("plait.serve")
 
 MAX_SNAPSHOT_BYTES = 64_000_000
 """A larger file is not read: reading it would take longer than asking the servers."""
+SAVE_SECONDS = 0.5
+_FINGERPRINT = "configured"
+"""The key with what a server's entry was when it listed this."""
 _OTHERS_MAY_WRITE = 0o022
+
+
+def fingerprints(config: ClientConfig) -> dict[str, str]:
+    """Return what changes with the entry of each server, or with the options of the client."""
+    problems = Problems()
+    document: Mapping[str, Any] = {}
+    if config.source is not None:
+        path = Path(config.source)
+        document = read_json_file(path, Location(problems, file=config.source)) or {}
+    options = {key: value for key, value in document.items() if key not in SERVER_LISTS}
+    entries = [as_mapping(document.get(key)) or {} for key in SERVER_LISTS]
+    found: dict[str, str] = {}
+    for name in config.servers:
+        entry = [listed.get(name) for listed in entries]
+        text = json.dumps([entry, options], sort_keys=True)
+        found[name] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return found
 
 
 class Snapshot:
     """The lists of the servers of one configuration; failures are logged, not raised."""
 
-    def __init__(self, path: Path, secrets: Iterable[str] = ()) -> None:
-        self._path = path
-        self._secrets = [form for one in secrets for form in (one, *encoded_forms(one)) if form]
-
-    @classmethod
-    def of(cls, config: ClientConfig, *choices: str) -> Snapshot:
-        """Return that of a configuration; the choices are what else decides about the lists."""
+    def __init__(self, config: ClientConfig, *choices: str) -> None:
+        """Take a configuration; the choices are what else decides about the lists."""
         parts = [__version__, config.source or "", *choices]
-        if config.source is not None:
-            try:
-                parts.append(hashlib.sha256(Path(config.source).read_bytes()).hexdigest())
-            except OSError as error:
-                logger.debug("%s cannot be read: %s", config.source, error)
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+        self._path = cache_folder() / "serve" / f"{name}.json"
+        self._unsaved: Mapping[str, Offer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.use(config)
+
+    def use(self, config: ClientConfig) -> None:
+        """Store what the servers of this configuration offer from now on."""
         secrets = {one for server in config.servers.values() for one in secret_values(server)}
-        return cls(cache_folder() / "serve" / f"{name}.json", secrets)
+        self._secrets = [form for one in secrets for form in (one, *encoded_forms(one)) if form]
+        self._fingerprints = fingerprints(config)
 
     def load(self) -> dict[str, Offer]:
         """Return what each server offered; nothing if it is not known."""
@@ -62,24 +84,44 @@ class Snapshot:
                     logger.warning("%s is writable by others, and is not used", self._path)
                     return {}
                 found: dict[str, dict[str, Any]] = json.loads(file.read())
-            return {name: Offer(**fields) for name, fields in found.items()}
+            return {
+                name: Offer(**fields)
+                for name, fields in found.items()
+                if fields.pop(_FINGERPRINT) == self._fingerprints.get(name)
+            }
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             logger.debug("%s cannot be used: %s", self._path, type(error).__name__)
             return {}
 
     def save(self, offers: Mapping[str, Offer]) -> None:
-        """Write what each server offers, unless a secret of the configuration is in it."""
+        """Write what each server offers, a moment later: at the start much changes at once."""
+        self._unsaved = offers
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+
+            def write_in_thread() -> None:
+                self._timer = None
+                loop.run_in_executor(None, self.write)
+
+            self._timer = loop.call_later(SAVE_SECONDS, write_in_thread)
+
+    def write(self) -> None:
+        """Write what is not stored yet, unless a secret of the configuration is in it."""
+        offers, self._unsaved = self._unsaved, None
+        if offers is None:
+            return
         data = {
             name: {
+                _FINGERPRINT: self._fingerprints.get(name),
                 "tools": offer.tools,
                 "prompts": offer.prompts,
                 "resources": offer.resources,
                 "resource_templates": offer.resource_templates,
                 "instructions": offer.instructions,
             }
-            for name, offer in offers.items()
+            for name, offer in tuple(offers.items())
         }
         try:
             text = json.dumps(data, ensure_ascii=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,16 +44,20 @@ from plait.serve.names import (
     Target,
     guessed_target,
     named_server,
+    public_uri,
     with_public_names,
     with_public_uris,
 )
 from plait.serve.search import CALL_TOOL, SEARCH_TOOLS, ToolSearch
 
 if TYPE_CHECKING:
+    from plait.client.calls.runtime import Runtime
     from plait.client.config.read import ClientConfig
     from plait.client.connections.change_listener import Subscription
+    from plait.client.connections.status import ServerStatus
     from plait.client.protocol.inbound import OnElicitation
     from plait.client.protocol.session import McpSession
+    from plait.serve.journal import ClientJournal
     from plait.serve.snapshot import Snapshot
 
 logger = logging.getLogger("plait.serve")
@@ -112,6 +116,10 @@ class Client(Protocol):
         """Pass a log message on that belongs to no call."""
         ...
 
+    def elicitation_complete(self, params: dict[str, Any]) -> None:
+        """Announce that the person has done what a URL was for."""
+        ...
+
 
 @dataclass(slots=True)
 class Offer:
@@ -152,6 +160,8 @@ class CallOptions:
     on_progress: OnProgress | None = None
     on_log: Callable[[types.LoggingMessageNotificationParams], None] | None = None
     ask: AskClient | None = None
+    can_approve: bool = False
+    """Whether the person can be asked with a form whether a call may be made."""
     ask_together: AskTogether | None = None
     meta: Row | None = None
 
@@ -185,16 +195,22 @@ class Upstream:
         self._has_search = search
         self._search: ToolSearch | None = None
         """That of the tools which are listed now, once it is needed."""
+        self._changes = 0
+        """How often lists have changed."""
         self._lists = _Lists(snapshot.load())
+        self.journal: ClientJournal | None = None
         self._redact = {
             name: Redactor(secret_values(server)) for name, server in config.servers.items()
         }
+        self._waits_until = 0.0
+        """When the first lists are answered without the servers that have not listed anything."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[str, Subscription] = {}
         can = client.capabilities
         options: dict[str, Any] = {"log_level": config.options.get("log_level") or "info"}
         if "elicitation" in can:
             options["on_elicitation"] = self._callback_outside_calls
+            options["elicitation_modes"] = elicitation_modes(can)
         if "sampling" in can:
             # The client bounds what its own model does; these bounds only stop what never ends.
             options["on_sampling"] = Sampling(
@@ -218,35 +234,49 @@ class Upstream:
             on_tools_list_changed=partial(self._changed, "tools"),
             on_prompts_list_changed=partial(self._changed, "prompts"),
             on_resources_list_changed=self._resources_changed,
+            on_elicitation_complete=self._elicitation_complete,
         )
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Upstream]:
         """Connect to the servers during the block, without waiting for any of them."""
+        self._waits_until = asyncio.get_running_loop().time() + FIRST_LIST_SECONDS
         async with self.box:
+            if self.journal is not None:
+                self.journal.journal.clients.append(self.journal)
             for server in self.box.server_names:
                 self._refresh(server, *METHODS)
             try:
                 yield self
             finally:
+                if self.journal is not None:
+                    self.journal.end()
                 for subscription in self._subscriptions.values():
                     subscription.cancel()
                 for task in tuple(self._tasks):
                     task.cancel()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
+                await in_thread(self._snapshot.write)
 
     async def use_config(self, config: ClientConfig) -> None:
         """Use the servers of another configuration, and announce what has changed."""
         changed = await self.box.use_servers(config)
+        self._snapshot.use(config)
         for server in changed:
-            self._lists.offers.pop(server, None)
             if server in config.servers:
                 self._redact[server] = Redactor(secret_values(config.servers[server]))
                 self._refresh(server, *METHODS)
+            else:
+                self._lists.offers.pop(server, None)
         if changed - config.servers.keys():
             self._search = None
+            self._changes += 1
             for kind in METHODS:
                 self._client.list_changed(kind)
+
+    def statuses(self) -> Iterable[ServerStatus]:
+        """Return the status of each server, as this client sees it."""
+        return self.box.status().servers.values()
 
     # What the servers offer
 
@@ -254,11 +284,7 @@ class Upstream:
         """List again; what a server has announced is passed on in any case."""
         for kind in kinds:
             first = self._lists.first.setdefault((server, kind), asyncio.Event())
-            task = asyncio.get_running_loop().create_task(
-                self._list(server, kind, first, announced=announced)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._list(server, kind, first, announced=announced))
 
     async def _list(
         self, server: str, kind: ListKind, first: asyncio.Event, *, announced: bool
@@ -287,22 +313,26 @@ class Upstream:
             self._client.list_changed(kind)
         if changed:
             self._search = None
+            self._changes += 1
             self._snapshot.save(self._lists.offers)
 
-    async def _known(self, kind: ListKind) -> dict[str, list[Row]]:
+    def _listed(self, kind: ListKind) -> dict[str, list[Row]]:
         """Return the last list of each server, in the order of the configuration."""
+        offers, names = self._lists.offers, self.box.server_names
+        return {name: offers[name].rows(kind) or [] for name in names if name in offers}
+
+    async def _first_lists(self, kind: ListKind) -> None:
+        """Wait, in the first moments only, for servers that were never seen."""
         offers = self._lists.offers
-        names = self.box.server_names
         unknown = [
             self._lists.first[name, kind]
-            for name in names
+            for name in self.box.server_names
             if name not in offers or offers[name].rows(kind) is None
         ]
         if unknown:
             with suppress(TimeoutError):
-                async with asyncio.timeout(FIRST_LIST_SECONDS):
+                async with asyncio.timeout_at(self._waits_until):
                     await asyncio.gather(*(event.wait() for event in unknown))
-        return {name: offers[name].rows(kind) or [] for name in names if name in offers}
 
     async def rows(self, kind: ListKind) -> list[Row]:
         """Return a list for the client."""
@@ -313,14 +343,17 @@ class Upstream:
     async def _tool_search(self) -> ToolSearch:
         search = self._search
         if search is None:
-            rows = await self._public_rows("tools")
+            rows, changes = await self._public_rows("tools"), self._changes
             names = [name for name, offer in self._lists.offers.items() if offer.tools]
-            search = self._search = await in_thread(ToolSearch, rows, names)
+            search = await in_thread(ToolSearch, rows, names)
+            if changes == self._changes:
+                self._search = search
         return search
 
     async def _public_rows(self, kind: ListKind) -> list[Row]:
         """Return a list of all servers, under the names for clients."""
-        known = await self._known(kind)
+        await self._first_lists(kind)
+        known = self._listed(kind)
         if kind in {"resources", "resourceTemplates"}:
             return with_public_uris(known, "uri" if kind == "resources" else "uriTemplate")
         rows = {Target(name, row["name"]): row for name, some in known.items() for row in some}
@@ -347,12 +380,20 @@ class Upstream:
 
     async def _find(self, kind: ListKind, name: str) -> Target | None:
         """Return what a client means by a name of a tool or prompt."""
-        known = await self._known(kind)
-        rows = {Target(server, row["name"]): row for server, some in known.items() for row in some}
+        if (target := self._find_listed(kind, name)) is not None:
+            return target
+        guess = guessed_target(name, self.box.server_names, self._naming)
+        if guess is None:  # it may be a name that the user chose, of a server that starts now
+            await self._first_lists(kind)
+        return guess or self._find_listed(kind, name)
+
+    def _find_listed(self, kind: ListKind, name: str) -> Target | None:
+        listed = self._listed(kind)
+        rows = {Target(server, row["name"]): row for server, some in listed.items() for row in some}
         named = with_public_names(
             ((target, _chosen_name(row)) for target, row in rows.items()), self._naming
         )
-        return named.get(name) or guessed_target(name, self.box.server_names, self._naming)
+        return named.get(name)
 
     # Requests
 
@@ -367,7 +408,8 @@ class Upstream:
             if name == SEARCH_TOOLS:
                 return _text_row(search.find(str(arguments.get("query") or "")))
             name = str(arguments.get("name"))
-            if (text := search.advice_about(name)) is not None:
+            text = search.advice_about(name)
+            if text is not None and not self._may_be_listed_later(name):
                 return {**_text_row(text), "isError": True}
             given: object = arguments.get("arguments") or {}
             arguments = cast("Row", given) if isinstance(given, dict) else {}
@@ -377,6 +419,20 @@ class Upstream:
         target = await self._find("tools", name)
         if target is None:
             raise RequestError(types.INVALID_PARAMS, f"Unknown tool: {name}")
+        if self.journal is None:
+            return await self._call(target, arguments, options)
+        call_id = self.journal.called(name, target.server, target.name, arguments)
+        try:
+            row = await self._call(target, arguments, options)
+        except BaseException as error:
+            text = str(error) or type(error).__name__
+            self.journal.returned(call_id, text, is_error=True)
+            raise
+        is_error = bool(row.get("isError"))
+        self.journal.returned(call_id, _text_of(row), is_error=is_error)
+        return row
+
+    async def _call(self, target: Target, arguments: Row, options: CallOptions) -> Row:
         ask, together = options.ask, options.ask_together
         call = ToolCall(
             server=target.server,
@@ -385,7 +441,7 @@ class Upstream:
             on_progress=options.on_progress,
             on_log=options.on_log,
             on_elicitation=None if ask is None else partial(_elicit, ask),
-            on_approval=None if ask is None else partial(_ask_approval, ask),
+            on_approval=partial(_ask_approval, ask) if ask and options.can_approve else None,
             on_input=None if together is None else partial(_answer_together, together),
             meta=options.meta,
         )
@@ -399,7 +455,13 @@ class Upstream:
         except PlaitError as error:
             return {**_text_row(str(error)), "isError": True}
         row = _result_row(result) if isinstance(result, ToolResult) else result
+        row = self._with_public_links(target.server, row)
         return sanitized_row(row) if self.box.sanitizes else row
+
+    def _may_be_listed_later(self, name: str) -> bool:
+        """Return whether a tool may be that of a server which has not listed its tools yet."""
+        guess = guessed_target(name, self.box.server_names, self._naming)
+        return guess is not None and guess.server not in self._lists.offers
 
     async def get_prompt(self, params: Row) -> Row:
         """Fill in a prompt by its name for clients."""
@@ -408,15 +470,18 @@ class Upstream:
             raise RequestError(types.INVALID_PARAMS, f"Unknown prompt: {params.get('name')}")
         return await self.forward(target.server, "prompts/get", {**params, "name": target.name})
 
-    async def read_resource(self, uri: str) -> Row:
+    async def read_resource(self, params: Row) -> Row:
         """Read a resource by its URI for clients."""
-        targets = await self._owners(uri)
-        for target in targets:
+        uri, refusal = str(params.get("uri")), None
+        for target in await self._owners(uri):
             try:
-                result = await self.forward(target.server, "resources/read", {"uri": target.name})
+                result = await self.forward(
+                    target.server, "resources/read", {**params, "uri": target.name}
+                )
             except RequestError as error:
-                if target is targets[-1] or error.code not in _NOT_FOUND:
+                if error.code not in _NOT_FOUND:
                     raise
+                refusal = refusal or error
             else:
                 contents: list[Row] = result.get("contents") or []
                 renamed = [
@@ -424,24 +489,75 @@ class Upstream:
                     for one in contents
                 ]
                 return {**result, "contents": renamed}
-        raise RequestError(types.INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+        text = f"Unknown resource: {uri}"
+        raise refusal or RequestError(types.INVALID_PARAMS, text, {"uri": uri})
 
     async def _owners(self, uri: str) -> list[Target]:
         """Return the servers that may have a resource, the most likely first."""
-        names = self.box.server_names
-        if (named := named_server(uri, names)) is not None:
+        if (named := named_server(uri, self.box.server_names)) is not None:
             return [named]
-        listed, templates = await self._known("resources"), await self._known("resourceTemplates")
-        for server, rows in listed.items():
+        if (server := self._lister(uri)) is None:
+            await self._first_lists("resources")
+            server = self._lister(uri)
+        if server is not None:
+            return [Target(server, uri)]
+        await self._first_lists("resourceTemplates")
+        return [Target(name, uri) for name in self._likely_owners(uri)]
+
+    async def _owner(self, uri: str) -> Target:
+        """Return the server that has a resource, as far as is known without asking any.
+
+        Raises:
+            RequestError: There are no servers.
+        """
+        owners = await self._owners(uri)
+        if not owners:
+            raise RequestError(types.INVALID_PARAMS, f"Unknown resource: {uri}", {"uri": uri})
+        return owners[0]
+
+    def _lister(self, uri: str) -> str | None:
+        """Return the server under whose own URI clients know a resource."""
+        for server, rows in self._listed("resources").items():
             if any(row.get("uri") == uri for row in rows):
-                return [Target(server, uri)]
-        fitting = [
-            server
-            for server, rows in templates.items()
-            if any(_matches(str(row.get("uriTemplate")), uri) for row in rows)
-        ]
-        others = [name for name in names if listed.get(name) and name not in fitting]
-        return [Target(name, uri) for name in fitting or others or names]
+                return server
+        return None
+
+    def _likely_owners(self, uri: str) -> list[str]:
+        """Return all servers, those first that have a fitting template, then those that list any.
+
+        What a server links to in a result need not be in its lists.
+        """
+        listed, templates = self._listed("resources"), self._listed("resourceTemplates")
+
+        def unlikeliness(server: str) -> int:
+            rows = templates.get(server, ())
+            if any(_matches(str(row.get("uriTemplate")), uri) for row in rows):
+                return 0
+            return 1 if listed.get(server) or rows else 2
+
+        return sorted(self.box.server_names, key=unlikeliness)
+
+    def _with_public_links(self, server: str, result: Row) -> Row:
+        """Name the server in links of a result that would lead to another server."""
+        if len(self.box.server_names) < 2:
+            return result
+        content: list[Any] = result.get("content") or []
+        changed = [self._public_link(server, block) for block in content]
+        return {**result, "content": changed} if changed != content else result
+
+    def _public_link(self, server: str, block: Any) -> Any:
+        match block:
+            case {"type": "resource_link", "uri": str(uri)}:
+                lister = self._lister(uri)
+                if lister is None:
+                    if uri.startswith(_FOLLOWED_BY_CLIENTS):
+                        return block
+                    lister = self._likely_owners(uri)[0]
+                if lister != server:
+                    return {**block, "uri": public_uri(server, uri)}
+            case _:
+                pass
+        return block
 
     async def complete(self, params: Row) -> Row:
         """Complete an argument of a prompt or of a resource template."""
@@ -450,13 +566,13 @@ class Upstream:
                 target = await self._find("prompts", name)
                 ref = {**rest, "type": "ref/prompt", "name": target and target.name}
             case {"type": "ref/resource", "uri": str(uri), **rest}:
-                templates = await self._known("resourceTemplates")
+                await self._first_lists("resourceTemplates")
                 target = named_server(uri, self.box.server_names)
-                for server, rows in templates.items():
+                for server, rows in self._listed("resourceTemplates").items():
                     if target is None and any(row.get("uriTemplate") == uri for row in rows):
                         target = Target(server, uri)
                 if target is None:
-                    target = (await self._owners(uri))[0]
+                    target = await self._owner(uri)
                 ref = {**rest, "type": "ref/resource", "uri": target.name}
             case _:
                 raise RequestError(types.INVALID_PARAMS, "Invalid params: ref")
@@ -468,7 +584,7 @@ class Upstream:
         """Announce changes of a resource to the client, also after restarts of its server."""
         if uri in self._subscriptions:
             return
-        target = (await self._owners(uri))[0]
+        target = await self._owner(uri)
 
         def updated(_uri: str) -> None:
             self._client.resource_updated(uri)
@@ -486,9 +602,7 @@ class Upstream:
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Set the lowest level of log messages, on servers that are there."""
         for server in self.box.server_names:
-            task = asyncio.ensure_future(self._set_log_level(server, level))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._set_log_level(server, level))
 
     async def _set_log_level(self, server: str, level: types.LoggingLevel) -> None:
         try:
@@ -502,10 +616,9 @@ class Upstream:
         Raises:
             RequestError: The server cannot be reached, or answered with an error.
         """
-        fields = {key: value for key, value in params.items() if key != "_meta"}
         try:
             return await self._read(
-                server, lambda session: session.raw_result(method, fields), method
+                server, lambda session: session.raw_result(method, params), method
             )
         except PlaitError as error:
             raise self._sent_error(server, error) from error
@@ -573,6 +686,25 @@ class Upstream:
         answer = await self._asked("roots/list", {})
         return types.ListRootsResult.model_validate(answer, by_name=False).roots
 
+    def _elicitation_complete(
+        self, params: types.ElicitCompleteNotificationParams, context: CallbackContext
+    ) -> None:
+        del context
+        self._client.elicitation_complete(_plain(params))
+
+    def roots_changed(self) -> None:
+        """Tell the servers, of which those ask again that want to know."""
+
+        async def announce(runtime: Runtime) -> None:
+            await runtime.announce_roots()
+
+        self._start(self.box.lifecycle.run(announce))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _log(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
         del server
         self._client.log(_plain(params))
@@ -588,12 +720,26 @@ class Upstream:
     def _opened(self, info: Any, context: CallbackContext) -> None:
         """Note what a server says about its use; after a restart it may offer something else."""
         offer = self._lists.offers.setdefault(context.server_name, Offer())
-        offer.instructions = info.instructions
+        if self.journal is not None:
+            self.journal.opened(context.server_name, self.box.events())
+        text = info.instructions
+        offer.instructions = sanitize_text(text) if text and self.box.sanitizes else text
         if self._lists.first.get((context.server_name, "tools"), asyncio.Event()).is_set():
             self._refresh(context.server_name, *METHODS)
 
 
-_NOT_FOUND: Final = frozenset({types.INVALID_PARAMS, -32002})
+_NOT_FOUND: Final = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND, -32002})
+_FOLLOWED_BY_CLIENTS: Final = ("http:", "https:", "file:")
+"""Links with these schemes are read by clients themselves, without asking the server."""
+
+
+def elicitation_modes(capabilities: Mapping[str, Any]) -> frozenset[str]:
+    """Return the modes of elicitation that a client can answer; naming none means forms."""
+    declared: object = capabilities.get("elicitation")
+    if declared is None:
+        return frozenset()
+    modes = cast("Row", declared) if isinstance(declared, dict) else {}
+    return frozenset({"form", "url"} & modes.keys()) or frozenset({"form"})
 
 
 async def _elicit(
@@ -723,6 +869,13 @@ def _result_row(result: ToolResult) -> Row:
     return row
 
 
+def _text_of(row: Row) -> str:
+    """Return the text of a result, for a trace."""
+    content: list[Any] = row.get("content") or []
+    blocks = [cast("Row", one) for one in content if isinstance(one, dict)]
+    return "\n".join(str(one.get("text", f"[{one.get('type')}]")) for one in blocks)
+
+
 def _text_row(text: str) -> Row:
     return {"content": [{"type": "text", "text": text}]}
 
@@ -750,11 +903,24 @@ def _sanitized_block(block: Any) -> Any:
     return clean
 
 
-_EXPRESSION = re.compile(r"\\\{([^}]*)\\\}")
+_EXPRESSION: Final = re.compile(r"\{[^}]*\}")
 
 
 def _matches(template: str, uri: str) -> bool:
-    """Return whether a URI may come from a URI template."""
-    pattern = re.escape(template)
-    pattern = _EXPRESSION.sub(lambda found: ".*" if found[1][:1] in "+#" else "[^/]*", pattern)
-    return re.fullmatch(pattern, uri) is not None
+    """Return whether a URI may come from a URI template, in which any text fits an expression.
+
+    Looking for one piece after the other takes linear time; a pattern of a server might not.
+    """
+    first, *pieces = _EXPRESSION.split(template)
+    if not pieces:
+        return uri == template
+    *inner, last = pieces
+    if len(uri) < len(first) + len(last) or not (uri.startswith(first) and uri.endswith(last)):
+        return False
+    at, end = len(first), len(uri) - len(last)
+    for piece in inner:
+        found = uri.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

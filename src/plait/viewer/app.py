@@ -28,6 +28,7 @@ from plait.viewer.library import TraceLibrary
 from plait.viewer.pages import SITE, VIEWER_SCRIPT, VIEWER_STYLE, hint, not_found
 from plait.viewer.sections import ReportPages, ReportRenderer, RunPages, ThinkingPages
 from plait.viewer.servers import ServerPages
+from plait.viewer.serving import ServingPages, traces_of_clients
 
 _ASSETS = {STYLE, SCRIPT, THINKING_STYLE, THINKING_SCRIPT, VIEWER_STYLE, VIEWER_SCRIPT}
 _GRACE_SECONDS = 2
@@ -119,7 +120,7 @@ def guarded_app(options: ViewerOptions, *, port: int) -> Guard:
 
 def _app(options: ViewerOptions) -> Starlette:
     store, servers = options.sessions, options.servers
-    library = TraceLibrary(options.paths)
+    library = TraceLibrary(options.paths, traces_of_clients)
 
     def home(_request: Request) -> Response:
         return RedirectResponse(options.home, 302)
@@ -138,6 +139,7 @@ def _app(options: ViewerOptions) -> Starlette:
         Route("/", home),
         Route("/assets/{name}", serve_asset),
         *RunPages(library).routes(),
+        *ServingPages().routes(),
     ]
     if options.reports is not None:
         routes += ReportPages(options.paths, options.reports).routes()

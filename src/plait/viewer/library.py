@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,8 +76,12 @@ def run_key(trace: Trace) -> str:
 class TraceLibrary:
     """Finds and reads runs in files and folders; a file is read again when it has changed."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(
+        self, paths: Sequence[Path], unlisted: Callable[[], Iterable[Path]] = tuple
+    ) -> None:
+        """Take what is listed, and a function for files that only other pages link to."""
         self.paths = paths
+        self._unlisted = unlisted
         self._lock = Lock()
         self._rows: dict[str, tuple[Stamp, list[RunRow]]] = {}
         self._traces: LRUCache[str, tuple[Stamp, list[Trace]]] = LRUCache(MAX_KEPT_FILES)
@@ -119,7 +123,8 @@ class TraceLibrary:
 
     def trace(self, key: str, run: str) -> Trace | None:
         """Return a run of a listed file."""
-        file = next((one for one in self.files() if one.key == key), None)
+        files = (*self.files(), *map(TracePath.from_path, self._unlisted()))
+        file = next((one for one in files if one.key == key), None)
         stamp = None if file is None else file.stamp
         if file is None or stamp is None:
             return None

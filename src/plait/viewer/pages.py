@@ -21,6 +21,7 @@ VIEWER_STYLE, VIEWER_SCRIPT = "viewer.css", "viewer.js"
 SECTIONS: Final = (
     ("Runs", "/runs"),
     ("Servers", "/servers"),
+    ("Clients", "/clients"),
     ("Thinking", "/thinking"),
     ("Reports", "/reports"),
     ("Inbox", "/inbox"),

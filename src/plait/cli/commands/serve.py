@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from plait.cli.base import ExampleGroup, repeatable, settings_of
+from plait.cli.base import ExampleGroup, json_option, repeatable, settings_of
 from plait.cli.session import read_configuration, with_servers
 from plait.errors import ConfigError
 
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     "--http", "address", metavar="[HOST:]PORT", help="Serve Streamable HTTP, for several clients."
 )
 @repeatable("--allowed-host", "allowed_hosts", "NAME", "A name under which this server is reached")
+@click.option("--no-trace", is_flag=True, help="Do not write a trace of the calls.")
+@click.option(
+    "--status", "shows_status", is_flag=True, help="Show what runs: clients, servers, calls, heals."
+)
+@json_option
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -51,6 +56,9 @@ def serve(
     search: bool,
     address: str | None,
     allowed_hosts: tuple[str, ...],
+    no_trace: bool,
+    shows_status: bool,
+    as_json: bool,
 ) -> None:
     """Serve all servers as one MCP server, whose sessions heal.
 
@@ -64,19 +72,27 @@ def serve(
         plait serve --only time --names plain   one, with its own names
         plait serve --search                    two tools find and call the others
         plait serve --http 8000                 for clients that speak Streamable HTTP
+        plait serve --status                    clients, servers, calls and heals
     """
     if ctx.invoked_subcommand is not None:
+        return
+    if shows_status:
+        from plait.cli.serve_status import show_status
+
+        show_status(as_json=as_json)
         return
     from plait.serve.configuration import ServedConfiguration
 
     def read() -> ClientConfig:
         config = _served(read_configuration(ctx), servers, include, exclude)
         if naming == "plain" and len(config.servers) > 1:
-            raise click.UsageError("--names plain is for one server: add --only SERVER")
+            raise ConfigError("--names plain is for one server: add --only SERVER")
         return config
 
     choices = (*servers, "|", *include, "|", *exclude)
-    served = ServedConfiguration(read, choices=choices, naming=naming, search=search)
+    served = ServedConfiguration(
+        read, choices=choices, naming=naming, search=search, traces=not no_trace
+    )
     if address is None:
         asyncio.run(_serve_stdio(served))
     else:
@@ -87,11 +103,8 @@ async def _serve_stdio(served: ServedConfiguration) -> None:
     from plait.serve.session import ClientSession
     from plait.serve.stdio import serve_stdio
 
-    following = asyncio.create_task(served.follow())
-    try:
+    async with served.running():
         await serve_stdio(ClientSession("the client", served.open_upstream))
-    finally:
-        following.cancel()
 
 
 def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConfiguration) -> None:
@@ -126,14 +139,12 @@ def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConf
         raise ConfigError(f"cannot listen on {address}: {error.strerror}") from error
     with listener:
         shown = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        click.echo(f"serving http://{shown}:{listener.getsockname()[1]}{PATH}", err=True)
+        served.journal.address = f"http://{shown}:{listener.getsockname()[1]}{PATH}"
+        click.echo(f"serving {served.journal.address}", err=True)
 
         async def serve_and_follow() -> None:
-            following = asyncio.create_task(served.follow())
-            try:
+            async with served.running():
                 await serve_http(server, options, listener)
-            finally:
-                following.cancel()
 
         asyncio.run(serve_and_follow())
 

@@ -7,6 +7,7 @@ import logging
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
@@ -28,6 +29,7 @@ from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.session import Session, SessionOptions
 from plait.client.connections.status import Event, ServerInfo, Status
+from plait.client.protocol.peer import RequestError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
@@ -130,6 +132,14 @@ class Runtime:
             await self.remove_server(name, keep_subscriptions=True)
         self._server_sampling[name] = server.sampling
         self.pool.add(name, without_run(server))
+
+    async def announce_roots(self) -> None:
+        """Tell servers that the roots have changed; those of the modern era ask in each call."""
+        for connection in self.pool.connections.values():
+            session = connection.keeper.session
+            if session is not None and not is_modern(session.client):
+                with suppress(RequestError, PlaitError):
+                    await session.client.send_roots_list_changed()
 
     def replace_server(self, name: str, server: ServerConfig | None) -> None:
         """Add, replace or remove a server; calls under way end where they began."""
@@ -264,6 +274,8 @@ class Runtime:
         elif isinstance(message, types.ResourceUpdatedNotification):
             self.subscriptions.resource_updated(server, str(message.params.uri))
             self._notify("on_resources_updated", server, message.params)
+        elif isinstance(message, types.ElicitCompleteNotification):
+            self._notify("on_elicitation_complete", server, message.params)
 
     def _notification_sent(self, server: str, method: str, params: object) -> None:
         """Dispatch a notification that a session does not pass on, or not as early."""

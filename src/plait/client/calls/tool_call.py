@@ -76,6 +76,8 @@ class ServerCallbacks:
     """A session was opened, the first one or a later one; the params are `ServerInfo`."""
     on_cancelled: OnNotification | None = None
     """A server cancelled a request of its own."""
+    on_elicitation_complete: OnNotification | None = None
+    """A person has done what a URL was for that a server asked to visit."""
     on_tools_list_changed: OnNotification | None = None
     on_prompts_list_changed: OnNotification | None = None
     on_resources_list_changed: OnNotification | None = None

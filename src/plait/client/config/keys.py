@@ -122,6 +122,7 @@ CLIENT_KEYS = KeyTable(
         ),
         *keys_with(values.read_function, "before_tool_call", "after_tool_call", "on_message"),
         *keys_with(values.read_function, "on_progress", "on_initialized", "on_cancelled"),
+        *keys_with(values.read_function, "on_elicitation_complete"),
         *keys_with(values.read_function, "on_tools_list_changed", "on_prompts_list_changed"),
         *keys_with(values.read_function, "on_resources_list_changed", "on_resources_updated"),
         *keys_with(values.read_function, "on_roots_list_changed"),

@@ -104,6 +104,7 @@ class SessionOptions:
     """Whether the program answers elicitation or sampling requests itself."""
     prefers_modern: bool = False
     """Whether servers are modern where they can be, also if they may ask something."""
+    elicitation_modes: frozenset[str] = frozenset({"form", "url"})
     tape: Tape | None = None
     """Where the traffic of all sessions is recorded, or played."""
 
@@ -127,6 +128,7 @@ class SessionOptions:
             if info is None
             else info.model_dump(by_alias=True, mode="json", exclude_none=True),
             on_elicitation=options["elicitation_callback"],
+            elicitation_modes=self.elicitation_modes,
             on_sampling=options["sampling_callback"],
             sampling=dumped,
             on_roots=options["list_roots_callback"],

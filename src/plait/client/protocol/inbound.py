@@ -87,6 +87,7 @@ class Callbacks:
 
     client_info: dict[str, Any]
     on_elicitation: OnElicitation | None = None
+    elicitation_modes: frozenset[str] = frozenset({"form", "url"})
     on_sampling: OnSampling | None = None
     sampling: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the client can do in sampling, beside text."""
@@ -107,7 +108,7 @@ class Callbacks:
         if self.on_sampling is not None:
             declared["sampling"] = self.sampling
         if self.on_elicitation is not None:
-            declared["elicitation"] = {"form": {}, "url": {}}
+            declared["elicitation"] = {mode: {} for mode in sorted(self.elicitation_modes)}
         if self.on_roots is not None:
             declared["roots"] = {"listChanged": True}
         if self.extensions:
