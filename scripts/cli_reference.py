@@ -1,6 +1,6 @@
-"""Write docs/reference/cli.md from the commands themselves.
+"""Write docs/reference/cli.md, and a page for each command, from the commands themselves.
 
-`--write` writes the page; `--check`, the default, fails when it is stale.
+`--write` writes the pages; `--check`, the default, fails when one is stale.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import click
@@ -16,140 +17,177 @@ from plait.cli import arguments, main
 from plait.cli.base import ExampleCommand
 from plait.cli.exits import Exit
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+INDEX = Path("cli.md")
+WRITTEN = "<!-- Written by scripts/cli_reference.py; change the commands, not this page. -->"
 
-HEAD = """\
+HEAD = f"""\
 # Command line
 
-<!-- Written by scripts/cli_reference.py; change the commands, not this page. -->
+{WRITTEN}
 
-`plait` lists and calls the tools of the servers in your `mcp.json`, and gives them to agents.
-The same program is `python -m plait.cli`.
+Each command has a page. `python -m plait.cli` is the same program.
 
 Results go to stdout, everything else to stderr.
-On a terminal, control characters that a server sends are made visible; in a pipe its text is exact.
-With `--json` stdout holds one JSON value and nothing else.
+On a terminal, control characters from servers are made visible; in a pipe the text is exact.
 `NO_COLOR` turns colour off.
 """
 
 CONFIGURATION = """\
 ## Which configuration is read
 
-The first of these that exists:
+The first of these that exists: the file of `--config`, the file of `$PLAIT_CONFIG`,
+`./mcp.json`, `./.mcp.json`, `~/.config/plait/mcp.json`.
 
-1. the file named by `--config`
-2. the file named by `$PLAIT_CONFIG`
-3. `./mcp.json`
-4. `./.mcp.json`
-5. `~/.config/plait/mcp.json`
-
-The third and the fourth are used once you have [approved](../how-to/trust-a-folder.md) them, and
-again after each change: on a terminal a command shows what the file does and asks; elsewhere it
-exits with code 12. `--trust` approves it, and `PLAIT_TRUST=1` uses it without asking, for CI.
+A file found in the working folder must be [approved](../how-to/trust-a-folder.md) first, and again
+after each change. On a terminal the command asks; elsewhere it exits with code 12.
+`--trust` approves it; `PLAIT_TRUST=1` skips the check, for CI.
 A file that everybody on the machine can write is refused.
 
-A value that the file wants to be asked for (`${input:id}`) is asked on the terminal, hidden if it
-is a password; `PLAIT_INPUT_<ID>` answers without asking.
+Values written as `${input:id}` are prompted for on the terminal; `PLAIT_INPUT_<ID>` sets them.
 
-## The log
+## Logs
 
-`-v` shows plait's own log on stderr, and the traceback of an error.
-`-vv` adds the messages to and from the servers, and the log of the libraries below.
-`PLAIT_DEBUG="*"` shows plait's log with the messages.
-`PLAIT_DEBUG=transports,connections` shows only these packages.
-
-`--wire` shows only the messages, one a line: direction, server, id, method, milliseconds and size.
-The message itself follows, without secrets, cut after 400 characters.
-`--wire=full` shows all of it.
-In a program of yours, `PLAIT_DEBUG=wire` and `PLAIT_DEBUG=wire=full` do the same.
+| Option or variable | Shows |
+| --- | --- |
+| `-v` | plait's log, and tracebacks |
+| `-vv`, `PLAIT_DEBUG="*"` | also messages of servers; `-vv` adds the log of libraries |
+| `PLAIT_DEBUG=transports,connections` | only the log of these packages |
+| `--wire`, `PLAIT_DEBUG=wire` | messages only, a line each, no secrets, cut after 400 characters |
+| `--wire=full`, `PLAIT_DEBUG=wire=full` | the same, not cut |
 
 ## JSON
 
-| Command | stdout with `--json` |
-| --- | --- |
-| `servers` | a list: `name`, `transport`, `state`, `protocol_version`, `server_info`, \
-`tool_count`, `last_error`, … |
-| `tools` | a list: `server`, `name`, `title`, `description`, `input_schema`, `output_schema`, \
-`annotations` |
-| `call` | an object: `server`, `tool`, `is_error`, `content`, `structured_content`, `meta`, \
-`attempts`, `notes`, `seconds`; `saved` with `--save`; `error` when there is no result |
-| `run` | an object a line: the events of the run as they happen, and last the result: \
-`event` (`result`), `final_response`, `status` (`completed`, `limit`, `timeout`, `cancelled`, \
-`failed`), `limit_reached`, `timeout_reached`, `turns`, `usage`, `seconds`, `interface`, `model`, \
-`actual_model`, `session_id`, `run` (its id), `trace` (the file), `trace_messages`; `error` when \
-it failed, with `status` alone if it did not begin |
-| `resources` | a list: `server`, `kind` (`resource` or `template`), and the protocol's own fields |
-| `read` | an object: `server`, `uri`, `contents`; `error` when there is none |
-| `prompts` | a list: `server`, and the protocol's own fields |
-| `prompt` | an object: `server`, `prompt`, `description`, `messages`; `error` when there are none |
-| `auth status` | a list: `server`, `signed_in`, `user`, `grant`, `issuer`, `scopes`, \
-`expires_at` (seconds since 1970), `renewable` |
-| `trace list` | a list: `file`, `run`, `began`, `interface`, `model`, `question_hash`, `task_id`, \
-`status`, `turns`, `tool_calls`, `usage`, `seconds`, `damaged` |
-| `trace show` | the same of one run, and `events`, as in the [file](traces.md#events) |
-| `trace diff` | an object: `same`, `diff` (lines) |
-| `doctor` | an object: `ok`, `servers`, `tokens` (`tools`, `tokens`, `profile`, `servers`, \
-`largest`), and `findings` with `server`, `level` (`ok`, `warn`, `error`), `code`, `message`, \
-`fix`, `details` |
-
-Contents and messages are what the server sent, with the names of the protocol (`mimeType`).
+With `--json` stdout holds one JSON value and nothing else; each command's page lists its fields.
+Contents and messages keep the names of the protocol (`mimeType`).
 An `error` has `type`, `error` (the class), `message` and `retryable`, and where known `code` \
 (JSON-RPC), `status` (HTTP), `retry_after` and `challenge`.
 """
 
+JSON = {
+    "servers": "a list: `name`, `transport`, `state`, `protocol_version`, `server_info`, "
+    "`tool_count`, `last_error`, …",
+    "tools": "a list: `server`, `name`, `title`, `description`, `input_schema`, `output_schema`, "
+    "`annotations`",
+    "call": "an object: `server`, `tool`, `is_error`, `content`, `structured_content`, `meta`, "
+    "`attempts`, `notes`, `seconds`; `saved` with `--save`; `error` without a result",
+    "run": "one object a line. The last is the result: `event` (`result`), `final_response`, "
+    "`status` (`completed`, `limit`, `timeout`, `cancelled`, `failed`), `limit_reached`, "
+    "`timeout_reached`, `turns`, `usage`, `seconds`, `interface`, `model`, `actual_model`, "
+    "`session_id`, `run`, `trace`, `trace_messages`, `error`",
+    "resources": "a list: `server`, `kind` (`resource` or `template`), and the protocol's fields",
+    "read": "an object: `server`, `uri`, `contents`, or `error`",
+    "prompts": "a list: `server`, and the protocol's fields",
+    "prompt": "an object: `server`, `prompt`, `description`, `messages`, or `error`",
+    "auth status": "a list: `server`, `signed_in`, `user`, `grant`, `issuer`, `scopes`, "
+    "`expires_at` (seconds since 1970), `renewable`",
+    "trace list": "a list: `file`, `run`, `began`, `interface`, `model`, `question_hash`, "
+    "`task_id`, `status`, `turns`, `tool_calls`, `usage`, `seconds`, `damaged`",
+    "trace show": "the fields of `trace list`, and `events`, as in the [file](../traces.md#events)",
+    "trace diff": "an object: `same`, `diff` (lines)",
+    "doctor": "an object: `ok`, `servers`, `tokens` (`tools`, `tokens`, `profile`, `servers`, "
+    "`largest`), and `findings` with `server`, `level` (`ok`, `warn`, `error`), `code`, `message`, "
+    "`fix`, `details`",
+}
+"""What stdout holds with `--json`; the other commands print what they show."""
 
-def page() -> str:
-    """Return the whole page."""
+
+RANGE = re.compile(r"; [\d.<=>]*x[\d.<=>]+(?=\])|  \[[\d.<=>]*x[\d.<=>]+\]")
+"""The limits of a number, which are in the error about a number beyond them."""
+
+
+def reference() -> dict[Path, str]:
+    """Return the text of each page, by its path below the reference."""
     context = click.Context(main, info_name="plait", **main.context_settings)
-    common = options_of(main, context)
-    known = {name for name, _ in common}
-    parts = [HEAD, "## Commands\n"]
-    for name, lazy in main.lazy_commands.items():
-        parts.append(f"- [`plait {name}`](#plait-{name}): {lazy.help}")
-    parts.append("\n## Options of every command\n")
-    parts.append(
-        "They may stand before or after the name of the command; `--version` stands alone.\n"
-    )
-    parts.append(table(("Option", "Meaning"), common))
+    common = dict(options_of(main, context))
+    pages = {INDEX: index(tuple(common.items()))}
+    # What `plait chat` has in common with `plait run` is described there only.
+    run_command = main.get_command(context, "run")
+    assert run_command
+    for_agents = {name for name, _ in options_of(run_command, context)}
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert isinstance(command, ExampleCommand)
-        parts.append("\n".join(command_section(command, context, known)))
+        seen = set[str]()
+        parts = [f"# plait {name}\n\n<!-- scripts/cli_reference.py -->\n"]
+        if name == "chat":
+            parts += section(command, context, common.keys() | for_agents, seen, ())
+            parts.append("The options of [plait run](run.md) about model, limits and trace, too.\n")
+        else:
+            parts += section(command, context, common.keys(), seen, ())
         if isinstance(command, click.Group):
             within = click.Context(command, info_name=name, parent=context)
             for inner in command.commands.values():
                 assert isinstance(inner, ExampleCommand)
-                parts.append("\n".join(command_section(inner, within, known)))
+                parts += section(inner, within, common.keys(), seen, command.examples)
         if name == "call":
             parts.append(f"The words after the tool:\n\n{fenced(arguments.__doc__ or '')}\n")
-    parts.append(CONFIGURATION)
-    parts.append("## Exit codes\n")
-    parts.append(table(("Code", "Meaning"), [(str(code.value), code.meaning) for code in Exit]))
-    return "\n".join(parts)
+        pages[Path("cli", f"{name}.md")] = "\n".join(parts)
+    return pages
 
 
-def command_section(
-    command: ExampleCommand, parent: click.Context, known: set[str]
+def index(common: Sequence[tuple[str, str]]) -> str:
+    """Return the page with all commands, and what they have in common."""
+    commands = [
+        (f"[`plait {name}`](cli/{name}.md)", lazy.help) for name, lazy in main.lazy_commands.items()
+    ]
+    return "\n".join(
+        [
+            HEAD,
+            "## Commands\n",
+            table(("Command", "Purpose"), commands),
+            "## Options of every command\n",
+            "They may stand before or after the command.\n",
+            table(("Option", "Meaning"), common),
+            CONFIGURATION,
+            "## Exit codes\n",
+            table(("Code", "Meaning"), [(str(code.value), code.meaning) for code in Exit]),
+        ]
+    )
+
+
+def section(
+    command: ExampleCommand,
+    parent: click.Context,
+    elsewhere: AbstractSet[str],
+    seen: set[str],
+    shown: Sequence[str],
 ) -> Iterator[str]:
-    """Write the section of one command."""
+    """Write about one command, without options that are described elsewhere or were seen."""
     context = click.Context(command, info_name=command.name, parent=parent)
-    pieces = " ".join(command.collect_usage_pieces(context))
-    yield f"## {context.command_path}\n"
-    yield f"```text\n{context.command_path} {pieces}\n```\n"
+    path = context.command_path
+    usage = " ".join((path, *command.collect_usage_pieces(context))).replace(" [OPTIONS]", "")
+    if isinstance(parent.command, click.Group) and parent.parent:
+        yield f"## `{usage}`\n"
+    elif not isinstance(command, click.Group) and usage != path:
+        yield f"Usage: `{usage}`\n"
     for paragraph in (command.help or "").split("\n\n"):
         yield "\n".join(sentences(paragraph)) + "\n"
-    own = [row for row in options_of(command, context) if row[0] not in known]
-    if own:
-        yield table(("Option", "Meaning"), own)
-    examples = "\n".join(as_shell(line) for line in command.examples)
-    yield f"```shell\n{examples}\n```\n"
+    options = dict(options_of(command, context))
+    with_json = bool(options.pop("`--json`", None))
+    own = [name for name in options if name not in elsewhere]
+    if rows := [(name, options[name]) for name in own if name not in seen]:
+        yield table(("Option", "Meaning"), rows)
+    again = [name.partition(" ")[0].rstrip("`") + "`" for name in own if name in seen]
+    fields = JSON.get(path.removeprefix("plait "))
+    if with_json and not fields:
+        again.append("`--json`")
+    if again:
+        yield f"Also: {', '.join(again)}.\n"
+    if fields:
+        yield f"`--json` prints {fields}.\n"
+    seen.update(own)
+    lines = [as_shell(line) for line in command.examples]
+    plain = {path, f"{path} --json", *(as_shell(line).partition("  ")[0] for line in shown)}
+    if lines := [line for line in lines if line.partition("  ")[0] not in plain]:
+        yield "```shell\n" + "\n".join(lines) + "\n```\n"
 
 
 def options_of(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
     """Return each option with its help."""
     options = [part for part in command.get_params(context) if isinstance(part, click.Option)]
     records = (option.get_help_record(context) for option in options)
-    return [(f"`{record[0]}`", record[1]) for record in records if record]
+    return [(f"`{record[0]}`", RANGE.sub("", record[1])) for record in records if record]
 
 
 def fenced(docstring: str) -> str:
@@ -179,15 +217,25 @@ def table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Write or check the page."""
+    """Write or check the pages."""
+    pages = {REFERENCE / path: text for path, text in reference().items()}
+    there = set((REFERENCE / "cli").glob("*.md")) | {REFERENCE / INDEX}
+    stale = sorted(
+        page
+        for page in {*pages, *there}
+        if not page.exists() or page.read_text(encoding="utf-8") != pages.get(page)
+    )
     if "--write" in arguments:
-        PAGE.parent.mkdir(parents=True, exist_ok=True)
-        PAGE.write_text(page(), encoding="utf-8")
+        for page in stale:
+            page.parent.mkdir(exist_ok=True)
+            if page in pages:
+                page.write_text(pages[page], encoding="utf-8")
+            else:
+                page.unlink()
         return 0
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
-        print(f"{PAGE} is stale: run python scripts/cli_reference.py --write", file=sys.stderr)
-        return 1
-    return 0
+    for page in stale:
+        print(f"{page} is stale: run python scripts/cli_reference.py --write", file=sys.stderr)
+    return bool(stale)
 
 
 if __name__ == "__main__":

@@ -99,9 +99,10 @@ class Result:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
+        """What is printed of it, and stands in the table."""
         checks = f"{self.passed}/{self.passed + self.failed}"
-        return *self.run.cells, checks, str(self.skipped), PASS if self.ok else FAIL
+        skipped = f" ({self.skipped} skipped)" if self.skipped else ""
+        return *self.run.cells, checks + skipped, PASS if self.ok else FAIL
 
 
 _AUTH = (
@@ -185,7 +186,7 @@ LEFT_OUT: Mapping[str, str] = {
 
 PASS = "pass"
 FAIL = "**fail**"
-HEAD = ("Suite", "Wire", "`protocol`", "Scenario", "Checks", "Skipped", "Result")
+HEAD = ("Suite", "Wire", "`protocol`", "Scenarios and their checks", "Result")
 
 
 def node(suite: str, *arguments: str) -> list[str]:
@@ -292,14 +293,12 @@ python scripts/conformance.py --write        # and write this page
 python scripts/conformance.py --scenario tools_call
 ```
 
-*Wire* is the protocol version the suite's server speaks; `{DRAFT}` and `{EXTENSION}` stand where \
-a scenario belongs to none.
-*`protocol`* is the setting of plait: `auto`, the default, finds out which protocol a server \
-speaks; the others select it.
-*Skipped* are checks for what the client does not declare or the wire does not have.
+*Wire* is the protocol version of the suite's server; `{DRAFT}` and `{EXTENSION}` belong to none.
+`auto`, the default of `protocol`, detects the version; the other values select it.
+*Skipped* checks are about what the client does not declare, or the wire does not have.
 A warning of the suite counts as a failed check.
 
-{table(HEAD, (result.cells for result in results))}
+{table(HEAD, grouped(result.cells for result in results))}
 Not run, because the MCP SDK does not pass them either:
 
 {known}
@@ -316,14 +315,31 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def stale(text: str) -> list[str]:
+def grouped(rows: Iterable[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Join rows that differ only in scenario and checks, the last cells but the result."""
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for *conditions, scenario, checks, result in rows:
+        cells.setdefault((*conditions, result), []).append(f"{scenario} {checks}")
+    for (*conditions, result), scenarios in cells.items():
+        yield *conditions, ", ".join(scenarios), result
+
+
+def results_on(text: str) -> dict[tuple[str, ...], str]:
+    """Return the result of each scenario on a page, by its conditions and its name."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return {
+        (*conditions, scenario): result
+        for *conditions, scenarios, result in rows[2:]
+        for scenario in re.findall(r"`[^`]+`", scenarios)
+    }
+
+
+def stale(text: str, wanted: Sequence[tuple[str, ...]]) -> list[str]:
     """Say what is wrong with a page: scenarios it lacks, has too many, or calls failed."""
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    said = {tuple(cells[:4]): cells[-1] for cells in lines[2:]}
-    wanted = [run.cells for run in every_run()]
-    missing = [f"missing: {' '.join(cells)}" for cells in wanted if cells not in said]
-    unknown = [f"unknown: {' '.join(cells)}" for cells in said if cells not in wanted]
-    failed = [f"failed: {' '.join(cells)}" for cells, result in said.items() if result != PASS]
+    found = results_on(text)
+    missing = [f"missing: {' '.join(cells)}" for cells in wanted if cells not in found]
+    unknown = [f"unknown: {' '.join(cells)}" for cells in found if cells not in wanted]
+    failed = [f"failed: {' '.join(cells)}" for cells, result in found.items() if result != PASS]
     return missing + unknown + failed
 
 
@@ -355,7 +371,8 @@ def main() -> int:
     options = parser.parse_args()
 
     if options.check:
-        wrong = stale(options.page.read_text(encoding="utf-8"))
+        wanted = [run.cells for run in every_run()]
+        wrong = stale(options.page.read_text(encoding="utf-8"), wanted)
         for line in wrong:
             print(f"{options.page.name}: {line}", file=sys.stderr)
         return bool(wrong)

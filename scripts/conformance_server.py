@@ -30,15 +30,17 @@ from conformance import (
     STABLE,
     SUITE_SECONDS,
     checks_in,
+    grouped,
     install,
     node,
+    stale,
     table,
 )
 
 from plait.testing import ServerProcess
 
 PAGE = ROOT / "docs" / "conformance-server.md"
-HEAD = ("Suite", "Wire", "Scenario", "Checks", "Result")
+HEAD = ("Suite", "Wire", "Scenarios and their checks", "Result")
 
 _SHARED = (
     "completion-complete",
@@ -124,28 +126,15 @@ def page(results: Sequence[Found]) -> str:
 `plait reasoning serve --http` of plait {version("plait")} with the MCP SDK {version("mcp")}, \
 under test by `{PACKAGE}` {STABLE} and {NEXT}.
 The suite plays the client.
-Scenarios that call tools, resources or prompts by names of the suite's own are not run: \
-the reasoning server has others.
-Nor are those about session ids on the older wire: the server keeps none, so that any \
-replica may answer.
+Not run: scenarios about tools, resources and prompts of the suite's own, and about session ids, \
+because any replica may answer.
 
 ```shell
 make conformance                                    # run everything
 python scripts/conformance_server.py --write        # and write this page
 ```
 
-{table(HEAD, (result.cells for result in results))}"""
-
-
-def stale(text: str) -> list[str]:
-    """Say what is wrong with a page: scenarios it lacks, has too many, or calls failed."""
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    said = {tuple(cells[:3]): cells[-1] for cells in lines[2:]}
-    wanted = [(suite, wire, f"`{scenario}`") for suite, wire, scenario in every_run()]
-    missing = [f"missing: {' '.join(cells)}" for cells in wanted if cells not in said]
-    unknown = [f"unknown: {' '.join(cells)}" for cells in said if cells not in wanted]
-    failed = [f"failed: {' '.join(cells)}" for cells, result in said.items() if result != PASS]
-    return missing + unknown + failed
+{table(HEAD, grouped(result.cells for result in results))}"""
 
 
 def main() -> int:
@@ -158,7 +147,8 @@ def main() -> int:
     doing.add_argument("--check", action="store_true", help="only look at the page")
     options = parser.parse_args()
     if options.check:
-        wrong = stale(options.page.read_text(encoding="utf-8"))
+        wanted = [(suite, wire, f"`{scenario}`") for suite, wire, scenario in every_run()]
+        wrong = stale(options.page.read_text(encoding="utf-8"), wanted)
         for line in wrong:
             print(f"{options.page.name}: {line}", file=sys.stderr)
         return bool(wrong)

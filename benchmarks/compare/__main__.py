@@ -15,7 +15,7 @@ from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environments import BENCH
 from benchmarks.compare.plot import svg
 from benchmarks.compare.processes import net_server, pin_clients
-from benchmarks.compare.report import markdown, write_between_markers, write_files
+from benchmarks.compare.report import summary, write_between_markers, write_files
 from benchmarks.compare.run import Plan, Run
 from benchmarks.compare.scenarios import SCENARIOS, Location
 from benchmarks.compare.table import plait_table, ratio_table, reasons
@@ -72,7 +72,7 @@ def main() -> int:
     if options.write:
         plot = options.write.with_suffix(".svg")
         plot.write_text(svg(results, rows, contenders), "utf-8")
-        text = markdown(results, rows, contenders, command, plot.name)
+        text = summary(results, rows, contenders, command, plot.name)
         write_between_markers(options.write, text)
     return 1 if results.missing else 0
 

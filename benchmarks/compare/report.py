@@ -12,7 +12,13 @@ from benchmarks.compare.contenders import Contender
 from benchmarks.compare.plot import svg
 from benchmarks.compare.results import Results
 from benchmarks.compare.scenarios import Row
-from benchmarks.compare.table import plait_table, ratio_table, reasons, times_table
+from benchmarks.compare.table import (
+    plait_table,
+    ratio_table,
+    reasons,
+    times_table,
+    wall_table,
+)
 
 BEGIN = "<!-- benchmark: begin -->"
 END = "<!-- benchmark: end -->"
@@ -32,6 +38,21 @@ def machine() -> str:
                 model = line.partition(":")[2].strip()
                 break
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def summary(
+    results: Results, rows: Sequence[Row], contenders: Sequence[Contender], command: str, plot: str
+) -> str:
+    """Write the table for the documentation, which leaves the rest to the report."""
+    return "\n".join(
+        [
+            f"Measured on {machine()}, with `{command}`.",
+            "",
+            f"![Multiples of the hand-written limit]({plot})",
+            "",
+            wall_table(results, rows, contenders).to_markdown(),
+        ]
+    )
 
 
 def markdown(

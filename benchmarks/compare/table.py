@@ -59,6 +59,13 @@ def ratio_table(results: Results, rows: Sequence[Row], contenders: Sequence[Cont
     return Table(("wall ratio / CPU ratio", "limit", *(o.short for o in others)), tuple(lines))
 
 
+def wall_table(results: Results, rows: Sequence[Row], contenders: Sequence[Contender]) -> Table:
+    """Compare everybody with the limit in wall time only, for the documentation."""
+    full = ratio_table(results, rows, contenders)
+    cells = (tuple(cell.partition(" / ")[0] for cell in line) for line in full.lines)
+    return Table(("wall ratio", *full.header[1:]), tuple(cells))
+
+
 def plait_table(results: Results, rows: Sequence[Row]) -> Table:
     """Compare plait in both loop modes with the limit and its main peers, in wall time."""
     references = (LIMIT, SDK, NODE, ADAPTERS)

@@ -1,4 +1,4 @@
-"""The page about the command line says what the command line does."""
+"""The pages about the command line say what the command line does."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 
 
-def test_the_page_is_current() -> None:
+def test_the_pages_are_current() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "cli_reference.py", "--check"],
         capture_output=True,
@@ -26,8 +26,9 @@ def test_the_page_is_current() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_section(name: str) -> None:
-    assert f"\n## plait {name}\n" in PAGE.read_text()
+def test_every_command_has_a_page(name: str) -> None:
+    assert PAGE.with_name("cli").joinpath(f"{name}.md").read_text().startswith(f"# plait {name}\n")
+    assert f"[`plait {name}`](cli/{name}.md)" in PAGE.read_text()
 
 
 @pytest.mark.parametrize("code", list(Exit))

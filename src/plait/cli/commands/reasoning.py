@@ -266,7 +266,9 @@ def search(text: str, limit: int, db: str | None, as_json: bool) -> None:
 
 @reasoning.command()
 @click.argument("session")
-@click.option("--format", "kind", type=click.Choice(_FORMATS), default="markdown")
+@click.option(
+    "--format", "kind", type=click.Choice(_FORMATS), default="markdown", help="The format."
+)
 @click.option("--html", "as_html", is_flag=True, help="One HTML file: graph, tree and steps.")
 @click.option("--output", metavar="FILE", help="Write to this file instead of stdout.")
 @_db_option
@@ -358,7 +360,14 @@ def migrate(db: str | None) -> None:
 
 
 @reasoning.command()
-@click.option("--older-than", "days", type=click.IntRange(0), required=True, metavar="DAYS")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0),
+    required=True,
+    metavar="DAYS",
+    help="Days without a change.",
+)
 @_yes_option
 @_db_option
 def prune(days: int, yes: bool, db: str | None) -> None:

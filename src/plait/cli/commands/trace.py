@@ -131,7 +131,12 @@ def diff(
 @_run_option
 @_other_run_option
 @click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="markdown", show_default=True
+    "--format",
+    "kind",
+    type=click.Choice(_FORMATS),
+    default="markdown",
+    show_default=True,
+    help="The format.",
 )
 @click.option("--html", is_flag=True, help="Export a page for browsers: the same as --format html.")
 @click.option(
