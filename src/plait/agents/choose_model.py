@@ -68,9 +68,10 @@ _DEFAULT_KINDS: Final[dict[str, ModelKind]] = {
 _WAYS: Final = """\
 no model is configured; do one of these:
 set ANTHROPIC_API_KEY or OPENAI_API_KEY, and a model of that provider is used
-start Ollama, set OPENAI_BASE_URL to an endpoint on this machine, or run plait model fetch
+on this machine: pip install 'plait[local]', plait model fetch NAME, then --model local:NAME; or \
+start Ollama, or set OPENAI_BASE_URL to an endpoint
 choose a model: --model anthropic:NAME, --model ollama:NAME, --model http://127.0.0.1:8080/v1#NAME
-try it without a model: --model scripted:FILE, with the answers in a JSON file"""
+try it without a model: plait init --demo, then --model scripted:demo-model.json"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

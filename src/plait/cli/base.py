@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem
 from plait._support.logs import WireLog, configure_logging, silence_other_logs
 from plait._support.suggestions import suggest_names
 from plait.cli.completion import complete_servers
-from plait.cli.exits import Exit, exit_code_for
+from plait.cli.exits import ArgumentError, Exit, exit_code_for
 
 if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
@@ -48,6 +48,14 @@ class Settings:
 def settings_of(ctx: click.Context) -> Settings:
     """Return the settings that a command shares with its group."""
     return ctx.ensure_object(Settings)
+
+
+class CommonOption(click.Option):
+    """An option that every command has; only the help of `plait` itself lists it."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return its line in the help."""
+        return None if ctx.parent else super().get_help_record(ctx)
 
 
 def _common_options() -> list[click.Parameter]:
@@ -76,7 +84,7 @@ def _common_options() -> list[click.Parameter]:
         # A completion in the shell parses the command line too, and approves nothing.
         settings_of(ctx).trust |= value and not ctx.resilient_parsing
 
-    option = partial(click.Option, expose_value=False)
+    option = partial(CommonOption, expose_value=False)
     config_help = "The mcp.json to use."
     quiet_help = "Print only results: no progress, no notes."
     trust_help = "Approve the mcp.json, or manifest, found in this folder."
@@ -133,6 +141,10 @@ def timeout_option(about: str) -> Callable[[Command], Command]:
     return click.option("--timeout", "timeout_seconds", type=kind, metavar="SECONDS", help=about)
 
 
+LISTS_OF_VALUES = {"SERVER": "servers", "TOOL": "tools", "URI": "resources", "NAME": "prompts"}
+"""The commands that list what an argument may be, where the first one is a server."""
+
+
 class ExampleCommand(click.Command):
     """A command with the common options, whose docstring may end with a section of examples."""
 
@@ -145,7 +157,26 @@ class ExampleCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; `--wire` may have a value, for which click gets it twice."""
         words = (["--wire"] * 2 if one == "--wire=full" else [one] for one in args)
-        return super().parse_args(ctx, list(chain.from_iterable(words)))
+        try:
+            return super().parse_args(ctx, list(chain.from_iterable(words)))
+        except click.MissingParameter as error:
+            if not isinstance(error.param, click.Argument):
+                raise
+            raise self.missing_argument(ctx, error.param.make_metavar(ctx)) from None
+
+    def missing_argument(self, ctx: click.Context, name: str) -> ArgumentError:
+        """Return the error of a command without an argument; its hint has a call that works."""
+        command = " ".join(["plait", *ctx.command_path.split()[1:]])
+        error = ArgumentError(f"{command} needs {name}")
+        arguments = [one for one in self.params if isinstance(one, click.Argument) and one.required]
+        words = [ctx.params.get(one.name or "") or one.make_metavar(ctx) for one in arguments]
+        if arguments and arguments[0].name == "server" and name in LISTS_OF_VALUES:
+            server = ctx.params.get("server") or ""
+            shown = f"plait {LISTS_OF_VALUES[name]} {server}".strip()
+            error.hint = f"{shown} lists them, then: {' '.join([command, *words])}"
+        elif self.examples:
+            error.hint = self.examples[0].partition("   ")[0]
+        return error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples after everything else, unwrapped so that they can be pasted."""
@@ -178,11 +209,16 @@ class LazyCommand:
 
 
 class LazyGroup(ExampleGroup):
-    """A group whose commands are listed in a table and imported on first use."""
+    """A group whose commands are listed in tables by heading, and imported on first use."""
 
-    def __init__(self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, lazy_commands: Mapping[str, Mapping[str, LazyCommand]], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy_commands = lazy_commands
+        self.headings = lazy_commands
+        self.lazy_commands = {
+            name: lazy for group in lazy_commands.values() for name, lazy in group.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in the order of the table."""
@@ -220,8 +256,12 @@ class LazyGroup(ExampleGroup):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in self.lazy_commands.items()])
+        width = max(map(len, self.lazy_commands))
+        for heading, commands in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name.ljust(width), one.help) for name, one in commands.items()]
+                )
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the command line; help is printed here."""

@@ -125,11 +125,16 @@ def _encodable(text: str, stream: TextIO) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def plain_table(*columns: str) -> Table:
-    """Make a table without borders, whose cells are folded."""
-    from rich.table import Table
+def plain_table(*columns: str, dispensable: Sequence[str] = ()) -> Table:
+    """Make a table without borders, whose cells are folded.
 
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    On a terminal that is too narrow, it leaves the `dispensable` columns out, in this order.
+    """
+    from plait.cli.fitting_table import FittingTable
+
+    table = FittingTable(
+        box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0), dispensable=dispensable
+    )
     for column in columns:
         table.add_column(column, overflow="fold")
     return table

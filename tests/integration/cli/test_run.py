@@ -136,6 +136,8 @@ def test_without_a_model_the_choices_are_explained(run: Run) -> None:
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: no model is configured")
     assert len(lines) == 5
+    local = "pip install 'plait[local]', plait model fetch NAME, then --model local:NAME"
+    assert local in lines[2]
     told = json.loads(run("Hello", "--json").stdout.splitlines()[-1])
     assert (told["status"], told["error"]["error"]) == ("failed", "ConfigError")
 

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from plait.cli import COMMANDS, main
+from plait.cli import COMMANDS, GROUPS, main
 from plait.cli.base import ExampleCommand
 
 HEAVY = ("mcp", "mcp_types", "rich", "pydantic", "httpx2", "anyio")
@@ -113,3 +114,53 @@ def test_the_package_can_be_run_as_a_module() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith("plait ")
+
+
+def test_plait_alone_greets_with_what_is_here_and_what_to_do_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PLAIT_MODEL", "PLAIT_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PLAIT_MODELS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    empty = CliRunner().invoke(main)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"time": {"command": "uvx"}}}')
+    filled = CliRunner(env={"OPENAI_API_KEY": "sk-canary"}).invoke(main)
+
+    assert (empty.exit_code, filled.exit_code) == (0, 0)
+    assert "servers  no mcp.json\n  model    no key, and no local model\n" in empty.stdout
+    assert "plait demo  " in empty.stdout
+    assert "servers  mcp.json: 1 server (time)\n  model    the key OPENAI_API_KEY" in filled.stdout
+    assert "canary" not in filled.stdout
+    for heading, commands in GROUPS.items():
+        assert f"\n  {heading.ljust(8)} {', '.join(commands)}\n" in filled.stdout
+
+
+def test_options_of_every_command_are_listed_only_at_the_top_and_taken_everywhere(
+    tmp_path: Path,
+) -> None:
+    top, below = (CliRunner().invoke(main, [*words, "--help"]) for words in ([], ["tools"]))
+    named = CliRunner().invoke(main, ["tools", "--config", str(tmp_path / "none.json")])
+
+    assert "--config PATH" in top.stdout
+    assert "--config" not in below.stdout
+    assert "the configuration named by --config does not exist" in named.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("call", "plait call needs SERVER\nhint: plait servers lists them, then: plait call SERV"),
+        ("call shop", "call needs TOOL\nhint: plait tools shop lists them, then: plait call shop"),
+        ("read shop", "plait read needs URI\nhint: plait resources shop lists them, then: plait "),
+        ("run", 'plait run needs TASK\nhint: plait run "What is new in this folder?"\n'),
+        ("trace show", "plait trace show needs FILE\nhint: plait trace show run.jsonl\n"),
+        ("model fetch", "plait model fetch needs NAME\nhint: plait model fetch smollm2-135m\n"),
+    ],
+)
+def test_a_missing_argument_is_named_with_a_call_that_works(words: str, said: str) -> None:
+    result = CliRunner().invoke(main, words.split())
+
+    assert result.exit_code == 2
+    assert said in result.stderr

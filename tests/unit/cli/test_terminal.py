@@ -1,8 +1,11 @@
 """What reaches a terminal is readable and harmless."""
 
-import pytest
+import io
 
-from plait.cli.terminal import print_json, print_text, visible
+import pytest
+from rich.console import Console
+
+from plait.cli.terminal import plain_table, print_json, print_text, visible
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,29 @@ def test_a_lone_surrogate_does_not_break_the_output(capsys: pytest.CaptureFixtur
     print_text("\ud800")
 
     assert capsys.readouterr().out == '{"a": "\\ud800"}\n\\ud800\n'
+
+
+@pytest.mark.parametrize(("width", "left_out"), [(80, ()), (44, ("b",)), (26, ("b", "a"))])
+def test_a_table_leaves_columns_out_before_it_breaks_a_word(
+    width: int, left_out: tuple[str, ...]
+) -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=width)
+    table = plain_table("name", "a", "b", "c", dispensable=("b", "a", "none"))
+    words = {"name": "filesystem", "a": "implementation", "b": "transporting", "c": "protocol"}
+    table.add_row(*words.values())
+    console.print(table)
+    printed = output.getvalue()
+
+    assert {name for name, word in words.items() if word not in printed} == set(left_out)
+    assert len(printed.splitlines()) == 2
+
+
+def test_a_long_path_is_folded_and_no_column_is_given_up_for_it() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=60)
+    table = plain_table("name", "path", dispensable=("name",))
+    table.add_row("files", "/" + "a" * 100)
+    console.print(table)
+
+    assert "files" in output.getvalue()

@@ -98,7 +98,10 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
     if as_json:
         print_json([login.to_dict() for login in logins])
     elif logins:
-        table = plain_table("", "server", "user", "login", "scopes", "authorization server")
+        table = plain_table(
+            *("", "server", "user", "login", "scopes", "authorization server"),
+            dispensable=("authorization server", "scopes", "user"),
+        )
         for one in logins:
             name, scopes = Text(one.server, "bold"), cell(" ".join(one.scopes))
             state, issuer = state_of(one, now), cell(one.issuer)

@@ -251,7 +251,9 @@ def outbox(
         )
     elif entries:
         columns = ("id", "conversation", "size", "age", "attempts", "state", "last error")
-        table = terminal.plain_table(*columns)
+        table = terminal.plain_table(
+            *columns, dispensable=("conversation", "size", "attempts", "age")
+        )
         now = time.time()
         for one in entries:
             size = size_label(len(one.body))
@@ -295,7 +297,10 @@ def servers(ctx: click.Context, available: bool, as_json: bool, **source: str | 
         skipped = [{"name": one.name, "reason": one.reason} for one in found.skipped]
         terminal.print_json({"servers": listed, "skipped": skipped})
     elif found.servers:
-        table = terminal.plain_table("server", "address", "scope", "audience", "tools")
+        table = terminal.plain_table(
+            *("server", "address", "scope", "audience", "tools"),
+            dispensable=("audience", "scope", "tools"),
+        )
         for one in found.servers:
             name, address = terminal.cell(one.mcp_server_name, "bold"), public_url(one.url)
             cells = map(terminal.cell, (address, one.scope, one.audience))

@@ -264,7 +264,7 @@ def init(
         plait init                     a starter, or the servers of other programs
         plait init --from cursor       the servers of Cursor
         plait init --from all --yes    the servers of every program, without a prompt
-        plait init --demo              servers and a script to try run, chat and view with
+        plait init --demo              five servers and a scripted model to try
         plait init --path ~/.config/plait/mcp.json
     """
     path = path.expanduser()

@@ -358,7 +358,7 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
             disabled = ({"name": name, "disabled": True} for name in config.disabled)
             terminal.print_json([*listed, *disabled])
             return
-        table = terminal.plain_table("server", "transport", "target")
+        table = terminal.plain_table("server", "transport", "target", dispensable=["transport"])
         for name, server in config.servers.items():
             table.add_row(Text(name, "bold"), server.transport, Text(target_of(server)))
         for name in config.disabled:
@@ -386,7 +386,10 @@ def servers(ctx: click.Context, servers: tuple[str, ...], no_connect: bool, as_j
 
 def status_table(status: Status, failed: Container[str] = ()) -> Table:
     """Make a table of the status of every server."""
-    table = terminal.plain_table("", "server", "transport", "state", "protocol", "implementation")
+    table = terminal.plain_table(
+        *("", "server", "transport", "state", "protocol", "implementation"),
+        dispensable=("implementation", "protocol", "connect", "transport", "tools"),
+    )
     table.add_column("tools", justify="right")
     table.add_column("connect", justify="right")
     for server in status.servers.values():

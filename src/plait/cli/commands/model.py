@@ -6,10 +6,9 @@ import sys
 
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-from rich.table import Table
 
 from plait.cli.base import ExampleGroup, json_option
-from plait.cli.terminal import console_for, print_json, print_rich
+from plait.cli.terminal import console_for, plain_table, print_json, print_rich
 from plait.errors import ConfigError
 
 
@@ -49,7 +48,7 @@ def list_models(as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    table = Table("model", "size", "license", "here", box=None, pad_edge=False)
+    table = plain_table("model", "size", "license", "here", dispensable=["license", "size"])
     for one in found:
         size = f"{int(str(one['size_bytes'])) / 1e6:,.0f} MB"
         table.add_row(str(one["name"]), size, str(one["license"]), str(one["path"] or "no"))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -23,6 +22,7 @@ from plait._support.exception_groups import one_line
 from plait._support.files import write_atomically, write_private
 from plait.cli.base import ExampleGroup, json_option, repeatable
 from plait.cli.terminal import (
+    plain_table,
     print_aside,
     print_json,
     print_rich,
@@ -220,7 +220,7 @@ def sessions(limit: int, status: str | None, db: str | None, as_json: bool) -> N
         print_json(found)
         return
     titles = ("session", "changed", "mode", "status", "thoughts", "about")
-    table = Table(*titles, box=None, pad_edge=False)
+    table = plain_table(*titles, dispensable=("changed", "thoughts", "status", "mode"))
     for one in found:
         changed = str(one["updated_at"])[:16].replace("T", " ")
         facts = (one["session_id"], changed, one["mode"], one["status"], one["thoughts"])
@@ -326,7 +326,8 @@ def stats(db: str | None, as_json: bool) -> None:
         print_json([asdict(one) for one in use])
         return
     titles = ("tool", "backend", "model", "calls", "failed", "average", "tokens in", "tokens out")
-    table = Table(*titles, box=None, pad_edge=False)
+    unneeded = ("backend", "tokens in", "tokens out", "model", "average")
+    table = plain_table(*titles, dispensable=unneeded)
     for one in use:
         latency = "–" if one.average_latency_ms is None else f"{one.average_latency_ms:.0f} ms"
         facts = (one.requests, one.failures, latency, one.input_tokens, one.output_tokens)

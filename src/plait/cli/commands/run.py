@@ -253,7 +253,8 @@ def run(ctx: click.Context, task: str | None, as_json: bool, **options: Any) -> 
         # Of `--continue TASK`, click takes the task for the trace.
         task, options["continued"] = options["continued"], ""
     if task is None:
-        raise click.MissingParameter(param_hint="TASK", param_type="argument")
+        assert isinstance(ctx.command, ExampleCommand)  # noqa: S101 - see the decorator
+        raise ctx.command.missing_argument(ctx, "TASK")
     try:
         text = reader_for([task])("-").strip() if task == "-" else task
     except UnicodeDecodeError as error:

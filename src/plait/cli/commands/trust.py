@@ -85,7 +85,7 @@ def list_approvals(as_json: bool) -> None:
     if not found:
         print_aside("note", "nothing is approved", colour="cyan")
         return
-    table = plain_table("file", "approved", "state")
+    table = plain_table("file", "approved", "state", dispensable=["approved"])
     for one in found:
         facts = _facts(one)
         table.add_row(cell(one.path), cell(facts["approved_at"][:16]), cell(facts["state"]))

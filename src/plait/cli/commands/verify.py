@@ -169,7 +169,8 @@ def _print_reasons(results: Sequence[CaseResult]) -> None:
 
 def _print_rates(rates: Sequence[PassRate]) -> None:
     table = plain_table(
-        "group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tokens", "USD"
+        *("group", "passed", "pass@1 (95 %)", "pass@k", "pass^k", "errors", "s", "tokens", "USD"),
+        dispensable=("tokens", "pass^k", "s", "USD", "pass@k", "passed"),
     )
     for rate in rates:
         interval = f"{rate.interval.low:.0%}–{rate.interval.high:.0%}"
@@ -500,7 +501,10 @@ def agree(report: str, labels: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    table = plain_table("judge", "label", "agreed (95 %)", "kappa", "too kind", "too strict")
+    table = plain_table(
+        *("judge", "label", "agreed (95 %)", "kappa", "too kind", "too strict"),
+        dispensable=("kappa", "too strict", "too kind"),
+    )
     for one in found:
         interval = f"{one.interval.low:.0%}–{one.interval.high:.0%}"
         table.add_row(

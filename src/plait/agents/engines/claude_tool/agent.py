@@ -25,7 +25,7 @@ from plait.agents.engines.claude_tool.messages import (
     tool_result,
 )
 from plait.agents.live_agent import Ending, LiveAgent
-from plait.agents.model_failures import CutAnswerError, key_names
+from plait.agents.model_failures import CutAnswerError
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.endpoints import is_loopback, sdk_client
@@ -188,7 +188,8 @@ def anthropic_client(
     if key is None and (token := environment.get("ANTHROPIC_AUTH_TOKEN") or None) is None:
         if not is_loopback(base_url):
             raise AgentExecutionError(
-                f"there is no key for Anthropic's API: set {key_names(config)} of the ModelConfig"
+                "there is no key for Anthropic's API: set ANTHROPIC_API_KEY, or anthropic_api_key "
+                "of the ModelConfig"
             )
         key = NO_KEY
     client = AsyncAnthropic(
