@@ -51,7 +51,7 @@ from plait.traces.messages.message import Message, Role
 from plait.traces.recorder import Recorder
 
 if TYPE_CHECKING:
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.session import OnElicitation, RequestContext
 
 Ending = Literal["completed", "limit"]
 """How an engine ends a run: with an answer, or at the turn limit."""

@@ -67,8 +67,8 @@ from plait.errors import (
 from plait.html.pieces import count_label, seconds_label
 
 if TYPE_CHECKING:
+    from plait.cli.logins import LoginStatus, SignInProbe
     from plait.client.connections.status import ServerStatus
-    from plait.client.transports.auth.login import LoginStatus, SignInProbe
 
 Level = Literal["ok", "warn", "error"]
 
@@ -352,8 +352,8 @@ async def look_at_auth(
 
     `error` is the connection error, and `written` the text of the configuration.
     """
-    import_once("plait.client.transports.auth.login")  # connections are imported in threads
-    from plait.client.transports.auth.login import login_file, login_status, probe_sign_in
+    import_once("plait.cli.logins")  # connections are imported in threads
+    from plait.cli.logins import login_file, login_status, probe_sign_in
 
     if not isinstance(server, RemoteOptions):
         return None

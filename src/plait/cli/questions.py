@@ -33,7 +33,7 @@ from plait.client.catalog.schemas.json_schema import as_list, as_schema
 from plait.client.catalog.validation import validator_for_schema
 
 if TYPE_CHECKING:
-    from plait.client.protocol.inbound import RequestContext
+    from plait.client.protocol.session import RequestContext
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "choices"]
 

@@ -64,7 +64,7 @@ from plait.traces.recorder import hash_question
 from plait.traces.trace import NO_RESPONSE, Trace
 
 if TYPE_CHECKING:
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.session import OnElicitation, RequestContext
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig, InputRequest
     from plait.client.config.servers import ServerConfig
     from plait.client.connections.status import Status
-    from plait.client.protocol.inbound import OnElicitation
+    from plait.client.protocol.session import OnElicitation
     from plait.client.toolbox import Toolbox
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
     One that was found in the working folder must be approved.
     """
-    from plait.client.config.document import find_config
+    from plait.cli.found_config import find_config
     from plait.client.config.read import read_config
     from plait.client.config.secrets import secret_values
 
@@ -72,7 +72,7 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
 def has_configuration(ctx: click.Context) -> bool:
     """Return whether a configuration is named, or exists in a default location."""
-    from plait.client.config.document import ENVIRONMENT_VARIABLE, config_places
+    from plait.cli.found_config import ENVIRONMENT_VARIABLE, config_places
 
     named = settings_of(ctx).config is not None or bool(os.environ.get(ENVIRONMENT_VARIABLE))
     return named or any(place.is_file() for place in config_places())

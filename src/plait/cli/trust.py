@@ -52,7 +52,7 @@ from plait.client.config.urls import public_url
 from plait.errors import ConfigError, Problem, UntrustedConfigError
 
 if TYPE_CHECKING:
-    from plait.client.config.document import FoundConfig
+    from plait.cli.found_config import FoundConfig
 
 MAX_LINE_CHARACTERS = 2000
 """Characters of one line; what is left out is counted."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         ResultBudget,
     )
     from plait.client.config.policy import PolicySource
-    from plait.client.protocol.inbound import OnElicitation, OnRoots, RequestContext
+    from plait.client.protocol.session import OnElicitation, OnRoots, RequestContext
     from plait.telemetry.observer import Observer
 
 logger = logging.getLogger("plait.client.calls")

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from plait.client.catalog.catalog import DiscoveredTools
     from plait.client.catalog.tool import Tool
     from plait.client.config.policy import PolicyDecision
-    from plait.client.protocol.inbound import OnElicitation
-    from plait.client.protocol.session import McpSession
+    from plait.client.protocol.session import McpSession, OnElicitation
 
 logger = logging.getLogger("plait.client.calls")
 

@@ -26,9 +26,9 @@ from plait._support import mcp_types as types
 from plait._support.redact import Redactor
 from plait._version import __version__
 from plait.client.protocol.exchange import PendingRequest
-from plait.client.protocol.inbound import SUBSCRIPTION_ID
 from plait.client.protocol.peer import Peer, RequestError
 from plait.client.protocol.reading import RequestId
+from plait.client.protocol.session import SUBSCRIPTION_ID
 from plait.errors import PlaitError
 from plait.serve.upstream import (
     ANSWER_SECONDS,

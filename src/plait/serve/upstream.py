@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
     from plait.client.connections.change_listener import Subscription
     from plait.client.connections.status import ServerStatus
-    from plait.client.protocol.inbound import OnElicitation
-    from plait.client.protocol.session import McpSession
+    from plait.client.protocol.session import McpSession, OnElicitation
     from plait.serve.journal import ClientJournal
     from plait.serve.snapshot import Snapshot
 

@@ -50,7 +50,7 @@ from plait.traces.codec import Cleaner
 from plait.viewer.inbox import Inbox, Question
 
 if TYPE_CHECKING:
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.session import OnElicitation, RequestContext
 
 T = TypeVar("T")
 

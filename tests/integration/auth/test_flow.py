@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from plait import AuthRequiredError, ConnectError, OAuth, Toolbox
+from plait.cli.logins import sign_in
 from plait.client.transports.auth.endpoints import EndpointGuard, exchange
-from plait.client.transports.auth.login import sign_in
 from plait.client.transports.auth.oauth import key_for
 from plait.client.transports.auth.prompts import prompt_in_terminal
 from plait.testing import OAuthServer, free_port, oauth_server

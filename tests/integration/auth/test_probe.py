@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from plait import OAuth
+from plait.cli.logins import SignInProbe, probe_sign_in
 from plait.client import HttpServer
-from plait.client.transports.auth.login import SignInProbe, probe_sign_in
 from plait.testing import free_port, oauth_server
 from tests.nursery import fault_server
 

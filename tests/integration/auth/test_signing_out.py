@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plait import Toolbox
-from plait.client.transports.auth.login import SignedOut, login_status, sign_out
+from plait.cli.logins import SignedOut, login_status, sign_out
 from plait.testing import free_port
 from tests.integration.auth.helpers import Shop, key_pair, offering
 

@@ -18,7 +18,7 @@ from plait import ConfigError, ConnectError, MultiServerMCPClient, PlaitError, T
 from plait._support.redact import Redactor
 from plait.client.config.servers import InProcessServer
 from plait.client.connections.session import SessionOptions
-from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.peer import RequestError
 from plait.client.protocol.session import McpSession
@@ -137,7 +137,7 @@ async def test_a_call_that_the_end_of_its_session_has_cut_has_no_answer(era: str
     session = McpSession(wire, SessionOptions().callbacks({}))
     async with link_in_process(InProcessServer(server=make_server(events)), wire):
         await negotiate(session, era)
-        with watched_exchanges() as exchanges:
+        with Exchanges() as exchanges:
             hang = session.request("tools/call", {"name": "hang", "arguments": {}})
             calling = asyncio.create_task(hang)
             await eventually(lambda: "hanging" in events)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from plait.cli.diagnosis import AuthSeen, Examined, Finding, check_auth, plain_secrets
+from plait.cli.logins import LoginStatus, SignInProbe
 from plait.client.config.oauth import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus
-from plait.client.transports.auth.login import LoginStatus, SignInProbe
 from plait.errors import AuthRequiredError
 
 URL = "https://shop.example/mcp"

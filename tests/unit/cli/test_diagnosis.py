@@ -30,12 +30,12 @@ from plait.cli.diagnosis import (
     findings_from_problems,
     login_findings,
 )
+from plait.cli.logins import LoginStatus
 from plait.cli.terminal import and_list, share_label, some_of, tokens_label
 from plait.client.catalog.tool import Tool
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 from plait.client.connections.status import ServerStatus
-from plait.client.transports.auth.login import LoginStatus
 from plait.errors import ConfigError, ConnectError, ListTimeoutError, Problem
 
 SINCE = datetime(2026, 11, 15, tzinfo=UTC)

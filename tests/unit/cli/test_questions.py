@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 from plait.cli.questions import Questioner, ReadLine
-from plait.client.protocol.inbound import RequestContext
+from plait.client.protocol.session import RequestContext
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from plait import ConfigError
 from plait.client.options import roots_callback
 
 if TYPE_CHECKING:
-    from plait.client.protocol.inbound import OnRoots
+    from plait.client.protocol.session import OnRoots
 
 pytestmark = pytest.mark.anyio
 

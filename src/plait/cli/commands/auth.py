@@ -18,7 +18,7 @@ from plait.cli.exits import Exit
 from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
 
 if TYPE_CHECKING:
-    from plait.client.transports.auth.login import LoginStatus
+    from plait.cli.logins import LoginStatus
     from plait.client.transports.auth.prompts import OpenPrompt
 
 
@@ -56,7 +56,7 @@ def login(
         plait auth login linear --no-browser    show the URL, and paste the redirect
         plait auth login linear --scope "issues:write"
     """
-    from plait.client.transports.auth.login import as_user, sign_in
+    from plait.cli.logins import as_user, sign_in
 
     config = session.load_config(ctx, [server])
     target = as_user(config.servers[server], user)
@@ -82,7 +82,7 @@ def status(ctx: click.Context, servers: tuple[str, ...], user: str | None, as_js
         plait auth status
         plait auth status linear --json
     """
-    from plait.client.transports.auth.login import as_user, login_status
+    from plait.cli.logins import as_user, login_status
 
     config = session.load_config(ctx, servers)
 
@@ -126,7 +126,7 @@ def logout(ctx: click.Context, server: str, user: str | None) -> None:
     Examples:
         plait auth logout linear
     """
-    from plait.client.transports.auth.login import as_user, sign_out
+    from plait.cli.logins import as_user, sign_out
 
     config = session.load_config(ctx, [server])
     result = asyncio.run(sign_out(server, as_user(config.servers[server], user)))

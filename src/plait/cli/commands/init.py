@@ -19,9 +19,10 @@ from plait._support.files import write_atomically
 from plait._support.redact import looks_secret
 from plait.cli.advice import command_fix, is_on_path
 from plait.cli.base import ExampleCommand
+from plait.cli.found_config import config_places
 from plait.cli.terminal import print_aside
 from plait.cli.trust import approve
-from plait.client.config.document import config_places, read_json_file
+from plait.client.config.document import read_json_file
 from plait.client.config.raw_value import Location, Problems, as_list, as_mapping
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer

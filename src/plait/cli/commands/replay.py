@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import Any
+
 import click
 
 from plait.cli.base import ExampleGroup
@@ -33,12 +37,39 @@ def serve(tape: str, server: str | None) -> None:
     """
     import anyio
 
-    from plait.client.transports.replay import serve_stdio
-
     played = Tape(tape, mode="none")
     names = played.servers()
     chosen = names[0] if server is None and len(names) == 1 else server
     if chosen is None or chosen not in names:
         which = "choose one with --server" if server is None else f"there is no {server!r}"
         raise ConfigError(f"{tape}: {which}: {', '.join(names) or 'nothing is recorded'}")
-    anyio.run(serve_stdio, played, chosen)
+    anyio.run(_serve_stdio, played, chosen)
+
+
+async def _serve_stdio(tape: Tape, server: str) -> None:
+    """Play a recorded server on standard input and output until the input ends."""
+    import anyio
+    from msgspec.structs import asdict
+
+    from plait._support.redact import Redactor
+    from plait.client.protocol.framing import frames
+    from plait.client.protocol.reading import coerced_id
+    from plait.client.transports.replay import CANCELLED, TapePlayer, outcome_of
+    from plait.client.transports.wire import Wire
+
+    async def write(message: dict[str, Any]) -> None:
+        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+    player = TapePlayer(tape, Wire(server, Redactor(), lambda: None), write)
+    async for line in anyio.wrap_file(sys.stdin.buffer):
+        for message in frames(line).messages:
+            if message.kind == "request":
+                player.plays(message.id, message.method or "", message.params)
+            elif message.method == CANCELLED:
+                player.cancel(coerced_id((message.params or {}).get("requestId")))
+            elif message.error is not None:
+                player.answer(message.id, outcome_of({"error": asdict(message.error)}))
+            elif message.kind == "response":
+                player.answer(message.id, {"result": message.decoded_result()})
+    await player.stop()

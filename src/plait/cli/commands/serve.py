@@ -226,7 +226,7 @@ def _program_file(program: str) -> Path:
 
 def _own_config(ctx: click.Context) -> Path:
     """Return the mcp.json that plait serves: the one that is named, else the user's."""
-    from plait.client.config.document import config_places
+    from plait.cli.found_config import config_places
 
     named = settings_of(ctx).config
     return Path(named).expanduser().resolve() if named else config_places()[-1]

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from plait.cli.base import ExampleGroup, json_option
+from plait.cli.found_config import config_places
 from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
 from plait.cli.trust import Approval, Approvals, preview_of, print_preview
-from plait.client.config.document import config_places, user_path
+from plait.client.config.document import user_path
 from plait.errors import ConfigError
 
 

@@ -134,7 +134,7 @@ def _store(db: str | None) -> tuple[Storage, str] | None:
 
 def _servers(ctx: click.Context, *, allow_calls: bool) -> ConnectedServers | None:
     """Return the servers of a configuration that was named; others are not started."""
-    from plait.client.config.document import ENVIRONMENT_VARIABLE
+    from plait.cli.found_config import ENVIRONMENT_VARIABLE
 
     if settings_of(ctx).config is None and not os.environ.get(ENVIRONMENT_VARIABLE):
         if allow_calls:

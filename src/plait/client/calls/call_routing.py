@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from plait.client.connections.operations import InputAnswers
     from plait.client.connections.session import Session
     from plait.client.protocol.exchange import PendingRequest
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
-    from plait.client.protocol.session import McpSession
+    from plait.client.protocol.session import McpSession, OnElicitation, RequestContext
 
 logger = logging.getLogger("plait.client.calls")
 

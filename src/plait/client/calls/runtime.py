@@ -35,8 +35,7 @@ from plait.errors import ClientClosedError, PlaitError, ProtocolError
 if TYPE_CHECKING:
     from plait.client.catalog.lock.drift import LockReport
     from plait.client.config.servers import ServerConfig
-    from plait.client.protocol.inbound import IncomingMessage, OnElicitation
-    from plait.client.protocol.session import McpSession
+    from plait.client.protocol.session import IncomingMessage, McpSession, OnElicitation
 
 logger = logging.getLogger("plait.client.calls")
 

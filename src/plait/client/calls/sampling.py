@@ -21,7 +21,7 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.client.calls.call_routing import CallRouter
-    from plait.client.protocol.inbound import RequestContext
+    from plait.client.protocol.session import RequestContext
 
 SamplingRequest: TypeAlias = "types.CreateMessageRequestParams"
 

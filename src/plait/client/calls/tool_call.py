@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plait.client.config.servers import Timeouts
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.operations import InputAnswers
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
+    from plait.client.protocol.session import OnElicitation, RequestContext
 
 OnLog = Callable[[str, "types.LoggingMessageNotificationParams"], Awaitable[None] | None]
 """Gets the server's name and its log message."""

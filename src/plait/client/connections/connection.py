@@ -48,7 +48,6 @@ from plait.client.protocol.exchange import (
     Exchanges,
     PendingRequest,
     RequestExpiredError,
-    watched_exchanges,
 )
 from plait.client.protocol.peer import error_of
 from plait.errors import ClientClosedError, ConnectError, PlaitError, UnknownServerError
@@ -169,7 +168,7 @@ class ServerConnection:
         if is_traced():
             describe_request(_attributes_of(self.server, session))
         begun = False
-        with session as client, watched_exchanges(deadline.held) as exchanges:
+        with session as client, Exchanges(held=deadline.held) as exchanges:
             try:
                 async with deadline, self.concurrency.slot():
                     begun = True

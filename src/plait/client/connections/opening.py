@@ -16,7 +16,7 @@ from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
 from plait.client.connections.operations import is_modern, set_log_level
 from plait.client.connections.session import PLAIT, ServerMemory, SessionOptions
-from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.session import McpSession
 from plait.client.transports.wire import Wire
@@ -136,7 +136,7 @@ class _Opening(Generic[SessionT]):
         return client
 
     async def _open_as(self, server: ServerConfig, mode: str) -> SessionT:
-        with watched_exchanges() as exchanges:
+        with Exchanges() as exchanges:
             try:
                 async with AsyncExitStack() as attempt:
                     client = await self.enter(attempt, server, mode)

@@ -36,7 +36,7 @@ from plait.client.connections.states import (
     step,
 )
 from plait.client.connections.status import Event, ServerInfo, ServerStatus
-from plait.client.protocol.inbound import Callbacks
+from plait.client.protocol.session import Callbacks
 from plait.client.transports.process import end_unused_process, start_process
 from plait.client.transports.wire_log import make_wire
 from plait.errors import (
@@ -51,15 +51,15 @@ from plait.telemetry.spans import is_traced, record_session
 if TYPE_CHECKING:
     from plait._support.clock import Clock
     from plait.client.connections.connection import TaskSet
-    from plait.client.protocol.inbound import (
+    from plait.client.protocol.session import (
         IncomingMessage,
+        McpSession,
         OnElicitation,
         OnLog,
         OnMessage,
         OnRoots,
         OnSampling,
     )
-    from plait.client.protocol.session import McpSession
     from plait.client.transports.tape import Tape
 
 logger = logging.getLogger("plait.client.connections")

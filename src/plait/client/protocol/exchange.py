@@ -176,11 +176,11 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Exchanges:
-    """The requests that one operation caused, in order; collects those of a `with` block."""
+    """The requests that one operation caused, in order; as a context manager it collects them."""
 
     all: list[PendingRequest] = field(default_factory=list[PendingRequest])
     held: Hold = nullcontext
-    """Stops the deadline of the operation while the user has to act."""
+    """Stops the deadline of the operation while the user has to act before it can continue."""
     _token: Token[Exchanges | None] | None = field(default=None, repr=False, compare=False)
 
     def __enter__(self) -> Self:
@@ -208,15 +208,8 @@ class Exchanges:
 
 
 _watching: ContextVar[Exchanges | None] = ContextVar("plait_exchanges", default=None)
-_current: ContextVar[PendingRequest | None] = ContextVar("plait_exchange", default=None)
-
-
-def watched_exchanges(held: Hold = nullcontext) -> Exchanges:
-    """Collect the exchanges of the block, in this task and those it starts.
-
-    `held` is entered while the user has to act before they can continue.
-    """
-    return Exchanges(held=held)
+current_exchange: ContextVar[PendingRequest | None] = ContextVar("plait_exchange", default=None)
+"""The exchange whose message is being sent."""
 
 
 def wake(woken: asyncio.Future[None]) -> None:
@@ -239,27 +232,17 @@ def received_bytes() -> int:
     return 0 if watching is None else sum(one.body_bytes for one in watching.all)
 
 
-def current_exchange() -> PendingRequest | None:
-    """Return the exchange whose message is being sent in this context."""
-    return _current.get()
-
-
-def set_current(exchange: PendingRequest) -> None:
-    """Make an exchange that of the message being sent in this context."""
-    _current.set(exchange)
-
-
 @contextmanager
 def as_current(exchange: PendingRequest) -> Generator[None]:
     """Make an exchange that of the message being sent in the block."""
-    token = _current.set(exchange)
+    token = current_exchange.set(exchange)
     try:
         yield
     finally:
-        _current.reset(token)
+        current_exchange.reset(token)
 
 
 def clock_held() -> AbstractContextManager[object]:
     """Stop the deadline of the exchange in this context, while the user has to act."""
-    exchange = _current.get()
+    exchange = current_exchange.get()
     return nullcontext() if exchange is None else exchange.held()

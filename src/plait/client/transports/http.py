@@ -28,7 +28,7 @@ from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.threads import in_thread
 from plait.client.config.servers import HttpServer
-from plait.client.protocol.exchange import PendingRequest, as_current, set_current, wake
+from plait.client.protocol.exchange import PendingRequest, as_current, current_exchange, wake
 from plait.client.protocol.framing import is_answer
 from plait.client.protocol.headers import VERSION_HEADER
 from plait.client.protocol.peer import (
@@ -316,7 +316,7 @@ class HttpSender:
             if failures < MAX_STREAM_FAILURES:
                 await asyncio.sleep(stream.retry_seconds)
         if stream.has_worked:
-            wire.lose_notifications()
+            wire.on_notifications_lost()
 
     async def _resume(self, post: HttpPost, event_id: str, retry_milliseconds: int | None) -> None:
         """Get the rest of a response stream."""
@@ -409,7 +409,7 @@ class HttpPost(HttpExchange):
     ) -> None:
         super().__init__(head, body, template)
         self.request = request
-        self.context.run(set_current, request)
+        self.context.run(current_exchange.set, request)
         self.pool: HttpPool | ClientPool | None = None
         """Where it was submitted to."""
         self.resuming: asyncio.Task[None] | None = None

@@ -200,7 +200,7 @@ class _Send:
         if callable(self._server.headers) and origin_of(request.url) == self._origin:
             # Called every time: its result, such as a token, may change.
             request.headers.update(await headers_of(self._server, self._wire))
-        if (exchange := current_exchange()) is not None:
+        if (exchange := current_exchange.get()) is not None:
             exchange.written = True
         try:
             return await self._send(request, **options)

@@ -21,7 +21,7 @@ from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.config.servers import InProcessServer
 from plait.client.protocol.exchange import PendingRequest
 from plait.client.protocol.reading import ErrorDetail, Message, RequestId, message_from, parse_json
-from plait.client.transports.sdk_messages import IS_SDK_1, message_from_json, message_from_sdk
+from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
 from plait.client.transports.wire import Wire
 from plait.errors import ConfigError
 
@@ -238,7 +238,7 @@ class _Inbox(AsyncResource):
             self._arrived.clear()
             await self._arrived.wait()
         self.last_context, body = self._bodies.popleft()
-        return message_from_json(body)
+        return message_from_plain(parse_json(body))
 
     async def receive(self) -> SessionMessage:
         try:

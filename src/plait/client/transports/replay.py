@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,10 +12,8 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
-from msgspec.structs import asdict
 
 from plait._support import mcp_types as types
-from plait._support.redact import Redactor
 from plait.client.config.servers import ServerConfig
 from plait.client.protocol.exchange import (
     PendingRequest,
@@ -24,8 +21,6 @@ from plait.client.protocol.exchange import (
     as_current,
     current_exchange,
 )
-from plait.client.protocol.framing import frames
-from plait.client.protocol.inbound import SUBSCRIPTION_ID
 from plait.client.protocol.reading import (
     LimitError,
     Message,
@@ -34,6 +29,7 @@ from plait.client.protocol.reading import (
     parse_json,
     read,
 )
+from plait.client.protocol.session import SUBSCRIPTION_ID
 from plait.client.transports.tape import (
     HANDSHAKE,
     NOT_RECORDED,
@@ -307,7 +303,7 @@ class _TapedTraffic:
 
         It is a step of the request that it belongs to, as far as that is known and unanswered.
         """
-        exchange = None if context is None else context.run(current_exchange)
+        exchange = None if context is None else context.run(current_exchange.get)
         if self.player.is_playing(exchange):
             return
         recorded = self._request_of(message.params, exchange)
@@ -345,27 +341,6 @@ class _TapedTraffic:
             return self._open[exchange.request_id][0]
         answering = [one for one, _ in self._open.values() if one.method != _LISTEN]
         return answering[-1] if answering else None
-
-
-async def serve_stdio(tape: Tape, server: str) -> None:
-    """Play a recorded server on standard input and output until the input ends."""
-
-    async def write(message: dict[str, Any]) -> None:
-        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
-        sys.stdout.buffer.flush()
-
-    player = TapePlayer(tape, Wire(server, Redactor(), lambda: None), write)
-    async for line in anyio.wrap_file(sys.stdin.buffer):
-        for message in frames(line).messages:
-            if message.kind == "request":
-                player.plays(message.id, message.method or "", message.params)
-            elif message.method == CANCELLED:
-                player.cancel(coerced_id((message.params or {}).get("requestId")))
-            elif message.error is not None:
-                player.answer(message.id, outcome_of({"error": asdict(message.error)}))
-            elif message.kind == "response":
-                player.answer(message.id, {"result": message.decoded_result()})
-    await player.stop()
 
 
 def outcome_of(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,6 @@ IS_SDK_1 = not hasattr(mcp, "Client")
 _messages: TypeAdapter[Any] = TypeAdapter(types.JSONRPCMessage)
 
 
-def message_from_json(body: bytes) -> SessionMessage:
-    """Parse a message for the SDK."""
-    return SessionMessage(_messages.validate_json(body))
-
-
 def message_from_plain(message: dict[str, Any]) -> SessionMessage:
     """Return a message for the SDK."""
     return SessionMessage(_messages.validate_python(message))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import httpx2
+from typing_extensions import override
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
@@ -17,11 +17,10 @@ from websockets.typing import Subprotocol
 
 from plait.client.config.budgets import IncomingLimits
 from plait.client.config.servers import WebSocketServer
-from plait.client.protocol.exchange import HttpReply, PendingRequest
-from plait.client.protocol.peer import closed
+from plait.client.protocol.exchange import HttpReply
 from plait.client.protocol.reading import too_large
 from plait.client.transports.http_client import headers_of, origin_of, shown_origin
-from plait.client.transports.wire import Wire, receiving, redacted_library_logs
+from plait.client.transports.wire import TaskSender, Wire, receiving, redacted_library_logs
 from plait.errors import ConfigError
 
 _CLOSE_SECONDS = 2.0
@@ -52,41 +51,23 @@ class _OtherOriginError(InvalidHandshake):
     """The server redirects to another origin."""
 
 
-@dataclass(eq=False)
-class _SocketSender:
-    """Sends requests of our own, each in a task that waits while the socket is busy."""
+class _SocketSender(TaskSender):
+    def __init__(self, socket: ClientConnection, wire: Wire) -> None:
+        super().__init__(wire)
+        self._socket = socket
 
-    any_thread = False
-    is_direct = True
-    _socket: ClientConnection
-    _wire: Wire
+    @override
+    def may_arrive(self) -> bool:
+        # Also if sending fails: a socket with a full buffer fails all senders that wait, also one
+        # whose frame has left.
+        return self._socket.state is State.OPEN
 
-    def send(self, body: bytes, request: PendingRequest) -> None:
-        request.written = True
-        self._wire.start(self._send(body, request))
-
+    @override
     async def deliver(self, body: bytes) -> None:
         try:
             await self._socket.send(body, text=True)
-        except ConnectionClosed as closed:
-            raise anyio.BrokenResourceError from closed
-
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        del request
-        self._wire.start(self._send(notification, None))
-
-    async def _send(self, body: bytes, request: PendingRequest | None) -> None:
-        if request is not None:
-            if request.request_id not in self._wire.requests:
-                return  # its caller waits no more
-            # It may arrive even if sending fails: a socket with a full buffer fails all senders
-            # that wait, also one whose frame has left.
-            request.written = self._socket.state is State.OPEN
-        try:
-            await self._socket.send(body, text=True)
-        except ConnectionClosed:
-            if request is not None and self._wire.requests.pop(request.request_id, None):
-                request.fail(closed())
+        except ConnectionClosed as error:
+            raise anyio.BrokenResourceError from error
 
 
 @asynccontextmanager

@@ -19,15 +19,14 @@ from typing import IO, Any
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream
+from typing_extensions import override
 
 from plait._support.threads import import_in_thread, in_thread
 from plait.client.config.secrets import child_environment
 from plait.client.config.servers import StdioServer
-from plait.client.protocol.exchange import PendingRequest
-from plait.client.protocol.peer import closed
 from plait.client.protocol.reading import too_large
 from plait.client.transports.pipes import LineSplitter
-from plait.client.transports.wire import Wire, receiving
+from plait.client.transports.wire import TaskSender, Wire, receiving
 from plait.errors import ConfigError
 
 logger = logging.getLogger("plait.client.transports")
@@ -121,35 +120,18 @@ async def _receive(output: ByteReceiveStream, server: StdioServer, wire: Wire) -
                     )
 
 
-class _PipeSender:
-    """Writes one message after the other, each in a task."""
-
-    any_thread = False
-    is_direct = True
+class _PipeSender(TaskSender):
+    """Writes one message after the other."""
 
     def __init__(self, pipe: ByteSendStream, wire: Wire) -> None:
+        super().__init__(wire)
         self._pipe = pipe
-        self._wire = wire
         self._writing = asyncio.Lock()
 
-    def send(self, body: bytes, request: PendingRequest) -> None:
-        request.written = True
-        self._wire.start(self._send(body, request))
-
+    @override
     async def deliver(self, body: bytes) -> None:
         async with self._writing:
             try:
                 await self._pipe.send(body + b"\n")
             except _BROKEN as error:
                 raise anyio.BrokenResourceError from error
-
-    def cancel(self, request: PendingRequest, notification: bytes) -> None:
-        del request
-        self._wire.start(self._send(notification, None))
-
-    async def _send(self, body: bytes, request: PendingRequest | None) -> None:
-        try:
-            await self.deliver(body)
-        except anyio.BrokenResourceError:
-            if request is not None and self._wire.requests.pop(request.request_id, None):
-                request.fail(closed())

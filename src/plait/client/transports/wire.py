@@ -12,13 +12,15 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from plait._support.causes import without_secrets
-from plait.client.protocol.peer import Peer
+from plait.client.protocol.peer import Peer, closed
 from plait.errors import ConnectError
 
 if TYPE_CHECKING:
     from plait._support.redact import Redactor
-    from plait.client.protocol.exchange import HttpReply
+    from plait.client.protocol.exchange import HttpReply, PendingRequest
     from plait.client.transports.process import Child
     from plait.client.transports.tape import Tape
 
@@ -63,12 +65,8 @@ class Wire(Peer):
         self.exit_code: int | None = None
         self.reply: HttpReply | None = None
         """The last HTTP error response, of any request."""
-        self.on_notifications_lost: Callable[[], None] | None = None
-
-    def lose_notifications(self) -> None:
-        """Report that notifications can no longer arrive, though responses may."""
-        if self.on_notifications_lost is not None:
-            self.on_notifications_lost()
+        self.on_notifications_lost: Callable[[], None] = lambda: None
+        """Called when notifications can no longer arrive, though responses may."""
 
     def ending(self) -> str:
         """Describe how the wire ended."""
@@ -128,6 +126,45 @@ async def receiving(
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         await wire.aclose()
+
+
+class TaskSender:
+    """Sends each request in a task, since the transport may make it wait."""
+
+    any_thread = False
+    is_direct = True
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    async def deliver(self, body: bytes) -> None:
+        """Write a message, and wait until the transport has taken it."""
+        raise NotImplementedError
+
+    def may_arrive(self) -> bool:
+        """Return whether a message that is about to be written may reach the server."""
+        return True
+
+    def send(self, body: bytes, request: PendingRequest) -> None:
+        """Write a request."""
+        request.written = True  # the session may end before the task begins
+        self.wire.start(self._send(body, request))
+
+    def cancel(self, request: PendingRequest, notification: bytes) -> None:
+        """Tell the server that the caller of a request no longer waits."""
+        del request
+        self.wire.start(self._send(notification, None))
+
+    async def _send(self, body: bytes, request: PendingRequest | None) -> None:
+        if request is not None:
+            if request.request_id not in self.wire.requests:
+                return  # its caller waits no more
+            request.written = self.may_arrive()
+        try:
+            await self.deliver(body)
+        except anyio.BrokenResourceError:
+            if request is not None and self.wire.requests.pop(request.request_id, None):
+                request.fail(closed())
 
 
 _wire: ContextVar[Wire | None] = ContextVar("plait_wire", default=None)

@@ -36,7 +36,7 @@ from plait.client.connections.loop_bridge import LoopBridge, running_loop
 from plait.client.connections.opening import enter_stock_session, stock_transport
 from plait.client.connections.operations import call_tool, list_tools
 from plait.client.connections.session import ServerMemory, SessionOptions
-from plait.client.protocol.exchange import watched_exchanges
+from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.tool_rows import row_of
 from plait.client.transports.wire import Wire
 from plait.client.transports.wire_log import make_wire
@@ -144,7 +144,7 @@ class SessionCaller(Caller):
 
     async def list_tools(self, *, strict: bool, sanitize: bool) -> list[Tool]:
         """List the tools of all pages, up to 1,000 pages; `strict` raises if one is not valid."""
-        with watched_exchanges() as exchanges:
+        with Exchanges() as exchanges:
             listed = await list_tools(self._client)
         for note in (*self._bare.notes, *exchanges.notes):
             if strict and note.startswith("tool "):
@@ -171,7 +171,7 @@ class SessionCaller(Caller):
             if call.on_progress is not None:
                 await resolve(call.on_progress(progress, total, message))
 
-        with watched_exchanges(deadline.held) as exchanges:
+        with Exchanges(held=deadline.held) as exchanges:
             try:
                 async with within_run(call), deadline:
                     if self._bare.overrides("call_tool"):
@@ -208,7 +208,7 @@ class SessionCaller(Caller):
     ) -> types.ReadResourceResult:
         """Read a resource, or raise a `PlaitError`."""
         del server, access
-        with watched_exchanges() as exchanges:
+        with Exchanges() as exchanges:
             try:
                 read = await self._session.read_resource(cast("Any", uri))
                 return own_type(types.ReadResourceResult, read)

@@ -22,8 +22,8 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.client.protocol.exchange import OnProgress
-    from plait.client.protocol.inbound import OnElicitation, RequestContext
-    from plait.client.protocol.inbound import OnLog as OnServerLog
+    from plait.client.protocol.session import OnElicitation, RequestContext
+    from plait.client.protocol.session import OnLog as OnServerLog
 
 
 @runtime_checkable

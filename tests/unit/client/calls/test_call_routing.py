@@ -9,8 +9,7 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter, with_schema_defaults
-from plait.client.protocol.inbound import RequestContext
-from plait.client.protocol.session import McpSession
+from plait.client.protocol.session import McpSession, RequestContext
 
 pytestmark = pytest.mark.anyio
 

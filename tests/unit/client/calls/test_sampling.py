@@ -21,8 +21,7 @@ from mcp_types import (
 
 from plait.client.calls.call_routing import ActiveCall, CallRouter
 from plait.client.calls.sampling import Sampling, SamplingRequests, input_bytes, refusal
-from plait.client.protocol.inbound import RequestContext
-from plait.client.protocol.session import McpSession
+from plait.client.protocol.session import McpSession, RequestContext
 from plait.errors import ConfigError
 
 SESSION = cast("McpSession", object())

@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.connections.operations import all_pages, list_prompts
-from plait.client.protocol.exchange import PendingRequest, collect, watched_exchanges
+from plait.client.protocol.exchange import Exchanges, PendingRequest, collect
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +72,6 @@ async def test_a_list_ends_when_its_pages_have_more_bytes_than_a_message_may_hav
         collect(PendingRequest("prompts/list", 1, "2026-07-28", body_bytes=10_000_000))
         return types.ListPromptsResult(prompts=[], next_cursor=next(cursors))
 
-    with watched_exchanges():
+    with Exchanges():
         assert len(await all_pages(fetch)) == 4
     assert "which have more than 32000000 bytes" in caplog.text

@@ -11,9 +11,8 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.protocol.exchange import PendingRequest
-from plait.client.protocol.inbound import Callbacks
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.session import McpSession
+from plait.client.protocol.session import Callbacks, McpSession
 from plait.client.transports.wire import Wire, receiving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]

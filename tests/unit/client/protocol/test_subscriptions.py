@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.subscriptions import (
+from plait.client.protocol.session import (
     MAX_PENDING_EVENTS,
     Subscription,
     SubscriptionLostError,

@@ -11,12 +11,12 @@ import pytest
 
 from plait._support.redact import Redactor
 from plait.client.protocol.exchange import (
+    Exchanges,
     HttpReply,
     PendingRequest,
     as_current,
     collect,
     current_exchange,
-    watched_exchanges,
 )
 from plait.client.transports.wire import Wire, receiving
 
@@ -44,17 +44,17 @@ def _wire(ends: list[str] | None = None) -> Wire:
 def test_whoever_watches_sees_requests_in_order_until_watching_ends() -> None:
     first, second = _request(1, "note 1"), _request(2, "note 2")
 
-    with watched_exchanges() as seen:
+    with Exchanges() as seen:
         assert (seen.last, seen.may_have_run()) == (None, False)
         for exchange in (first, second):
             with _sending(exchange):
-                assert current_exchange() is exchange
+                assert current_exchange.get() is exchange
     with _sending(_request()):
         pass
 
     assert (seen.all, seen.last) == ([first, second], second)
     assert seen.notes == ("note 1", "note 2")
-    assert current_exchange() is None
+    assert current_exchange.get() is None
 
 
 async def test_tasks_are_watched_by_who_started_them_only() -> None:
@@ -64,7 +64,7 @@ async def test_tasks_are_watched_by_who_started_them_only() -> None:
                 await asyncio.sleep(0)
 
     async def watch(number: int) -> list[object]:
-        with watched_exchanges() as seen:
+        with Exchanges() as seen:
             await asyncio.gather(send(number), send(number + 1))
         return sorted((one.request_id for one in seen.all), key=str)
 
@@ -76,7 +76,7 @@ async def test_tasks_are_watched_by_who_started_them_only() -> None:
 def test_the_last_request_may_have_run_once_it_was_written_and_not_refused() -> None:
     first, last = _request(1), _request(2)
     first.written = True
-    with watched_exchanges() as seen:
+    with Exchanges() as seen:
         for exchange in (first, last):
             collect(exchange)
     assert not seen.may_have_run()
