@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from plait._support.suggestions import did_you_mean
 from plait.cli.exits import ArgumentError
 from plait.cli.terminal import and_list
-from plait.client.catalog.schemas.describe import Notes
-from plait.client.catalog.schemas.for_provider import cleaned_schema
-from plait.client.catalog.schemas.json_schema import (
+from plait.models.schemas.describe import Notes
+from plait.models.schemas.for_provider import cleaned_schema
+from plait.models.schemas.json_schema import (
     UNIONS,
     Schema,
     as_list,

@@ -34,11 +34,6 @@ from plait.client.catalog.lock.entries import LockedServer, read_lockfile
 from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.names import collisions, with_public_names
 from plait.client.catalog.overrides import apply_override, override_for, override_problems
-from plait.client.catalog.schemas.describe import (
-    Note,
-    NoteKind,
-)
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema
 from plait.client.config.oauth import OAuth
@@ -65,6 +60,11 @@ from plait.errors import (
     ProtocolError,
 )
 from plait.html.pieces import count_label, seconds_label
+from plait.models.schemas.describe import (
+    Note,
+    NoteKind,
+)
+from plait.models.schemas.for_provider import PROFILES, Profile, schema_for_provider
 
 if TYPE_CHECKING:
     from plait.cli.logins import LoginStatus, SignInProbe

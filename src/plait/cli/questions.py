@@ -29,8 +29,8 @@ from plait.cli.arguments import ReadText, parse_arguments, readable_schema
 from plait.cli.exits import ArgumentError
 from plait.cli.terminal import print_aside, read_typed_line, visible, visible_line
 from plait.client.calls.approval import Approval, ApprovalRequest
-from plait.client.catalog.schemas.json_schema import as_list, as_schema
 from plait.client.catalog.validation import validator_for_schema
+from plait.models.schemas.json_schema import as_list, as_schema
 
 if TYPE_CHECKING:
     from plait.client.protocol.session import RequestContext

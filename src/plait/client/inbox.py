@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
 
     from plait.client.calls.approval import Approval, ApprovalRequest
-    from plait.client.protocol.inbound import OnElicitation
+    from plait.client.protocol.session import OnElicitation
 
 MAX_LINE_BYTES: Final = 4_000_000
 """A question or an answer; the arguments of a call are smaller."""

@@ -1,1 +1,1 @@
-"""Models: providers, endpoints on this machine, and scripts that stand in for a model."""
+"""Models: providers, the schemas they accept, endpoints on this machine, and scripted stand-ins."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from plait.client.catalog.schemas.for_provider import inline_refs
-from plait.client.catalog.schemas.json_schema import as_list, as_schema
 from plait.html.elements import Child, Html, h
+from plait.models.schemas.for_provider import inline_refs
+from plait.models.schemas.json_schema import as_list, as_schema
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
 

@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient, Toolbox
 from plait.client.catalog.deferral import tokens_of
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile
 from plait.langchain.tools.tool import MCPTool
+from plait.models.schemas.for_provider import PROFILES, Profile
 from plait.testing import ScriptedChatModel
 from tests.integration.agents.helpers import (
     END,

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from plait import MultiServerMCPClient
-from plait.client.catalog.schemas.for_provider import PROFILES
+from plait.models.schemas.for_provider import PROFILES
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from inline_snapshot import snapshot
 
 from plait.cli.diagnosis import REPORTS, Finding, check_schemas
-from plait.client.catalog.schemas.describe import NoteKind
-from plait.client.catalog.schemas.for_provider import PROFILES, schema_for_provider
 from plait.client.catalog.tool import Tool
-from tests.unit.client.catalog.schemas.strategies import ANY
+from plait.models.schemas.describe import NoteKind
+from plait.models.schemas.for_provider import PROFILES, schema_for_provider
+from tests.unit.models.schemas.strategies import ANY
 
 CORPUS = Path(__file__).parents[1] / "client" / "catalog" / "schemas" / "corpus"
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
 
+from plait._support.bounded_work import TooMuchWorkError, found, in_bounded_time, take_step
 from plait._support.exception_groups import one_line
 from plait._support.suggestions import nearest
 from plait.client.calls.outcome import leaves
-from plait.client.catalog.bounded_work import TooMuchWorkError, found, in_bounded_time, take_step
-from plait.client.catalog.schemas.for_provider import relaxed_schema
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     Path,
@@ -28,6 +27,7 @@ from plait.client.catalog.validation import (
     validator_for_schema,
 )
 from plait.errors import InvalidArgumentsError
+from plait.models.schemas.for_provider import relaxed_schema
 
 _MAX_PROBLEMS = 5
 """Models do not correct more at once."""

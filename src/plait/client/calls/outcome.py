@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar, cast
 from pydantic import BaseModel
 
 from plait._support import mcp_types as types
+from plait._support.bounded_work import TooMuchWorkError, in_bounded_time
 from plait._support.mappings import entries_of
 from plait._support.sanitize import Care, sanitize_text
-from plait.client.catalog.bounded_work import TooMuchWorkError, in_bounded_time
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import prepare
 from plait.client.protocol.repair import ORIGINAL

@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
 from plait.client.catalog.filters import ToolFilter
-from plait.client.catalog.schemas.for_provider import Profile, schema_for_provider
-from plait.client.catalog.schemas.json_schema import as_list, entries_of, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import Deferral
 from plait.client.config.servers import ServerConfig
+from plait.models.schemas.for_provider import Profile, schema_for_provider
+from plait.models.schemas.json_schema import as_list, entries_of, is_mapping
 
 TokenCounter = Callable[[str], int]
 """Counts the tokens of a text."""

@@ -31,7 +31,6 @@ from plait._version import __version__
 from plait.client.catalog.lock.drift import UNCHECKED, LockCheck
 from plait.client.catalog.lock.identity import identity_of
 from plait.client.catalog.overrides import apply_override, override_for
-from plait.client.catalog.schemas.json_schema import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
@@ -47,6 +46,7 @@ from plait.client.protocol.tool_rows import (
     may_mirror,
     whole_row,
 )
+from plait.models.schemas.json_schema import is_list, is_mapping
 
 if TYPE_CHECKING:
     from plait._support.clock import Clock

@@ -14,7 +14,6 @@ from typing import Any
 
 from plait._support.gather import resolve
 from plait._support.suggestions import nearest
-from plait.client.catalog.schemas.json_schema import as_list, entries_of, is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.policy import annotation_hint, trait_named
 from plait.client.config.raw_value import (
@@ -30,6 +29,7 @@ from plait.client.config.raw_value import (
 )
 from plait.client.config.value_types import read_bool
 from plait.errors import ConfigError
+from plait.models.schemas.json_schema import as_list, entries_of, is_list, is_mapping
 
 logger = logging.getLogger("plait.client.catalog")
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from plait.client.catalog.overrides import ToolOverride
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.config.policy import Trait
     from plait.client.protocol.tool_rows import RawRow, Row
+    from plait.models.schemas.for_provider import Profile
 
 _SAME: Final[dict[str, Any]] = {}
 """Marks a missing `wire_schema`, compared by identity."""
@@ -67,7 +67,7 @@ def _shared_schema(listed: bytes) -> dict[str, Any] | None:
 
 
 def _described_if_plain(schema: Mapping[str, Any], text: str | None) -> dict[str, Any] | None:
-    from plait.client.catalog.schemas.json_schema import shared_if_plain  # noqa: PLC0415  # many modules
+    from plait.models.schemas.json_schema import shared_if_plain  # noqa: PLC0415  # many modules
 
     shared = shared_if_plain(schema)
     return {**shared, "description": text} if shared is not None and text else shared
@@ -166,7 +166,7 @@ class Tool:
         profile = profile or "default"
         if (known := self.schemas.get(profile)) is not None:
             return known
-        from plait.client.catalog.schemas.for_provider import schema_for_provider  # noqa: PLC0415  # many modules
+        from plait.models.schemas.for_provider import schema_for_provider  # noqa: PLC0415  # many modules
 
         made = schema_for_provider(self.input_schema, profile).schema
         return self.schemas.setdefault(profile, made) or made

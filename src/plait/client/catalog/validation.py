@@ -17,9 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 from cachetools import LRUCache
 
-from plait._support.exception_groups import one_line
-from plait._support.threads import in_thread, lock_across_forks
-from plait.client.catalog.bounded_work import (
+from plait._support.bounded_work import (
     MAX_PATTERN_CHARS,
     QUICK_SECONDS,
     TooMuchWorkError,
@@ -28,7 +26,9 @@ from plait.client.catalog.bounded_work import (
     found,
     take_step,
 )
-from plait.client.catalog.schemas.json_schema import CONSTRAINTS, DIALECT, HOLD_VALUE, plain_size
+from plait._support.exception_groups import one_line
+from plait._support.threads import in_thread, lock_across_forks
+from plait.models.schemas.json_schema import CONSTRAINTS, DIALECT, HOLD_VALUE, plain_size
 
 T = TypeVar("T")
 

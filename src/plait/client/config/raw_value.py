@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, Self, TypeVar, cast
+from typing import Any, Literal, NoReturn, Self, TypeVar, cast
 
 from plait._support.redact import looks_secret
 from plait._support.suggestions import did_you_mean, is_camel_case
+from plait._support.unset import UNSET, Unset
 from plait.errors import ConfigError, Problem
 
 T = TypeVar("T")
@@ -274,16 +274,6 @@ def parse_template(text: str) -> tuple[str | Reference, ...]:
     if outer:
         raise TemplateError("a `${` is not closed by `}`")
     return tuple(part for part in (*parts, text[position:]) if part != "")
-
-
-class Unset(Enum):
-    """The type of `UNSET`."""
-
-    UNSET = auto()
-
-
-UNSET: Final = Unset.UNSET
-"""No value, where `None` is a value."""
 
 
 class RejectedError(Exception):

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
+from plait.models.schemas.json_schema import DEFINITIONS, HOLD_LIST, HOLD_MAP, HOLD_SCHEMA
+
 VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
@@ -30,26 +32,8 @@ _ENCODED = re.compile(r"=\?base64\?.*\?=")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """What the name of an HTTP header may be, by RFC 9110."""
 
-_SCHEMA_KEYS = frozenset(
-    {
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-_SCHEMA_LIST_KEYS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_SCHEMA_MAP_KEYS = frozenset(
-    {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
-)
-"""Where a schema has further schemas; values such as `default` and `enum` are not among them."""
+_HOLD_MAP = (HOLD_MAP - {"dependencies"}).union(DEFINITIONS)
+"""Where a schema has further schemas by name; values such as `default` are not among them."""
 
 Path = tuple[str, ...]
 """The names that lead to an argument, or to a value in one."""
@@ -139,9 +123,9 @@ def _schemas_in(root: object) -> Iterator[tuple[Path | None, dict[str, Any]]]:
             if key == "properties" and path is not None and isinstance(value, dict):
                 properties = cast("dict[str, Any]", value)
                 unread += [((*path, name), below) for name, below in properties.items()]
-            elif key in _SCHEMA_KEYS:
+            elif key in HOLD_SCHEMA and key != "additionalItems":
                 unread.append((None, value))
-            elif key in _SCHEMA_LIST_KEYS and isinstance(value, list):
+            elif key in HOLD_LIST and isinstance(value, list):
                 unread += [(None, below) for below in cast("list[Any]", value)]
-            elif key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
+            elif key in _HOLD_MAP and isinstance(value, dict):
                 unread += [(None, below) for below in cast("dict[str, Any]", value).values()]

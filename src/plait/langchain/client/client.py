@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
     from plait.client.calls.outcome import ToolResult
     from plait.client.calls.runtime import Listed
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.catalog.tool import Tool
     from plait.client.connections.change_listener import Subscription
     from plait.client.connections.status import ServerInfo, Status
     from plait.langchain.client.settings import LangChainOptions
     from plait.langchain.tools.interceptors import ToolCallInterceptor
     from plait.langchain.tools.runner import ToolRunner
+    from plait.models.schemas.for_provider import Profile
 
 
 logger = logging.getLogger("plait.langchain")

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from langchain_core.tools import BaseTool
 
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.options import ClientOptions
     from plait.langchain.client.user_session import AnySession
     from plait.langchain.tools.caller import Caller
     from plait.langchain.tools.interceptors import ToolCallInterceptor
+    from plait.models.schemas.for_provider import Profile
 
 
 async def load_mcp_tools(

@@ -32,9 +32,9 @@ from plait.models.call_arguments import fault_of
 if TYPE_CHECKING:
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.options import ToolPatterns
     from plait.langchain.client.client import MultiServerMCPClient
+    from plait.models.schemas.for_provider import Profile
 
 logger = logging.getLogger("plait.langchain")
 

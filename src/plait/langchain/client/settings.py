@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from plait.client.calls.sampling import Sampler, Sampling
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.langchain.tools.callbacks import Callbacks
     from plait.langchain.tools.content import HandlingLayer
     from plait.langchain.tools.interceptors import Hook, ToolCallInterceptor
+    from plait.models.schemas.for_provider import Profile
 
 
 class McpHttpClientFactory(Protocol):

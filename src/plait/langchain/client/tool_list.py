@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
     from plait.client.calls.tool_call import ToolCall
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.toolbox import Toolbox
     from plait.langchain.client.client import MultiServerMCPClient, Selection
+    from plait.models.schemas.for_provider import Profile
 
 
 _LIST = "list_resources"

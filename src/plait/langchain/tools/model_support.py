@@ -16,8 +16,8 @@ from plait.langchain.tools.blocks import Block, mcp_content_from, text_block, wi
 from plait.traces.messages.from_mcp import decoded_bytes
 
 if TYPE_CHECKING:
-    from plait.client.catalog.schemas.for_provider import Profile
     from plait.langchain.tools.content import ToolOutput
+    from plait.models.schemas.for_provider import Profile
 
 _PROFILES: Mapping[str, Profile] = {
     "openai": "openai",

@@ -36,7 +36,6 @@ from pydantic import ConfigDict, PrivateAttr, SerializerFunctionWrapHandler, mod
 from typing_extensions import override
 
 from plait._support.durations import checked_limit
-from plait.client.catalog.schemas.for_provider import Profile
 from plait.client.catalog.tool import HINTS, Tool
 from plait.langchain.library_internals import (
     InvocationTool,
@@ -54,6 +53,7 @@ from plait.langchain.tools.content import (
 from plait.langchain.tools.graph_run import CALL_OPTIONS, as_run_config
 from plait.langchain.tools.model_support import for_messages
 from plait.langchain.tools.runner import Invocation, Outcome, ToolRunner
+from plait.models.schemas.for_provider import Profile
 
 _RUNTIME = "plait_runtime"
 """The argument for the runtime of a graph; no tool is likely to have one of this name."""

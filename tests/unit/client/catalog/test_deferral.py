@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from plait import ConfigError
 from plait.client.catalog.deferral import DeferralPlan, definition_text, estimate_tokens, tokens_of
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
 from plait.client.catalog.tool import Tool
 from plait.client.config.budgets import AUTO_TOKENS, NO_DEFERRAL, Deferral
 from plait.client.config.read import read_config, read_options
-from tests.unit.client.catalog.schemas.strategies import ANY
+from plait.models.schemas.for_provider import PROFILES, Profile, schema_for_provider
+from tests.unit.models.schemas.strategies import ANY
 
 TOOLS = [
     Tool(server="git", wire_name="git_add", name="git_add", description="Stage " * 40),

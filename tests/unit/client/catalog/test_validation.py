@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from plait.client.catalog.bounded_work import TooMuchWorkError
-from plait.client.catalog.schemas.json_schema import CONSTRAINTS
+from plait._support.bounded_work import TooMuchWorkError
 from plait.client.catalog.validation import (
     BrokenSchemaError,
     place_of,
@@ -24,6 +23,7 @@ from plait.client.catalog.validation import (
     validator_for_schema,
     validator_if_prepared,
 )
+from plait.models.schemas.json_schema import CONSTRAINTS
 
 BROKEN: list[dict[str, Any]] = [
     {"type": "nonsense"},

@@ -18,7 +18,7 @@ from plait._version import __version__
 from plait.agents.agent_run import RunTool
 from plait.client.calls.result_budget.limiter import OWN_SERVER
 from plait.client.catalog.names import legal_name
-from plait.client.catalog.schemas.for_provider import schema_for_provider
+from plait.models.schemas.for_provider import schema_for_provider
 
 Answer = Callable[["CliTool", types.CallToolRequestParams], Awaitable[types.CallToolResult]]
 """Makes a call of the command line."""

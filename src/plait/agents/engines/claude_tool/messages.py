@@ -12,7 +12,7 @@ import mcp_types as types
 
 from plait.agents.agent_run import ToolAnswer
 from plait.agents.anthropic_api import blocks_of, field_of, line_from_block
-from plait.client.catalog.schemas.for_provider import schema_for_provider
+from plait.models.schemas.for_provider import schema_for_provider
 from plait.traces.messages.message import (
     Content,
     ImageContent,

@@ -58,7 +58,6 @@ from plait.agents.model_failures import CutAnswerError, failure_of_model, provid
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
-from plait.client.catalog.schemas.for_provider import schema_for_provider
 from plait.client.catalog.tool import Tool, prepare_schemas
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox
@@ -76,6 +75,7 @@ from plait.langchain.tools.tool import MCPTool
 from plait.langchain.tools.written_calls import CallTexts, stop_reason_of
 from plait.models.call_arguments import arguments_from, fault_of
 from plait.models.endpoints import context_tokens
+from plait.models.schemas.for_provider import schema_for_provider
 from plait.models.stop_reasons import UNFINISHED, cuts_calls, not_made, stop_kind
 from plait.telemetry.agent_spans import describe_answer
 from plait.traces.messages.from_langchain import message_from_any

@@ -22,10 +22,10 @@ from plait.client.catalog.lock.entries import (
     text_of,
 )
 from plait.client.catalog.lock.identity import Identity
-from plait.client.catalog.schemas.describe import outline
-from plait.client.catalog.schemas.json_schema import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
+from plait.models.schemas.describe import outline
+from plait.models.schemas.json_schema import is_list, is_mapping
 
 Part = Literal[
     "title", "description", "argument", "result", "annotation", "name", "version", "address"

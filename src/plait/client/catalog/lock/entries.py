@@ -16,10 +16,10 @@ from typing_extensions import TypedDict
 from plait._support.files import write_atomically
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.identity import Identity
-from plait.client.catalog.schemas.json_schema import is_list, is_mapping
 from plait.client.catalog.tool import Tool
 from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ConfigError, Problem
+from plait.models.schemas.json_schema import is_list, is_mapping
 
 LOCKFILE_NAME = "plait.lock.json"
 _VERSION = 1

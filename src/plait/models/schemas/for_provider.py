@@ -18,9 +18,9 @@ from functools import partial
 from typing import Any, ClassVar, Final, Literal, get_args
 from urllib.parse import unquote
 
+from plait._support.bounded_work import TooMuchWorkError, allowed_seconds, take_step
 from plait._support.durations import is_finite_number
-from plait.client.catalog.bounded_work import TooMuchWorkError, allowed_seconds, take_step
-from plait.client.catalog.schemas.describe import (
+from plait.models.schemas.describe import (
     Notes,
     ProviderSchema,
     about_union,
@@ -31,7 +31,7 @@ from plait.client.catalog.schemas.describe import (
     outline,
     sentences_for,
 )
-from plait.client.catalog.schemas.json_schema import (
+from plait.models.schemas.json_schema import (
     ADDRESSES,
     ANNOTATIONS,
     BOUNDS,

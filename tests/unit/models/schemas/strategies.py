@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from jsonschema.validators import Draft202012Validator
 
-from tests.unit.client.catalog.schemas.subsets import LIST_KEYS, MAP_KEYS, SCHEMA_KEYS
+from tests.unit.models.schemas.subsets import LIST_KEYS, MAP_KEYS, SCHEMA_KEYS
 
 Strategy = st.SearchStrategy[Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.client.catalog.schemas.subsets import PROBLEMS
+from tests.unit.models.schemas.subsets import PROBLEMS
 
 
 def _with(inner: Any, **top: Any) -> Any:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from plait.client.catalog.bounded_work import (
+from plait._support.bounded_work import (
     TooMuchWorkError,
     can_search,
     found,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas.for_provider import (
+from plait.models.schemas.for_provider import (
     PROFILES,
     Profile,
     inline_refs,
     schema_for_provider,
 )
-from tests.unit.client.catalog.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, is_valid, places
+from tests.unit.models.schemas.subsets import ANTHROPIC_NAME, PROBLEMS, is_valid, places
 
 CORPUS = Path(__file__).parent / "corpus"
 SCHEMAS: dict[str, Any] = {

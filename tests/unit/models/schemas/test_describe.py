@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import limits, outline, sentences_for, with_sentences
-from tests.unit.client.catalog.schemas.strategies import ANY, SOUND, calmly
+from plait.models.schemas.describe import limits, outline, sentences_for, with_sentences
+from tests.unit.models.schemas.strategies import ANY, SOUND, calmly
 
 
 @pytest.mark.parametrize(

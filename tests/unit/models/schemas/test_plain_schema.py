@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import Notes
-from plait.client.catalog.schemas.for_provider import (
+from plait.models.schemas.describe import Notes
+from plait.models.schemas.for_provider import (
     cleaned_schema,
     object_root,
     schema_for_provider,
 )
-from plait.client.catalog.schemas.json_schema import shared_if_plain
-from tests.unit.client.catalog.schemas.strategies import ANY, SOUND
+from plait.models.schemas.json_schema import shared_if_plain
+from tests.unit.models.schemas.strategies import ANY, SOUND
 
 _data = st.sampled_from(
     [

@@ -8,7 +8,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any, Final, TypeGuard, cast
 
-from plait.client.catalog.bounded_work import take_step
+from plait._support.bounded_work import take_step
 
 Schema = dict[str, Any]
 """A JSON Schema that is not a boolean."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from plait.client.catalog.schemas.for_provider import inline_refs
+from plait.models.schemas.for_provider import inline_refs
 
 
 def _property(schema: Any, **definitions: Any) -> Any:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.describe import Notes
-from plait.client.catalog.schemas.for_provider import cleaned_schema, merge, merge_members
-from plait.client.catalog.schemas.json_schema import (
+from plait.models.schemas.describe import Notes
+from plait.models.schemas.for_provider import cleaned_schema, merge, merge_members
+from plait.models.schemas.json_schema import (
     distinct,
     is_never,
     narrow_to_type,
     possible_types,
 )
-from tests.unit.client.catalog.schemas.strategies import JSON, SOUND, calmly, fits, values_for
+from tests.unit.models.schemas.strategies import JSON, SOUND, calmly, fits, values_for
 
 
 @given(st.lists(SOUND, min_size=1, max_size=3), st.data())

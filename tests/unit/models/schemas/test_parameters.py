@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.for_provider import inline_refs
-from plait.client.catalog.schemas.parameters import (
+from plait.client.config.raw_value import UNSET
+from plait.models.schemas.for_provider import inline_refs
+from plait.models.schemas.parameters import (
     Parameter,
     convert_input_schema,
     parameters_from_schema,
     schema_from_parameters,
     to_json_schema,
 )
-from plait.client.config.raw_value import UNSET
-from tests.unit.client.catalog.schemas.strategies import (
+from tests.unit.models.schemas.strategies import (
     ANY,
     JSON,
     REFERRING,

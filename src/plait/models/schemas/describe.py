@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 from plait._support.durations import is_finite_number
-from plait.client.catalog.schemas.json_schema import (
+from plait.models.schemas.json_schema import (
     ANNOTATIONS,
     ARRAY_SHAPE,
     MAX_SHOWN_CHARS,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas.for_provider import PROFILES, schema_for_provider
-from plait.client.catalog.schemas.parameters import parameters_from_schema
-from tests.unit.client.catalog.schemas.subsets import PROBLEMS
+from plait.models.schemas.for_provider import PROFILES, schema_for_provider
+from plait.models.schemas.parameters import parameters_from_schema
+from tests.unit.models.schemas.subsets import PROBLEMS
 
 
 def _deep(wrap: Callable[[Any], Any], levels: int = 2_000) -> Any:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plait.client.catalog.schemas.for_provider import (
+from plait.models.schemas.for_provider import (
     PROFILES,
     Profile,
     inline_refs,
     schema_for_provider,
 )
-from tests.unit.client.catalog.schemas.strategies import (
+from tests.unit.models.schemas.strategies import (
     ANY,
     GENTLE,
     JSON,
@@ -26,7 +26,7 @@ from tests.unit.client.catalog.schemas.strategies import (
     fits,
     values_for,
 )
-from tests.unit.client.catalog.schemas.subsets import PROBLEMS, gemini_meaning, is_valid
+from tests.unit.models.schemas.subsets import PROBLEMS, gemini_meaning, is_valid
 
 KINDS = {"string", "number", "integer", "boolean", "array", "object", "null"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.schemas.describe import ProviderSchema
-from plait.client.catalog.schemas.for_provider import PROFILES, Profile, schema_for_provider
+from plait.models.schemas.describe import ProviderSchema
+from plait.models.schemas.for_provider import PROFILES, Profile, schema_for_provider
 
 FREE: Any = {"type": "object", "additionalProperties": {"type": "integer"}}
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plait.client.catalog.schemas.describe import Notes, limits, with_sentences
-from plait.client.catalog.schemas.for_provider import cleaned_schema, plain_root
-from plait.client.catalog.schemas.json_schema import (
+from plait._support.unset import UNSET
+from plait.models.schemas.describe import Notes, limits, with_sentences
+from plait.models.schemas.for_provider import cleaned_schema, plain_root
+from plait.models.schemas.json_schema import (
     CONSTRAINTS,
     UNIONS,
     Schema,
@@ -21,7 +22,6 @@ from plait.client.catalog.schemas.json_schema import (
     types_of,
     values_of,
 )
-from plait.client.config.raw_value import UNSET
 
 _DESCRIBED_LIMITS: Final = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "pattern"}
