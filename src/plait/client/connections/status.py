@@ -12,7 +12,6 @@ from plait._support import mcp_types as types
 
 if TYPE_CHECKING:
     from mcp_types import Implementation, ServerCapabilities
-    from pydantic import BaseModel
 
     from plait.client.connections.states import Breaker, State
     from plait.client.protocol.session import McpSession
@@ -39,17 +38,6 @@ class ServerInfo:
         return cls(
             session.identity, session.protocol_version, session.capabilities, session.instructions
         )
-
-    @classmethod
-    def of_types(
-        cls,
-        capabilities: ServerCapabilities,
-        info: Implementation | None = None,
-        version: str | None = None,
-        instructions: str | None = None,
-    ) -> Self:
-        """Take them as types, as a session of the SDK has them."""
-        return cls(_as_sent(info), version, _as_sent(capabilities), instructions)
 
     @property
     def server_info(self) -> Implementation | None:
@@ -85,10 +73,6 @@ class ServerInfo:
         """Name and version as plain data."""
         sent = self.self_description
         return None if sent is None else {"name": sent["name"], "version": sent["version"]}
-
-
-def _as_sent(value: BaseModel | None) -> Mapping[str, Any] | None:
-    return value and value.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,18 @@ async def negotiate(session: McpSession, mode: str) -> None:
     elif mode == "auto":
         await _negotiate_era(session)
     else:
-        await _discover_version(session, mode)
+        try:
+            raw = await _discovered(session, mode)
+        except RequestError as error:
+            if mode not in _named_versions(error)[1]:
+                raise
+            raw = await _discovered(session, mode)  # it refuses a version that it then lists
+        result = types.DiscoverResult.model_validate(raw)
+        if not _adopt(session, result):
+            theirs, ours = result.supported_versions, list(types.version.MODERN_PROTOCOL_VERSIONS)
+            raise RuntimeError(
+                f"No mutually supported modern protocol version (server: {theirs}, client: {ours})"
+            )
 
 
 async def _negotiate_era(session: McpSession) -> None:
@@ -42,17 +53,19 @@ async def _negotiate_era(session: McpSession) -> None:
         try:
             raw = await _discovered(session, version)
         except RequestError as refused:
-            mutual = _mutual_versions(refused)
+            named, mutual = _named_versions(refused)
             if mutual and attempt == 0:
                 version = mutual[-1]
                 continue
-            if _is_modern_only(refused):
-                raise
+            if named is not None and set(named).isdisjoint(
+                types.version.HANDSHAKE_PROTOCOL_VERSIONS
+            ):
+                raise  # it is only modern
             try:
                 await _initialize(session)
             except RequestError as second:
                 # It names its versions now: a slow server had taken the first request after all.
-                mutual = _mutual_versions(second)
+                _, mutual = _named_versions(second)
                 if not mutual or attempt > 0:
                     raise
                 version = mutual[-1]
@@ -68,20 +81,6 @@ async def _negotiate_era(session: McpSession) -> None:
         if not is_modern:
             await _initialize(session)
         return
-
-
-async def _discover_version(session: McpSession, version: str) -> None:
-    """Discover a modern server; ask again if it refuses a version that it then lists."""
-    try:
-        raw = await _discovered(session, version)
-    except RequestError as error:
-        if version not in _mutual_versions(error):
-            raise
-        raw = await _discovered(session, version)
-    result = types.DiscoverResult.model_validate(raw)
-    if not _adopt(session, result):
-        text = f"No mutually supported modern protocol version (server: {result.supported_versions}"
-        raise RuntimeError(f"{text}, client: {list(types.version.MODERN_PROTOCOL_VERSIONS)})")
 
 
 async def _discovered(session: McpSession, version: str) -> dict[str, Any]:
@@ -134,19 +133,9 @@ def supported_versions(data: object) -> list[str] | None:
         return None
 
 
-def _mutual_versions(error: RequestError) -> list[str]:
-    """Return the modern versions that a refusal names and this client knows."""
+def _named_versions(error: RequestError) -> tuple[list[str] | None, list[str]]:
+    """Return the versions that a refusal names, and those of them that this client prefers."""
     if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-        return []
-    named = supported_versions(error.data) or ()
-    return [version for version in types.version.MODERN_PROTOCOL_VERSIONS if version in named]
-
-
-def _is_modern_only(error: RequestError) -> bool:
-    """Return whether a server names its versions, and none is of the era before."""
-    if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-        return False
+        return None, []
     named = supported_versions(error.data)
-    return named is not None and not any(
-        version in types.version.HANDSHAKE_PROTOCOL_VERSIONS for version in named
-    )
+    return named, [one for one in types.version.MODERN_PROTOCOL_VERSIONS if one in (named or ())]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from plait.models.schemas.json_schema import DEFINITIONS, HOLD_LIST, HOLD_MAP, HOLD_SCHEMA
+from plait.models.schemas.json_schema import HOLD_LIST, HOLD_SCHEMA, NAMED_SCHEMAS
 
 VERSION_HEADER = "mcp-protocol-version"
 METHOD_HEADER = "mcp-method"
@@ -31,9 +31,6 @@ _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _ENCODED = re.compile(r"=\?base64\?.*\?=")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 """What the name of an HTTP header may be, by RFC 9110."""
-
-_HOLD_MAP = (HOLD_MAP - {"dependencies"}).union(DEFINITIONS)
-"""Where a schema has further schemas by name; values such as `default` are not among them."""
 
 Path = tuple[str, ...]
 """The names that lead to an argument, or to a value in one."""
@@ -127,5 +124,5 @@ def _schemas_in(root: object) -> Iterator[tuple[Path | None, dict[str, Any]]]:
                 unread.append((None, value))
             elif key in HOLD_LIST and isinstance(value, list):
                 unread += [(None, below) for below in cast("list[Any]", value)]
-            elif key in _HOLD_MAP and isinstance(value, dict):
+            elif key in NAMED_SCHEMAS and isinstance(value, dict):
                 unread += [(None, below) for below in cast("dict[str, Any]", value).values()]

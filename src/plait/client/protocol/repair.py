@@ -159,14 +159,14 @@ def is_plain_text(result: Mapping[str, Any], version: str) -> bool:
         and isinstance(result.get("isError", False), bool)
         and isinstance(result.get("structuredContent", {}), dict)
         and isinstance(result.get("_meta", {}), dict)
-        and all(_is_text_block(block) for block in cast("list[object]", content))
+        and all(
+            _is_object(block)
+            and block.keys() == _TEXT_KEYS
+            and block["type"] == "text"
+            and isinstance(block["text"], str)
+            for block in cast("list[object]", content)
+        )
     )
-
-
-def _is_text_block(block: object) -> bool:
-    if not _is_object(block):
-        return False
-    return block.keys() == _TEXT_KEYS and block["type"] == "text" and isinstance(block["text"], str)
 
 
 def _is_object(value: object) -> TypeGuard[Json]:

@@ -30,18 +30,32 @@ AnySession: TypeAlias = "Client | ClientSession"
 _STOCK: tuple[type, ...] = (ClientSession,) if IS_SDK_1 else (ClientSession, mcp.Client)
 
 
+def _info_of_types(
+    capabilities: types.ServerCapabilities,
+    info: types.Implementation | None = None,
+    version: str | None = None,
+    instructions: str | None = None,
+) -> ServerInfo:
+    plain = (
+        value and value.model_dump(by_alias=True, mode="json", exclude_none=True)
+        for value in (info, capabilities)
+    )
+    sent_info, declared = plain
+    return ServerInfo(sent_info, version, declared, instructions)
+
+
 async def info_of(session: AnySession) -> ServerInfo:
     """Return what a server has declared; a session that is not initialized is initialized."""
     opened: Any = session
     declared: Any = opened.get_server_capabilities() if IS_SDK_1 else opened.server_capabilities
     if not isinstance(declared, sdk_types.ServerCapabilities):  # but None, or of a mock
         result = own_type(types.InitializeResult, await opened.initialize())
-        return ServerInfo.of_types(
+        return _info_of_types(
             result.capabilities, result.server_info, result.protocol_version, result.instructions
         )
     if IS_SDK_1:  # it keeps nothing else of the handshake
-        return ServerInfo.of_types(own_type(types.ServerCapabilities, declared))
-    return ServerInfo.of_types(
+        return _info_of_types(own_type(types.ServerCapabilities, declared))
+    return _info_of_types(
         declared, opened.server_info, opened.protocol_version, opened.instructions
     )
 

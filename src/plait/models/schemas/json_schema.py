@@ -153,6 +153,8 @@ HOLD_VALUE: Final = frozenset({"enum", "const", "default", "examples", "example"
 """Their values are data; a `$ref` in it is no reference."""
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 DEFINITIONS: Final = ("$defs", "definitions")
+NAMED_SCHEMAS: Final = (HOLD_MAP - {"dependencies"}).union(DEFINITIONS)
+"""Keywords whose keys are names, and whose values are schemas."""
 ADDRESSES: Final = frozenset(
     {"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", *DEFINITIONS}
 )

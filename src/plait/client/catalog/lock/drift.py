@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 
 from plait._support.sanitize import escaped
 from plait.client.catalog.lock.entries import (
-    KEYED_BY_NAME,
     LockedServer,
     LockedTool,
     Lockfile,
@@ -25,7 +24,7 @@ from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.tool import Tool
 from plait.errors import ConfigError
 from plait.models.schemas.describe import outline
-from plait.models.schemas.json_schema import is_list, is_mapping
+from plait.models.schemas.json_schema import NAMED_SCHEMAS, is_list, is_mapping
 
 Part = Literal[
     "title", "description", "argument", "result", "annotation", "name", "version", "address"
@@ -155,7 +154,7 @@ def _schema_changes(
                 yield from _schema_changes(part, path, old, new, names=True)
             else:
                 place = f"{path}[]" if key == "items" else where
-                yield from _schema_changes(part, place, old, new, names=key in KEYED_BY_NAME)
+                yield from _schema_changes(part, place, old, new, names=key in NAMED_SCHEMAS)
     elif is_list(before) and is_list(after) and any(map(is_mapping, [*before, *after])):
         for number, (old, new) in enumerate(zip_longest(before, after, fillvalue=_ABSENT), 1):
             yield from _schema_changes(part, f"{path}({number})", old, new)

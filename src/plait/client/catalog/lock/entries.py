@@ -19,7 +19,7 @@ from plait.client.catalog.lock.identity import Identity
 from plait.client.catalog.tool import Tool
 from plait.client.config.document import JsonSyntaxError, decode_text, parse_jsonc
 from plait.errors import ConfigError, Problem
-from plait.models.schemas.json_schema import is_list, is_mapping
+from plait.models.schemas.json_schema import NAMED_SCHEMAS, is_list, is_mapping
 
 LOCKFILE_NAME = "plait.lock.json"
 _VERSION = 1
@@ -28,10 +28,6 @@ _UNORDERED = frozenset({"required", "type"})
 """Keywords of a schema whose list is a set."""
 _DATA = frozenset({"default", "examples", "enum", "const"})
 """Keywords of a schema whose value is data, in which a key means nothing special."""
-KEYED_BY_NAME = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-)
-"""Keywords whose keys are names, and whose values are schemas."""
 
 
 def canonical(value: Any) -> Any:
@@ -56,7 +52,7 @@ def canonical_schema(schema: Any) -> Any:
         value = schema[key]
         if key in _DATA:
             made[key] = canonical(value)
-        elif key in KEYED_BY_NAME and is_mapping(value):
+        elif key in NAMED_SCHEMAS and is_mapping(value):
             made[key] = {name: canonical_schema(value[name]) for name in sorted(value)}
         elif key in _UNORDERED and is_list(value) and all(isinstance(one, str) for one in value):
             made[key] = sorted(value)
