@@ -452,6 +452,8 @@ class RunScreen:
             self._waiting += parts
             return
         self._end_line()
+        # The spinner has a console of its own: its line would stay in front of what is printed.
+        self._spinner.hide()
         for part in parts if self._shown else ():
             terminal.print_rich(part, err=True, console=self._console)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -70,3 +71,16 @@ def test_a_run_that_is_killed_leaves_what_had_happened(with_shop: Plait) -> None
     read = read_trace(trace)
     assert (read.status, read.turns, read.final_response) == ("unfinished", 1, "I call slow.")
     assert [(called.tool, answer) for called, answer in read.calls] == [("slow", None)]
+
+
+def test_no_spinner_is_left_in_front_of_what_a_run_prints(with_shop: Plait) -> None:
+    call = {"name": "search", "arguments": {"query": "tea"}}
+    script = [{"delay": 0.7, "calls": [call]}, {"text": "Done.", "delay": 0.7}]
+    (with_shop.folder / "script.json").write_text(json.dumps(script))
+    terminal = Terminal(
+        with_shop, "run", "Go", "--model", "scripted:script.json", TERM="xterm-256color"
+    )
+
+    assert terminal.end() == (0, "Done.\n")
+    assert "waiting for the model … 0 s\n" in terminal.screen
+    assert re.search(r"waiting for the model … \d s[^\r\n]", terminal.screen) is None
