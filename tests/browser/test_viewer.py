@@ -326,6 +326,36 @@ def test_a_question_is_answered_during_the_call_and_its_buttons_are_in_view(
         page.wait_for("document.querySelector('#inbox').innerText === ''")
 
 
+def test_an_approval_of_plait_run_is_given_in_the_viewer(
+    browser: Chromium, served: Served, shots: Path
+) -> None:
+    script = [{"calls": [{"name": "add", "arguments": {"a": 2, "b": 3}}]}, {"text": "Done."}]
+    (served.folder / "script.json").write_text(json.dumps(script))
+    config = json.loads((served.folder / "mcp.json").read_text())
+    config["mcpServers"].pop("faults")
+    config["policy"] = {"default": "ask"}
+    (served.folder / "asking.json").write_text(json.dumps(config))
+    words = ["run", "Add them", "--model", "scripted:script.json", "--config", "asking.json"]
+    with served.open(browser, "/inbox") as page:
+        page.wait_for("document.querySelector('.hint').checkVisibility()")
+        page.looks(shots, "view-inbox-empty", height=900)
+        run = subprocess.Popen(
+            [sys.executable, "-m", "plait.cli", *words, "--trace", "asked.jsonl"],
+            cwd=served.folder,
+            env={**os.environ, "HOME": str(served.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        page.wait_for("document.querySelector('#inbox').innerText.includes('plait: Add them')")
+        page.looks(shots, "view-inbox", height=900)
+        page.evaluate("document.querySelector('#inbox textarea').value = '{\"a\": 40, \"b\": 2}'")
+        page.click("#inbox .primary")
+        assert "Done." in run.communicate(timeout=60)[0], run.returncode
+        page.wait_for("document.querySelector('#inbox').innerText === ''")
+    assert "42" in (served.folder / "asked.jsonl").read_text()
+
+
 def test_a_resource_is_read_and_a_prompt_filled_in(browser: Chromium, served: Served) -> None:
     with served.open(browser, "/servers/shop") as page:
         _choose(page, "resource-shop%3A//notes")

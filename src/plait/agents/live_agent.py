@@ -18,6 +18,7 @@ import mcp_types as types
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
+from plait._support.threads import in_thread
 from plait.agents.agent_run import AgentRun
 from plait.agents.config import AgentConfig, ModelConfig
 from plait.agents.model_failures import provider_and_name
@@ -37,6 +38,7 @@ from plait.client.calls.tool_call import ToolCall
 from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Event
+from plait.client.inbox import Inbox, question_line, viewer_sockets
 from plait.client.options import ToolboxOptions
 from plait.client.toolbox import Toolbox
 from plait.errors import AgentExecutionError, EngineUnavailableError, PlaitError
@@ -98,7 +100,8 @@ class LiveAgent(BaseAgent):
         The runs use these servers and the `tool_options` of this `config`, whatever `arun` gets.
         """
         observer = RunObserver()
-        options = {"follow_tools": True, **self.toolbox_options(AgentConfig.of(config))}
+        settings = await self._asking(AgentConfig.of(config), mcp_servers, "a conversation")
+        options = {"follow_tools": True, **self.toolbox_options(settings)}
         toolbox = _toolbox_of_run(self.model_config, mcp_servers, options, observer, has_tools=True)
         assert toolbox is not None  # noqa: S101  # with `has_tools` there is one
         async with toolbox:
@@ -142,6 +145,7 @@ class LiveAgent(BaseAgent):
         messages, settings = read_messages(messages), AgentConfig.of(config, output_type)
         if not any(message.role is not Role.SYSTEM for message in messages):
             raise AgentExecutionError("there is no message to answer: pass a user message")
+        settings = await self._asking(settings, mcp_servers, question_line(messages))
         with invocation(self.model_config, messages) as describe:
             if self._kept is not None:
                 toolbox, observer = self._kept
@@ -205,6 +209,20 @@ class LiveAgent(BaseAgent):
                     failure.usage = trace.usage
             # Outside of the handler: otherwise the original error, with secrets, is its context.
             raise failure
+
+    async def _asking(
+        self, settings: AgentConfig, mcp_servers: AgentServers | None, source: str
+    ) -> AgentConfig:
+        """Let a recorded run ask the person at an open viewer, where the program asks nobody."""
+        if not settings.trace or settings.on_interrupt is not None:
+            return settings
+        servers = servers_for(self.model_config, mcp_servers).servers.values()
+        inbox = Inbox(source, (one for server in servers for one in secret_values(server)))
+        options: dict[str, Any] = {"on_approval": inbox.approve}
+        if await in_thread(viewer_sockets):
+            # Declared only then: servers learn at the start of a session whether they may ask.
+            options["on_elicitation"] = inbox.elicitation_callback
+        return replace(settings, tool_options={**options, **settings.tool_options})
 
     def seconds_for(self, config: AgentConfig) -> float | None:
         """Return the time limit of a run; `None` if there is none."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from types import FrameType
@@ -52,6 +52,7 @@ from plait.client.config.raw_value import state_folder
 from plait.client.config.read import ClientConfig, read_options
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import ServerConfig
+from plait.client.inbox import Inbox, question_line
 from plait.client.options import CLIENT_OPTIONS
 from plait.errors import AgentServerError, ConfigError, PlaitError, TraceFormatError
 from plait.html.pieces import count_label
@@ -447,10 +448,21 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     if plan.config is None:
         return {}
     approval = TerminalApproval(yes=plan.yes)
+    known = [one for server in plan.config.servers.values() for one in secret_values(server)]
+    has_terminal = person_at_terminal() is not None
+    inbox = Inbox(f"plait: {question_line(plan.messages)}", known)
 
     async def approve(request: ApprovalRequest) -> Approval:
-        async with screen.prompting():
-            return await approval(request)
+        async def at_terminal() -> Approval:
+            async with screen.prompting():
+                return await approval(request)
+
+        if plan.yes:
+            return await at_terminal()
+        if (remembered := inbox.remembered(request)) is not None:
+            return remembered
+        in_viewer = partial(inbox.approve, request)
+        return await first_answer(at_terminal, in_viewer, has_terminal=has_terminal)
 
     warned: set[str] = set()
 
@@ -470,8 +482,12 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
         async def ask(
             context: RequestContext, params: ElicitRequestParams
         ) -> ElicitResult | ErrorData:
-            async with screen.prompting():
-                return await questioner(context, params)
+            async def at_terminal() -> ElicitResult | ErrorData:
+                async with screen.prompting():
+                    return await questioner(context, params)
+
+            in_viewer = partial(inbox.elicit, server, params)
+            return await first_answer(at_terminal, in_viewer, has_terminal=has_terminal)
 
         return ask
 
@@ -483,6 +499,32 @@ def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
     if "on_connection_error" in plan.config.options:
         return callbacks
     return {**callbacks, "on_connection_error": continue_without}
+
+
+async def first_answer(
+    at_terminal: Callable[[], Awaitable[T]],
+    in_viewer: Callable[..., Awaitable[T | None]],
+    *,
+    has_terminal: bool,
+) -> T:
+    """Return the answer of the person: at the terminal, or in an open viewer, if there is one.
+
+    Without a terminal, somebody must look at the viewer; the terminal then says that it has none.
+    """
+    if not has_terminal:
+        answer = await in_viewer()
+        return await at_terminal() if answer is None else answer
+    viewer = asyncio.ensure_future(in_viewer(patient=True))
+    terminal = asyncio.ensure_future(at_terminal())
+    try:
+        await asyncio.wait((viewer, terminal), return_when=asyncio.FIRST_COMPLETED)
+        if not terminal.done() and (answer := viewer.result()) is not None:
+            return answer
+        return await terminal
+    finally:
+        viewer.cancel()
+        terminal.cancel()
+        await asyncio.wait((viewer, terminal))
 
 
 class _Task(BaseModel):

@@ -14,15 +14,17 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.config.raw_value import state_folder
 from plait.traces.codec import Cleaner
+from plait.traces.messages.message import Message, Role
 
 if TYPE_CHECKING:
     from mcp_types import ElicitRequestParams, ElicitResult
@@ -34,6 +36,8 @@ MAX_LINE_BYTES: Final = 4_000_000
 """A question or an answer; the arguments of a call are smaller."""
 MAX_SOCKET_PATH_BYTES: Final = 100
 """Systems take about 104; a longer folder is replaced by one among the temporary files."""
+MAX_SOURCE_CHARACTERS: Final = 100
+"""A page shows what asks in one line or two."""
 CONNECT_SECONDS: Final = 5.0
 """A viewer on this machine that takes longer hangs."""
 
@@ -41,32 +45,44 @@ SESSION_TEXT: Final = "for this session, in the viewer"
 
 
 def inbox_folder() -> Path | None:
-    """Return the folder of the sockets of viewers; `None` where there are no such sockets.
-
-    Raises:
-        OSError: It cannot be made, or others than this user may enter it.
-    """
+    """Return the folder of the sockets of viewers; `None` where there are no such sockets."""
     if not hasattr(asyncio, "open_unix_connection"):  # Windows
         return None
     folder = state_folder() / "inbox"
     if len(os.fsencode(folder)) > MAX_SOCKET_PATH_BYTES - len("/4194304.sock"):
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
         folder = Path(tempfile.gettempdir(), f"plait-{os.getuid()}-{digest}")
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{folder} must be a folder that only this user can enter")
     return folder
+
+
+def is_private(folder: Path) -> bool:
+    """Return whether only this user can enter a folder, which is no link.
+
+    Raises:
+        OSError: There is none.
+    """
+    found = folder.lstat()
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.getuid()
+        and stat.S_IMODE(found.st_mode) & 0o077 == 0
+    )
 
 
 def viewer_sockets() -> list[Path]:
     """Return the sockets of viewers that may be open, the newest first."""
     try:
         folder = inbox_folder()
-        found = [] if folder is None else list(folder.glob("*.sock"))
+        found = list(folder.glob("*.sock")) if folder and is_private(folder) else []
         return sorted(found, key=lambda path: path.lstat().st_mtime, reverse=True)
-    except OSError:  # also: a viewer has just ended
+    except OSError:  # no viewer was ever open, or one has just ended
         return []
+
+
+def question_line(messages: Sequence[Message]) -> str:
+    """Return the last thing that a user said, in one short line."""
+    said = [message.text for message in messages if message.role is Role.USER]
+    return one_line(said[-1], MAX_SOURCE_CHARACTERS) if said else "an agent"
 
 
 class Inbox:
@@ -74,9 +90,17 @@ class Inbox:
 
     def __init__(self, source: str, secrets: Iterable[str] = ()) -> None:
         """Take what asks, as the viewer names it, and the secrets that it must not show."""
-        self._source = source
-        self._cleaner = Cleaner(Redactor(secrets))
+        redact = Redactor(secrets)
+        self._source = redact(source)
+        self._cleaner = Cleaner(redact)
         self._approved: set[str] = set()
+
+    def remembered(self, request: ApprovalRequest) -> Approval | None:
+        """Return the approval of a tool that was given for the session."""
+        from plait.client.calls.approval import Approval  # noqa: PLC0415
+
+        is_known = request.where in self._approved
+        return Approval("approve", message=SESSION_TEXT) if is_known else None
 
     async def approve(self, request: ApprovalRequest, *, patient: bool = False) -> Approval | None:
         """Return the decision of the person at a viewer; `None` if nobody looks at one.
@@ -85,8 +109,8 @@ class Inbox:
         """
         from plait.client.calls.approval import Approval  # noqa: PLC0415
 
-        if request.where in self._approved:
-            return Approval("approve", message=SESSION_TEXT)
+        if (remembered := self.remembered(request)) is not None:
+            return remembered
         shown = cast("dict[str, Any]", self._cleaner.clean(dict(request.arguments)))
         question = {
             "kind": "approval",

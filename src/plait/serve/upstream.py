@@ -28,6 +28,7 @@ from plait.client.calls.tool_call import CallbackContext, OnProgress, ToolCall
 from plait.client.catalog.tool import HINTS, Tool
 from plait.client.config.secrets import secret_values
 from plait.client.connections.operations import all_pages
+from plait.client.inbox import Inbox, viewer_sockets
 from plait.client.protocol.peer import RequestError, is_request_error
 from plait.client.protocol.results import read_aside, result_in_era
 from plait.client.toolbox import Toolbox
@@ -205,11 +206,15 @@ class Upstream:
         """When the first lists are answered without the servers that have not listed anything."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[str, Subscription] = {}
+        known = (one for server in config.servers.values() for one in secret_values(server))
+        self._inbox = Inbox("plait serve", known)
         can = client.capabilities
         options: dict[str, Any] = {"log_level": config.options.get("log_level") or "info"}
         if "elicitation" in can:
             options["on_elicitation"] = self._callback_outside_calls
             options["elicitation_modes"] = elicitation_modes(can)
+        elif viewer_sockets():  # of a client that cannot be asked, the person at a viewer is
+            options["on_elicitation"] = self._inbox.elicitation_callback
         if "sampling" in can:
             # The client bounds what its own model does; these bounds only stop what never ends.
             options["on_sampling"] = Sampling(
@@ -647,7 +652,9 @@ class Upstream:
     # What the servers ask and tell
 
     async def _approve(self, request: ApprovalRequest) -> Approval:
-        """Answer for a client that cannot be asked."""
+        """Answer for a client that cannot be asked: a person may look at a viewer."""
+        if (approval := await self._inbox.approve(request)) is not None:
+            return approval
         text = (
             f"this client cannot be asked; to allow it, change the policy of your mcp.json "
             f"({request.reason})"

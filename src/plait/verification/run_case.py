@@ -367,6 +367,8 @@ class CaseRunner:
             prices=case.prices or None,
             on_event=on_event,
             stream=self._stream,
+            # A person who looks at a viewer would change what is measured.
+            tool_options={"on_approval": None, "on_elicitation": None},
         )
         result = await opened.agent.arun(
             case.messages, mcp_servers=servers if servers.servers else None, config=settings

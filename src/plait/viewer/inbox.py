@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
-from plait.client.inbox import MAX_LINE_BYTES, inbox_folder
+from plait.client.inbox import MAX_LINE_BYTES, inbox_folder, is_private
 from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
 from plait.html.text import text_block
@@ -198,18 +198,24 @@ class Inbox:
 
 def _socket_path() -> Path | None:
     """Return where to listen; `None` if that is not possible here."""
+    folder = inbox_folder()
     try:
-        folder = inbox_folder()
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not is_private(folder):
+            return None
+        path = folder / f"{os.getpid()}.sock"
+        path.unlink(missing_ok=True)  # of an earlier process with this number
     except OSError:
         return None
-    path = None if folder is None else folder / f"{os.getpid()}.sock"
-    if path is not None:
-        path.unlink(missing_ok=True)  # of an earlier process with this number
     return path
 
 
 def _read_question(value: Any) -> Question:
     """Read the question of another process; what is not as agreed raises an error."""
+    if not isinstance(value, dict):
+        raise TypeError("a question is an object")
     data = cast("dict[str, Any]", value)
     schema = data.get("schema")
     return Question(
