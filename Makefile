@@ -20,7 +20,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-clients test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-langgraph: .extra-langgraph-lowest/.installed .extra-langgraph-highest/.ins
 
 test-beside: setup dist ## Install the wheel beside MCP SDK 1.x, 2.x, none, and packages that need one, and use it (BESIDE=name,…)
 	.extra-dist/venv/bin/python scripts/try_beside.py $(BESIDE)
+
+test-clients: setup .clients/.installed ## Use plait serve with Claude Code, Codex, opencode, the Inspector and SDKs (CLIENTS=name,…; 1.3 GB)
+	$(BIN)/python scripts/try_clients.py $(CLIENTS)
 
 test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an environment with the extra ray
 	.extra-ray/venv/bin/pytest -q -n 0 tests/integration/verification/ray_live.py
@@ -133,6 +136,14 @@ $(BIN)/uv:
 .node/.installed: scripts/node-servers.txt | .venv/.installed
 	@mkdir -p .node
 	PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca $(BIN)/npm install --prefix .node $(NPM_FLAGS) $$(cat scripts/node-servers.txt)
+	@touch $@
+
+# The programs that people use MCP servers with, apart from what tests need.
+.clients/.installed: scripts/node-clients.txt constraints-clients.txt | .venv/.installed
+	@mkdir -p .clients/node
+	PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca $(BIN)/npm install --prefix .clients/node $(NPM_FLAGS) $$(cat scripts/node-clients.txt)
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .clients/fastmcp
+	$(BIN)/uv pip install --quiet --python .clients/fastmcp/bin/python -r constraints-clients.txt
 	@touch $@
 
 # Servers written for MCP SDK 1.x need an environment of their own.

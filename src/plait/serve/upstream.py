@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
@@ -73,6 +73,8 @@ METHODS: Final[dict[ListKind, str]] = {
 }
 FIRST_LIST_SECONDS: Final = 3.0
 """How long the first list waits for servers that were never seen: many clients list only once."""
+MAX_EMPTY_LIST_SECONDS: Final = 8.0
+"""How long it waits if it would be empty; programs give a server ten seconds to start."""
 ANSWER_SECONDS: Final = 600.0
 """How long a client may take to answer a server."""
 MAX_ITEMS: Final = 100_000
@@ -329,14 +331,25 @@ class Upstream:
         """Wait, in the first moments only, for servers that were never seen."""
         offers = self._lists.offers
         unknown = [
-            self._lists.first[name, kind]
+            asyncio.ensure_future(self._lists.first[name, kind].wait())
             for name in self.box.server_names
             if name not in offers or offers[name].rows(kind) is None
         ]
-        if unknown:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._waits_until):
-                    await asyncio.gather(*(event.wait() for event in unknown))
+        if not unknown:
+            return
+        clock, ends = asyncio.get_running_loop().time, self._waits_until
+        try:
+            await asyncio.wait(unknown, timeout=max(0.0, ends - clock()))
+            if kind == "tools" and not any(self._listed(kind).values()):
+                # Many clients list once, and would have no tools until they are started again.
+                ends += MAX_EMPTY_LIST_SECONDS - FIRST_LIST_SECONDS
+                left = [one for one in unknown if not one.done()]
+                if left and ends > clock():
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait(left, timeout=ends - clock(), return_when=first)
+        finally:
+            for one in unknown:
+                one.cancel()
 
     async def rows(self, kind: ListKind) -> list[Row]:
         """Return a list for the client."""

@@ -119,6 +119,15 @@ def _items(say: Say) -> Iterator[Item]:
         }
 
 
+def _put_into_namespaces(items: Sequence[Item], tools: Sequence[Mapping[str, Any]]) -> None:
+    """Name the namespace of calls whose tools the request has in one, as `namespace__tool`."""
+    names = [tool["function"]["name"] for tool in tools if tool["type"] == "namespace"]
+    for item in items:
+        for name in names:
+            if item["type"] == "function_call" and item["name"].startswith(f"{name}__"):
+                item |= {"namespace": name, "name": item["name"].removeprefix(f"{name}__")}
+
+
 def response_events(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the events of a response, as a stream sends them."""
     started: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
@@ -213,6 +222,7 @@ class OpenAIServer(ProviderServer):
         body = request.body
         if request.path == _RESPONSES_PATH:
             whole = response(say, usage, body["model"])
+            _put_into_namespaces(whole["output"], body.get("tools") or ())
             if not body.get("stream"):
                 return EscapedJSON(whole)
             events = (
