@@ -20,7 +20,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-clients test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-frameworks test-clients test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ test-beside: setup dist ## Install the wheel beside MCP SDK 1.x, 2.x, none, and 
 
 test-clients: setup .clients/.installed ## Use plait serve with Claude Code, Codex, opencode, the Inspector and SDKs (CLIENTS=name,…; 1.3 GB)
 	$(BIN)/python scripts/try_clients.py $(CLIENTS)
+
+test-frameworks: setup ## Run the programs for other frameworks against plait serve, each with its framework (NAME=…)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/try_frameworks.py $(NAME)
 
 test-ray: .extra-ray/.installed ## Run a suite on a local ray cluster, in an environment with the extra ray
 	.extra-ray/venv/bin/pytest -q -n 0 tests/integration/verification/ray_live.py

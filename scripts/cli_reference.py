@@ -167,7 +167,7 @@ def section(
     with_json = bool(options.pop("`--json`", None))
     own = [name for name in options if name not in elsewhere]
     if rows := [(name, options[name]) for name in own if name not in seen]:
-        yield table(("Option", "Meaning"), rows)
+        yield "\n".join(f"- {option}: {meaning}" for option, meaning in rows) + "\n"
     again = [name.partition(" ")[0].rstrip("`") + "`" for name in own if name in seen]
     fields = JSON.get(path.removeprefix("plait "))
     if with_json and not fields:
@@ -177,10 +177,15 @@ def section(
     if fields:
         yield f"`--json` prints {fields}.\n"
     seen.update(own)
-    lines = [as_shell(line) for line in command.examples]
-    plain = {path, f"{path} --json", *(as_shell(line).partition("  ")[0] for line in shown)}
-    if lines := [line for line in lines if line.partition("  ")[0] not in plain]:
+    # Of a command within a group, only examples that show more than its options do.
+    lines = [as_shell(line) for line in command.examples if not shown or worth_showing(line)]
+    if lines:
         yield "```shell\n" + "\n".join(lines) + "\n```\n"
+
+
+def worth_showing(line: str) -> bool:
+    """Tell whether an example has a remark, or words for another program."""
+    return "  " in line or any(sign in line for sign in "|<>")
 
 
 def options_of(command: click.Command, context: click.Context) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import logging
 import re
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import griffe
@@ -23,6 +24,9 @@ PAGES = ROOT / "build" / "pages"
 SITE = ROOT / "build" / "site"
 API = Path("docs", "reference", "api")
 
+TABS = re.compile(r"<!-- tabs -->\n(?P<parts>.*?)<!-- end of tabs -->\n", re.DOTALL)
+"""Sections that are tabs on the site, and one below the other elsewhere."""
+
 LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<target>[^)\s#]+\.md)\)")
 
 
@@ -33,11 +37,13 @@ def main() -> None:
     shutil.copytree(ROOT / "docs", PAGES / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     for page in (*ROOT.glob("*.md"), ROOT / "LICENSE"):
         shutil.copy(page, PAGES)
-    commands = PAGES / "docs" / "reference" / "cli.md"
-    # `[:SECONDS][xTIMES]` in the text of an option is not a link.
-    commands.write_text(
-        re.sub(r"(?m)^\|.*$", escape_brackets, commands.read_text("utf-8")), "utf-8"
-    )
+    (PAGES / "README.md").write_text(home_page(), "utf-8")
+    for page in (PAGES / "docs").rglob("*.md"):
+        text = TABS.sub(tabs, page.read_text("utf-8"))
+        if page.parent.name == "cli":
+            # `[:SECONDS][xTIMES]` in the text of an option is not a link.
+            text = re.sub(r"(?m)^- .*$", escape_brackets, text)
+        page.write_text(text, "utf-8")
     names = public_names()
     if missing := undocumented(names):
         sys.exit("Public names without a docstring:\n" + "\n".join(missing))
@@ -56,6 +62,21 @@ def main() -> None:
     if requests := outside_requests():
         sys.exit("Pages that load something from elsewhere:\n" + "\n".join(requests))
     print("The site is in build/site: python3 -m http.server -d build/site")
+
+
+def home_page() -> str:
+    """Return docs/index.md as the first page of the site, which lies above the others."""
+    text = (ROOT / "docs" / "index.md").read_text("utf-8")
+    return re.sub(r"\]\((?!https?:|\.\./)", "](docs/", text).replace("](../", "](")
+
+
+def tabs(found: re.Match[str]) -> str:
+    """Turn sections into tabs, whose content is indented."""
+    parts = re.split(r"^### (.+)\n", found["parts"], flags=re.MULTILINE)
+    return "\n".join(
+        f'=== "{title}"\n{textwrap.indent(body, "    ")}'
+        for title, body in zip(parts[1::2], parts[2::2], strict=True)
+    )
 
 
 def escape_brackets(row: re.Match[str]) -> str:
@@ -108,7 +129,8 @@ def write_api_pages(names: dict[str, list[str]]) -> None:
 def navigation(names: dict[str, list[str]]) -> list[object]:
     """Return the sections of docs/index.md with their pages, and the API reference."""
     sections = (ROOT / "docs" / "index.md").read_text("utf-8").split("\n## ")[1:]
-    entries: list[object] = [{"plait": "README.md"}, {"All pages": "docs/index.md"}]
+    entries: list[object] = [{"plait": "README.md"}]
+    commands = Path("docs", "reference", "cli")
     seen: set[str] = set()
     for section in sections:
         links: list[object] = []
@@ -117,9 +139,18 @@ def navigation(names: dict[str, list[str]]) -> list[object]:
             if target not in seen:
                 seen.add(target)
                 links.append(target)
+            if target == f"{commands}.md":
+                links[-1] = {
+                    "Command line": [target, *map(str, page_names(commands))],
+                }
         entries.append({section.partition("\n")[0]: links})
     entries.append({"API": [{module: str(API / f"{module}.md")} for module in names]})
     return entries
+
+
+def page_names(folder: Path) -> list[Path]:
+    """Return the pages in a folder of the repository, relative to it."""
+    return sorted(page.relative_to(ROOT) for page in (ROOT / folder).glob("*.md"))
 
 
 def outside_requests() -> list[str]:
