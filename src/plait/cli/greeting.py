@@ -10,9 +10,9 @@ import click
 
 from plait._version import __version__
 from plait.cli.base import LazyGroup, settings_of
+from plait.cli.found_config import find_config
 from plait.cli.terminal import some_of, visible
 from plait.cli.trust import preview_of
-from plait.client.config.document import find_config
 from plait.errors import ConfigError
 from plait.html.pieces import count_label
 from plait.models.weights import usable_weights

@@ -16,7 +16,7 @@ from plait.models.schemas.describe import NoteKind
 from plait.models.schemas.for_provider import PROFILES, schema_for_provider
 from tests.unit.models.schemas.strategies import ANY
 
-CORPUS = Path(__file__).parents[1] / "client" / "catalog" / "schemas" / "corpus"
+CORPUS = Path(__file__).parents[1] / "models" / "schemas" / "corpus"
 
 
 def tool(name: str, **properties: Any) -> Tool:
