@@ -139,7 +139,7 @@ def main() -> None:
     """Play the demo, and write the file."""
     silence_other_logs()
     with tempfile.TemporaryDirectory(prefix="plait-demo-") as name:
-        stage = Stage(Path(name).resolve(), pace=1, on_event=lambda _: None)
+        stage = Stage(Path(name).resolve(), for_readers=True, on_event=lambda _: None)
         recording = Recording()
         asyncio.run(play_and_paint(stage, lambda: recording.add(stage.draw())))
     end = time.monotonic() - recording.began

@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -30,12 +31,13 @@ from plait._support import demo_server
 from plait._support.threads import in_thread
 from plait._version import __version__
 from plait.cli.terminal import in_background, spinner_frame
-from plait.client.toolbox import Toolbox
 from plait.errors import OutcomeUnknownError, ToolFailedError
 from plait.html.pieces import count_label, seconds_label
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from plait.client.toolbox import Toolbox
 
 FRAME_SECONDS: Final = 0.1
 BEAT_SECONDS: Final = 0.3
@@ -43,6 +45,9 @@ BEAT_SECONDS: Final = 0.3
 SHOWN_BEATS: Final = 10
 """Answers of a server that are shown; half of a terminal with 80 columns has room for them."""
 SHOWN_EVENTS: Final = 6
+MIN_PAUSE_SECONDS: Final = 1.5
+NO_READER_SECONDS: Final = 0.7
+"""Between scenes where nobody watches: two or three answers of each server."""
 MIN_WIDTH: Final = 78
 """Columns that two halves need; a narrower terminal gets lines."""
 POLL_SECONDS: Final = 0.005
@@ -75,6 +80,9 @@ class Lane:
 
 class Half(ABC):
     """A client and its five servers; the shop is on HTTP, the others are programs on stdio."""
+
+    module: ClassVar[str]
+    """The module of the client, which takes a moment to import."""
 
     def __init__(self, name: str, release: str, folder: Path) -> None:
         """Keep what the servers write in a folder."""
@@ -149,6 +157,8 @@ class Half(ABC):
 class PlaitHalf(Half):
     """plait with its servers."""
 
+    module = "plait.client.toolbox"
+
     def __init__(self, folder: Path) -> None:
         """Keep what the servers write in a folder."""
         super().__init__("plait", __version__, folder)
@@ -156,6 +166,8 @@ class PlaitHalf(Half):
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Open a toolbox with all servers, side by side."""
+        from plait.client.toolbox import Toolbox
+
         servers: dict[str, Any] = {"shop": {"url": self.url}}
         for name in demo_server.NAMES:
             command, *args = self.command(name)
@@ -174,6 +186,8 @@ class PlaitHalf(Half):
 
 class SdkHalf(Half):
     """The client of the MCP SDK, one for each server, as its documentation uses it."""
+
+    module = "mcp"
 
     def __init__(self, folder: Path) -> None:
         """Keep what the servers write in a folder."""
@@ -229,49 +243,54 @@ class Event:
 class Stage:
     """What the demo shows: the halves, and what happened to them."""
 
-    def __init__(self, folder: Path, *, pace: float, on_event: Callable[[Event], None]) -> None:
-        """Give each half a folder in this one; `pace` scales the pauses, which are for readers."""
+    def __init__(
+        self, folder: Path, *, for_readers: bool, on_event: Callable[[Event], None]
+    ) -> None:
+        """Give each half a folder in this one; there are long pauses only `for_readers`."""
         self.right = PlaitHalf(folder / "plait")
         self.left = SdkHalf(folder / "sdk") if has_sdk_client() else None
         self.halves: list[Half] = [self.right] if self.left is None else [self.left, self.right]
         self.events: list[Event] = []
         self.scene = "Five small servers are started for each client"
         self.began = time.monotonic()
-        self._pace = pace
+        self._for_readers = for_readers
         self._on_event = on_event
 
     async def play(self) -> None:
         """Play every scene, and close everything."""
         async with AsyncExitStack() as stack:
-            if self.left is not None:
-                # In a thread, so that the screen moves: it takes a second or more.
-                await in_thread(__import__, "mcp")
-            for half in self.halves:
+            # The right one first: the SDK takes a second or more to import.
+            for half in reversed(self.halves):
+                await in_thread(import_module, half.module)  # in a thread: the screen moves
                 began = time.monotonic()
                 await stack.enter_async_context(half.running())
                 took = seconds_label(time.monotonic() - began)
                 self.say(half.name, f"opened {count_label(len(half.lanes), 'server')} in {took}")
-            for half in self.halves:
                 for lane in half.lanes.values():
                     await stack.enter_async_context(in_background(self.keep_asking(half, lane)))
-            await self.pause(2)
+            await self.pause(until=4)
             self.scene = "1. kill -9 of a program"
             self.kill_everywhere("files")
-            await self.pause(3.5)
+            await self.pause(until=7.5)
             self.scene = "2. A server on HTTP restarts, and forgets its sessions"
             self.kill_everywhere("shop")
             for half in self.halves:
                 await in_thread(half.stop_shop)
                 await in_thread(half.start_shop)
-            await self.pause(3.5)
+            await self.pause(until=11)
             self.scene = f"3. kill -9 in the middle of a payment of {AMOUNT}"
             await asyncio.gather(*map(self.pay_and_kill, self.halves))
-            await self.pause(3)
+            await self.pause(until=15)
             self.scene = "The end"
 
-    async def pause(self, seconds: float) -> None:
-        """Give the reader time, and the servers some calls."""
-        await asyncio.sleep(seconds * self._pace)
+    async def pause(self, *, until: float) -> None:
+        """Give the reader time until so many seconds after the start, and the servers some calls.
+
+        Where the machine was slow so far, the pauses are shorter.
+        """
+        left = self.began + until - time.monotonic()
+        longest = max(left, MIN_PAUSE_SECONDS)
+        await asyncio.sleep(longest if self._for_readers else NO_READER_SECONDS)
 
     def say(self, who: str, text: str, style: str = "") -> None:
         """Add something that happened."""

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from plait.cli.demo import Stage
 
-PLAIN_PACE = 0.2
-"""Nobody reads along where there is no terminal."""
-
 
 def closing_lines(stage: Stage) -> list[Text]:
     """Say how it ended, and what to try next."""
@@ -64,9 +61,8 @@ def demo() -> None:
             line = Text.assemble((f"{event.at:4.1f} s  ", "dim"), (event.who, "cyan"), " ")
             print_rich(line + event.text, console=console)
 
-    pace = 1 if console.is_terminal else PLAIN_PACE
     with tempfile.TemporaryDirectory(prefix="plait-demo-") as name:
-        stage = Stage(Path(name).resolve(), pace=pace, on_event=print_event)
+        stage = Stage(Path(name).resolve(), for_readers=console.is_terminal, on_event=print_event)
         if is_screen:
             with Live(stage.draw(), console=console, auto_refresh=False) as live:
                 asyncio.run(play_and_paint(stage, lambda: live.update(stage.draw(), refresh=True)))
