@@ -64,31 +64,6 @@ async def test_a_status_at_the_handshake_has_its_own_error(
             assert "TaskGroup" not in text
 
 
-@pytest.mark.parametrize("status", [401, 403, 500])
-@pytest.mark.parametrize("legacy", [False, True])
-async def test_a_status_during_a_call_has_its_own_error(
-    status: int, legacy: bool, fault_server: StartFaultServer
-) -> None:
-    server = fault_server("http", http_status=status, http_status_on="call", legacy_only=legacy)
-    async with Toolbox({"server": {"url": server.url}}) as box:
-        await box.tools()
-        with pytest.raises(CLASSES[status]) as caught:
-            await box.call("server", "counter")
-        assert caught.value.status == status
-        assert caught.value.tool == "counter"
-
-
-async def test_a_404_during_a_modern_call_says_that_nothing_is_there(
-    fault_server: StartFaultServer,
-) -> None:
-    server = fault_server("http", http_status=404, http_status_on="call", modern_only=True)
-    async with Toolbox({"server": {"url": server.url}}) as box:
-        await box.tools()
-        with pytest.raises(EndpointNotFoundError) as caught:
-            await box.call("server", "counter")
-        assert (caught.value.status, caught.value.tool) == (404, "counter")
-
-
 @pytest.mark.parametrize("status", ["429:1", "503:2"])
 async def test_a_server_that_asks_for_patience_gets_it_for_any_tool(
     status: str, fault_server: StartFaultServer

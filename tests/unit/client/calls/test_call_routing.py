@@ -94,18 +94,19 @@ async def test_a_question_goes_to_the_only_call_on_its_session() -> None:
     assert [answer.content for answer in answers] == [{"by": "a"}, {"by": "b"}]
 
 
-async def test_of_two_calls_the_one_that_ends_did_not_ask() -> None:
+@pytest.mark.parametrize("same_tool", [False, True])
+async def test_of_two_calls_the_one_that_ends_did_not_ask(same_tool: bool) -> None:
     router, here = CallRouter(), session()
-    calls = Calls(router)
-    await calls.begin(listener("a"), here)
-    await calls.begin(listener("b"), here)
+    first, second = Calls(router), Calls(router)
+    await first.begin(listener("a", pausing=False), here)
+    await second.begin(listener("a" if same_tool else "b", pausing=False), here)
 
     answer = asked(router, here)
     await settled()
     waited = not answer.done()
-    await calls.end("a")
-    assert (await answer).content == {"by": "b"}
-    await calls.end_all()
+    await first.end_all()
+    assert (await answer).content == {"by": "a" if same_tool else "b"}
+    await second.end_all()
     assert waited
 
 
@@ -122,21 +123,6 @@ async def test_when_every_call_may_have_asked_a_question_is_declined_not_swapped
     assert second.action == "decline"
     assert (await first).content == {"by": "b"}
     await calls.end_all()
-
-
-async def test_two_calls_of_the_same_tool_do_not_share_their_callbacks() -> None:
-    router, here = CallRouter(), session()
-    calls, others = Calls(router), Calls(router)
-    await calls.begin(listener("a", pausing=False), here)
-    await others.begin(listener("a", pausing=False), here)
-
-    answer = asked(router, here)
-    await settled()
-    waited = not answer.done()
-    await calls.end_all()
-    assert (await answer).content == {"by": "a"}
-    await others.end_all()
-    assert waited
 
 
 async def test_the_question_of_a_call_that_was_given_up_goes_to_no_other() -> None:

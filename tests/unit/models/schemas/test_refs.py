@@ -34,10 +34,72 @@ def test_a_reference_is_replaced_by_what_it_points_to() -> None:
     assert shaped.notes == ()
 
 
-def test_a_reference_at_the_top_is_replaced() -> None:
-    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "title": "A"}}}
+A, B = {"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}
+CLOSED: Any = {"properties": {"a": {}}, "additionalProperties": False}
+DATA: Any = {
+    "properties": {"$ref": {"type": "string"}, "$defs": {"type": "string"}},
+    "default": {"$ref": "#/$defs/x"},
+    "enum": [{"$ref": "a"}],
+}
+STRANGE: Any = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {"a": {"type": "strange", "minimum": "one", "x-own": {"b": [1]}}},
+    "required": "a",
+}
+INLINED: dict[str, tuple[Any, Any]] = {
+    "at the top": (A | {"$defs": {"A": {"type": "object"}}}, {"type": "object"}),
+    "references that only point at each other allow anything": (
+        {"properties": {"x": A}, "$defs": {"A": B, "B": {**A}}},
+        {"properties": {"x": {"description": "recursive: same shape as A"}}},
+    ),
+    "comments beside a reference win, and descriptions are joined": (
+        {
+            "items": A | {"description": "Where to", "title": "Own", "default": 1},
+            "$defs": {"A": {"description": "A number.", "title": "A", "default": 0}},
+        },
+        {"items": {"description": "Where to. A number.", "title": "Own", "default": 1}},
+    ),
+    "demands beside a reference are added": (
+        {"items": A | {"minLength": 2}, "$defs": {"A": {"type": "string", "maxLength": 4}}},
+        {"items": {"type": "string", "maxLength": 4, "minLength": 2}},
+    ),
+    "demands of the same kind hold both": (
+        {"items": A | {"properties": {"b": {}}}, "$defs": {"A": CLOSED}},
+        {"items": {"properties": {"b": {}}, "allOf": [CLOSED]}},
+    ),
+    "properties and data are no references": (DATA, DATA),
+    "everything else is kept": (STRANGE, STRANGE),
+    "definitions under another name": (
+        {
+            "items": {"$ref": "#/components/schemas/A"},
+            "components": {
+                "schemas": {"A": {"items": {"$ref": "#/components/schemas/B"}}, "B": True}
+            },
+        },
+        {"items": {"items": True}},
+    ),
+    "dependencies of older drafts": (
+        {
+            "definitions": {"A": {"required": ["b"]}},
+            "dependencies": {"a": {"$ref": "#/definitions/A"}, "c": ["d"]},
+        },
+        {"dependencies": {"a": {"required": ["b"]}, "c": ["d"]}},
+    ),
+    "mappings of every kind": (
+        MappingProxyType({"properties": MappingProxyType({"a": MappingProxyType({})})}),
+        {"properties": {"a": {}}},
+    ),
+    **{
+        f"{schema!r} is no object": (schema, expected)
+        for schema, expected in ((True, {}), (False, {"not": {}}), (None, {}), ([], {}), ("a", {}))
+    },
+}
 
-    assert inline_refs(schema).schema == {"type": "object", "title": "A"}
+
+@pytest.mark.parametrize(("schema", "inlined"), INLINED.values(), ids=INLINED)
+def test_references_are_inlined_and_the_rest_is_kept(schema: Any, inlined: Any) -> None:
+    assert inline_refs(schema).schema == inlined
 
 
 @pytest.mark.parametrize(
@@ -141,76 +203,6 @@ def test_the_whole_schema_can_be_meant() -> None:
     }
 
 
-def test_references_that_only_point_at_each_other_allow_anything() -> None:
-    x = _property({"$ref": "#/$defs/A"}, A={"$ref": "#/$defs/B"}, B={"$ref": "#/$defs/A"})
-
-    assert x == {"description": "recursive: same shape as A"}
-
-
-def test_comments_beside_a_reference_win_and_descriptions_are_joined() -> None:
-    x = _property(
-        {"$ref": "#/$defs/A", "description": "Where to", "title": "Own", "default": 1},
-        A={"type": "integer", "description": "A number.", "title": "A", "default": 0},
-    )
-
-    assert x == {
-        "type": "integer",
-        "description": "Where to. A number.",
-        "title": "Own",
-        "default": 1,
-    }
-
-
-def test_demands_beside_a_reference_are_added() -> None:
-    x = _property({"$ref": "#/$defs/A", "minLength": 2}, A={"type": "string", "maxLength": 4})
-
-    assert x == {"type": "string", "maxLength": 4, "minLength": 2}
-
-
-def test_demands_of_the_same_kind_hold_both() -> None:
-    closed = {"properties": {"a": {}}, "additionalProperties": False}
-    x = _property({"$ref": "#/$defs/A", "properties": {"b": {}}}, A=closed)
-
-    assert x == {"properties": {"b": {}}, "allOf": [closed]}
-
-
-def test_properties_and_data_are_not_taken_for_references() -> None:
-    schema = {
-        "properties": {"$ref": {"type": "string"}, "$defs": {"type": "string"}},
-        "default": {"$ref": "#/$defs/x"},
-        "enum": [{"$ref": "a"}],
-    }
-
-    assert inline_refs(schema).schema == schema
-
-
-def test_everything_else_is_kept() -> None:
-    schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": {"a": {"type": "strange", "minimum": "one", "x-own": {"b": [1]}}},
-        "required": "a",
-    }
-
-    assert inline_refs(schema).schema == schema
-
-
-def test_definitions_under_another_name_are_used_and_left_out() -> None:
-    schema = {
-        "properties": {"x": {"$ref": "#/components/schemas/A"}},
-        "components": {"schemas": {"A": {"items": {"$ref": "#/components/schemas/B"}}, "B": True}},
-    }
-
-    assert inline_refs(schema).schema == {"properties": {"x": {"items": True}}}
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"), [(True, {}), (False, {"not": {}}), (None, {}), ([], {}), ("a", {})]
-)
-def test_what_is_no_object_becomes_one(schema: object, expected: object) -> None:
-    assert inline_refs(schema).schema == expected
-
-
 def test_the_given_schema_is_never_changed_and_shares_nothing_with_the_result() -> None:
     given: dict[str, Any] = {"properties": {"a": {"enum": [[1]], "default": {"b": []}}}}
     before = copy.deepcopy(given)
@@ -220,21 +212,6 @@ def test_the_given_schema_is_never_changed_and_shares_nothing_with_the_result() 
     written["properties"]["a"]["default"]["b"].append(2)
 
     assert given == before
-
-
-def test_mappings_of_every_kind_are_read() -> None:
-    schema = MappingProxyType({"properties": MappingProxyType({"a": MappingProxyType({})})})
-
-    assert inline_refs(schema).schema == {"properties": {"a": {}}}
-
-
-def test_references_in_dependencies_of_older_drafts_are_inlined() -> None:
-    schema = {
-        "definitions": {"A": {"required": ["b"]}},
-        "dependencies": {"a": {"$ref": "#/definitions/A"}, "c": ["d"]},
-    }
-
-    assert inline_refs(schema).schema == {"dependencies": {"a": {"required": ["b"]}, "c": ["d"]}}
 
 
 def test_a_definition_without_references_counts_with_all_its_parts() -> None:
