@@ -68,7 +68,6 @@ from plait.models.schemas.for_provider import PROFILES, Profile, schema_for_prov
 
 if TYPE_CHECKING:
     from plait.cli.logins import LoginStatus, SignInProbe
-    from plait.client.connections.status import ServerStatus
 
 Level = Literal["ok", "warn", "error"]
 

@@ -41,10 +41,10 @@ from plait.gateway.credentials import (
     GatewaySettings,
     check_token,
     discovery_headers,
+    fingerprint,
     history_headers,
     is_expired,
     settings_from,
-    token_key,
 )
 from plait.gateway.history import (
     ChatHistory,
@@ -250,7 +250,7 @@ class McpToolServerConfigurationService:
             environ=self.environ,
         )
         # By the token itself: its claims are not checked here, so that anybody can forge them.
-        key = (url, "owner" if owner else "token", owner or token_key(auth_token))
+        key = (url, "owner" if owner else "token", owner or fingerprint(auth_token))
         try:
             return await self._lists.get(key, partial(self._fetch_list, settings, url, headers))
         except DiscoveryError as error:

@@ -392,11 +392,6 @@ def channels_of(turn: TurnContext) -> tuple[str, str]:
     return str(channel).strip(), str(sub_channel).strip()
 
 
-def token_key(token: str) -> str:
-    """Return a hash that identifies a token."""
-    return _fingerprint(token)
-
-
 def user_key(turn: TurnContext, token: str, *, accepted: bool = True) -> str:
     """Return a hash that identifies the user of a turn on its channel.
 
@@ -409,10 +404,11 @@ def user_key(turn: TurnContext, token: str, *, accepted: bool = True) -> str:
         owner = [token]
     sender: Any = getattr(turn.activity, "from_property", None)
     ids = (str(getattr(sender, name, None) or "") for name in ("id", "aad_object_id"))
-    return _fingerprint(*owner, *ids, agent_of(turn, token), *channels_of(turn))
+    return fingerprint(*owner, *ids, agent_of(turn, token), *channels_of(turn))
 
 
-def _fingerprint(*parts: str) -> str:
+def fingerprint(*parts: str) -> str:
+    """Return a hash that identifies a token, or what the parts say together."""
     # With lengths, so that no part can pretend to be two.
     text = "".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=_SALT, digest_size=16).hexdigest()

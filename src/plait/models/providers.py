@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Final
 
 from plait.models.endpoints import Endpoint, is_loopback
@@ -20,20 +19,13 @@ class Provider:
     """The environment variable that holds the key."""
     model: str
     """The default model; a small one, since it is used often."""
-    package: str | None
-    """The package that LangChain needs for it; `None` if plait needs none."""
 
 
 ANTHROPIC: Final = Provider(
-    name="anthropic",
-    key_variable="ANTHROPIC_API_KEY",
-    model="claude-haiku-5-5",
-    package="langchain_anthropic",
+    name="anthropic", key_variable="ANTHROPIC_API_KEY", model="claude-haiku-5-5"
 )
 
-OPENAI: Final = Provider(
-    name="openai", key_variable="OPENAI_API_KEY", model="gpt-4o-mini", package=None
-)
+OPENAI: Final = Provider(name="openai", key_variable="OPENAI_API_KEY", model="gpt-4o-mini")
 
 PROVIDERS: Final = (ANTHROPIC, OPENAI)
 """In order of precedence of their keys."""
@@ -52,12 +44,6 @@ _SECRETS: Final = (
 def keys_in(environ: Mapping[str, str]) -> list[str]:
     """Return the provider keys in an environment, for redaction."""
     return [key for name in _SECRETS if (key := environ.get(name, "").strip())]
-
-
-def installed_packages() -> frozenset[str]:
-    """Return the installed packages of providers."""
-    needed = {provider.package for provider in PROVIDERS if provider.package is not None}
-    return frozenset(package for package in needed if find_spec(package) is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

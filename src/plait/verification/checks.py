@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from plait._support.durations import is_finite_number
+from plait._support.exception_groups import one_line
 from plait._support.gather import resolve
 from plait._support.mappings import entries_of
 from plait._support.suggestions import suggest_names
@@ -334,6 +335,5 @@ def _includes(actual: Any, expected: Any) -> bool:
     return bool(actual == expected)
 
 
-def _cut(text: str, limit: int = 200) -> str:
-    folded = " ".join(text.split())
-    return repr(folded if len(folded) <= limit else folded[: limit - 1] + "…")
+def _cut(text: str) -> str:
+    return repr(one_line(text))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from xml.etree import ElementTree as ET  # it is written here, not read
 
+from plait._support.exception_groups import one_line
 from plait.verification.results import CaseResult
 from plait.verification.statistics import (
     Interval,
@@ -240,7 +241,7 @@ def markdown_summary(suite: str, results: Sequence[CaseResult]) -> str:
     left = MAX_SUMMARY_CHARACTERS - sum(map(len, lines))
     shown = 0
     for (case, variant, outcome, why), repeats in runs.items():
-        numbers = _short(", ".join(map(str, sorted(repeats))))
+        numbers = one_line(", ".join(map(str, sorted(repeats))), MAX_CELL_CHARACTERS)
         row = f"| {_code(case)} | {_code(variant)} | {numbers} | {outcome} | {_code(why)} |"
         left -= len(row) + 1
         if left < 0:
@@ -259,9 +260,5 @@ def share(value: float | None) -> str:
 
 def _code(text: str) -> str:
     """Return a text as code, in which nothing is markup, a link or a mention."""
-    escaped = _short(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+    escaped = one_line(text, MAX_CELL_CHARACTERS).replace("`", "'").replace("|", "\\|")
     return f"`{escaped}`" if escaped else ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 1] + "…"

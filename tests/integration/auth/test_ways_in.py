@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from blockbuster import blockbuster_ctx
 
-from plait import AuthRequiredError, CallTimeoutError, ConfigError, ForbiddenError, OAuth, Toolbox
+from plait import AuthRequiredError, CallTimeoutError, ForbiddenError, Toolbox
 from plait.cli.logins import login_status, sign_in, sign_out
 from plait.client import finish_sign_in
 from plait.client.transports.auth.prompts import prompt_in_terminal
@@ -238,11 +238,6 @@ async def test_signing_in_during_a_call_takes_nothing_from_its_time(shop: Shop) 
         texts = {result.text for result in await asyncio.gather(*calls)}
 
     assert texts == {"noted: a", "noted: b"}
-
-
-async def test_settings_that_do_not_go_together_are_refused() -> None:
-    with pytest.raises(ConfigError, match="client_id"):
-        OAuth(grant="client_credentials")
 
 
 async def test_signing_in_renewing_and_stepping_up_never_block(shop: Shop) -> None:

@@ -78,16 +78,6 @@ async def test_an_httpx_flow_that_waits_for_the_answer_works(
     assert seen["authorization"] == "Bearer old"
 
 
-async def test_a_factory_makes_the_http_client(fault_server: StartFaultServer) -> None:
-    def factory(**options: Any) -> httpx2.AsyncClient:
-        client = httpx2.AsyncClient(**options)
-        client.headers["X-Made-By"] = "factory"
-        return client
-
-    config = {"url": fault_server("http").url, "httpx_client_factory": factory}
-    assert (await headers_seen(config))["x-made-by"] == "factory"
-
-
 async def test_a_factory_of_the_wrong_library_is_told_the_right_one(
     fault_server: StartFaultServer,
 ) -> None:

@@ -13,7 +13,6 @@ from plait.models.endpoints import (
     with_version,
     writing_models,
 )
-from plait.models.providers import PROVIDERS, installed_packages
 
 
 @pytest.mark.parametrize(
@@ -108,9 +107,3 @@ def test_models_that_only_embed_are_left_out() -> None:
 def test_lists_of_models_may_hold_anything(items: object) -> None:
     assert texts_at(items, "id") == []
     assert texts_at([{"id": "a"}, 3, {"id": None}, {"id": "b"}], "id") == ["a", "b"]
-
-
-def test_only_packages_that_can_be_imported_count_as_installed() -> None:
-    known = {one.package for one in PROVIDERS}
-
-    assert installed_packages() <= known

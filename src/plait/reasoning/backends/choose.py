@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TypeVar, assert_never
 
 from plait.errors import BackendError, ConfigError
 from plait.models.endpoints import OPENAI_URL, Endpoint, find_ollama, ollama_url, origin_of
-from plait.models.providers import ANTHROPIC, OPENAI, find_model, installed_packages
+from plait.models.providers import ANTHROPIC, OPENAI, find_model
 from plait.models.weights import WEIGHTS, models_folder, usable_weights, weights_named
 from plait.reasoning.backends.http import (
     LangbaseCompleter,
@@ -35,8 +36,8 @@ class AvailableModels:
 
     endpoint: Endpoint | None = None
     """An endpoint that is not configured, such as a running Ollama."""
-    packages: frozenset[str] = frozenset()
-    """The installed packages of providers."""
+    has_anthropic: bool = False
+    """Whether LangChain's package for Anthropic is installed."""
     local: str | None = None
     """The model whose weights are on this machine, if it can run here."""
 
@@ -69,13 +70,14 @@ def choose(
     if settings.keys.langbase is not None:
         return BackendChoice(backend="langbase", reason="LANGBASE_API_KEY is set")
     keys = {ANTHROPIC.name: settings.keys.anthropic, OPENAI.name: settings.keys.openai}
-    has_package = ANTHROPIC.package in available.packages
     model, notes = find_model(
         [name for name, key in keys.items() if key is not None],
         openai_url=settings.openai_url,
         endpoint=available.endpoint,
         local=available.local,
-        lacking={} if has_package else {ANTHROPIC.name: "langchain-anthropic is not installed"},
+        lacking={}
+        if available.has_anthropic
+        else {ANTHROPIC.name: "langchain-anthropic is not installed"},
     )
     if model is None:
         backend, reason = "host", "no model is configured"
@@ -97,7 +99,9 @@ async def detect_models(settings: ReasoningSettings) -> AvailableModels:
     """Detect the models of this machine; Ollama is contacted only if it could be chosen."""
     weights = usable_weights() if settings.detect_local else None
     local = weights.name if weights else None
-    available = AvailableModels(packages=installed_packages(), local=local)
+    available = AvailableModels(
+        has_anthropic=find_spec("langchain_anthropic") is not None, local=local
+    )
     preference = settings.preference
     if preference == BackendPreference():
         needed = choose(settings, available).backend in ("host", "local")

@@ -20,7 +20,7 @@ from plait.reasoning.backends.port import Completion, Prompt, SamplingCompleter
 from plait.reasoning.backends.settings import BackendName, BackendPreference, read_settings
 
 OLLAMA = Endpoint(base_url="http://127.0.0.1:11434/v1", models=("llama3.2:3b", "other"))
-ALL = AvailableModels(endpoint=OLLAMA, packages=frozenset({"langchain_anthropic"}))
+ALL = AvailableModels(endpoint=OLLAMA, has_anthropic=True)
 NOTHING = AvailableModels()
 
 
@@ -102,7 +102,7 @@ def test_an_endpoint_elsewhere_needs_a_key() -> None:
     st.builds(
         AvailableModels,
         endpoint=st.sampled_from([None, OLLAMA]),
-        packages=st.sampled_from([frozenset[str](), ALL.packages]),
+        has_anthropic=st.booleans(),
     ),
 )
 def test_sampling_only_takes_the_place_of_the_host(
