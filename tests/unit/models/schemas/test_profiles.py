@@ -51,67 +51,84 @@ def test_the_top_is_always_an_object_with_properties(schema: Any, profile: Profi
     assert shaped.notes == ()
 
 
-def test_a_schema_that_nothing_fits_keeps_its_meaning_by_default() -> None:
-    assert schema_for_provider(False).schema == {"not": {}, "type": "object", "properties": {}}
+BROKEN: Any = {
+    "type": "strnig",
+    "minLength": -1,
+    "enum": [],
+    "anyOf": [],
+    "items": 5,
+    "required": "a",
+}
+OLD: Any = {
+    "$schema": "http://json-schema.org/draft-04/schema#",
+    "properties": {
+        "age": {"minimum": 0, "exclusiveMinimum": True, "maximum": 9},
+        "pair": {"items": [{"type": "string"}, True], "additionalItems": False},
+    },
+    "dependencies": {"age": ["pair"], "pair": {"required": ["age"]}},
+}
 
 
-def test_older_spellings_are_renewed() -> None:
-    shaped = schema_for_provider(
-        {
-            "$schema": "http://json-schema.org/draft-04/schema#",
-            "properties": {
-                "age": {"minimum": 0, "exclusiveMinimum": True, "maximum": 9},
-                "pair": {"items": [{"type": "string"}, True], "additionalItems": False},
+@pytest.mark.parametrize(
+    ("profile", "schema", "expected", "notes"),
+    [
+        (None, False, {"not": {}, "properties": {}}, ()),
+        (
+            None,
+            {"allOf": [[]]},
+            {"properties": {}, "allOf": [{}]},
+            ("allOf[0]: not a schema, so anything is allowed",),
+        ),
+        (
+            None,
+            {"properties": {"a": {**BROKEN, "title": "A"}}},
+            {"properties": {"a": {"title": "A"}}},
+            tuple(f"a: {key} is broken, left out" for key in BROKEN),
+        ),
+        (
+            None,
+            OLD,
+            {
+                "properties": {
+                    "age": {"exclusiveMinimum": 0, "maximum": 9},
+                    "pair": {"prefixItems": [{"type": "string"}, True], "items": False},
+                },
+                "dependentRequired": {"age": ["pair"]},
+                "dependentSchemas": {"pair": {"required": ["age"]}},
             },
-            "dependencies": {"age": ["pair"], "pair": {"required": ["age"]}},
-        }
-    )
+            (),
+        ),
+        (
+            "openai",
+            {"not": {"required": ["a", "b"]}, "enum": [{}]},
+            {
+                "properties": {},
+                "description": 'Must be {}. Must not be: {"a": anything, "b": anything}',
+            },
+            ("(root): enum, not moved to the description",),
+        ),
+        (
+            "anthropic",
+            {"properties": {"$top": {"type": "integer"}}},
+            {"properties": {"$top": {"type": "integer"}}},
+            ("(root): the name '$top' may be refused: letters, digits and _.- only",),
+        ),
+    ],
+)
+def test_a_whole_schema_becomes_what_the_profile_can_say(
+    profile: Profile | None, schema: Any, expected: Any, notes: tuple[str, ...]
+) -> None:
+    shaped = schema_for_provider(schema, profile)
 
-    assert shaped.schema == {
-        "type": "object",
-        "properties": {
-            "age": {"exclusiveMinimum": 0, "maximum": 9},
-            "pair": {"prefixItems": [{"type": "string"}, True], "items": False},
-        },
-        "dependentRequired": {"age": ["pair"]},
-        "dependentSchemas": {"pair": {"required": ["age"]}},
-    }
-    assert shaped.notes == ()
-
-
-def test_broken_keywords_are_left_out_and_noted() -> None:
-    broken = {
-        "type": "strnig",
-        "minLength": -1,
-        "enum": [],
-        "anyOf": [],
-        "items": 5,
-        "required": "a",
-    }
-    shaped = schema_for_provider({"properties": {"a": {**broken, "title": "A"}}})
-
-    assert shaped.schema["properties"] == {"a": {"title": "A"}}
-    assert shaped.notes == tuple(f"a: {key} is broken, left out" for key in broken)
+    assert shaped == ProviderSchema({"type": "object", **expected}, notes)
 
 
-def test_a_list_in_the_place_of_a_schema_allows_anything() -> None:
-    shaped = schema_for_provider({"allOf": [[]]})
-
-    assert shaped.schema == {"type": "object", "properties": {}, "allOf": [{}]}
-    assert shaped.notes == ("allOf[0]: not a schema, so anything is allowed",)
-
-
-def test_alternatives_that_contradict_what_stands_beside_them_leave_no_value() -> None:
+def test_what_can_have_no_value_is_left_out_or_text() -> None:
     needs = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
     never = {"allOf": [needs, {"anyOf": [{"type": "string"}]}]}
-
-    assert _shape(never, "openai_strict", required=False)[0] is None
-
-
-def test_an_object_whose_only_property_can_have_no_value_is_text_for_gemini() -> None:
-    never = {"allOf": [{"type": "string"}, {"type": "integer"}]}
     inner, _ = _shape({"type": "object", "properties": {"a": never}}, "gemini")
 
+    assert _shape(never, "openai_strict", required=False)[0] is None
     assert inner["type"] == "string"
 
 
@@ -230,24 +247,6 @@ def test_openai_wants_items_and_no_booleans() -> None:
         {"type": "object", "properties": {"a": {"not": {}}}, "additionalProperties": False},
     ]
     assert notes == ()
-
-
-def test_openai_has_what_cannot_stand_at_the_top_in_words() -> None:
-    shaped = schema_for_provider({"not": {"required": ["a", "b"]}, "enum": [{}]}, "openai")
-
-    assert shaped.schema == {
-        "type": "object",
-        "properties": {},
-        "description": 'Must be {}. Must not be: {"a": anything, "b": anything}',
-    }
-    assert shaped.notes == ("(root): enum, not moved to the description",)
-
-
-def test_names_that_claude_does_not_know_are_kept_and_noted() -> None:
-    shaped = schema_for_provider({"properties": {"$top": {"type": "integer"}}}, "anthropic")
-
-    assert shaped.schema["properties"] == {"$top": {"type": "integer"}}
-    assert shaped.notes == ("(root): the name '$top' may be refused: letters, digits and _.- only",)
 
 
 @pytest.mark.parametrize(
