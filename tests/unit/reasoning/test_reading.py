@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from plait.errors import BackendError, ConfigError
@@ -17,7 +18,7 @@ from plait.reasoning.backends.port import Prompt
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import log_to_stderr
-from plait.reasoning.storage.engine import database_from_text, make_engine, migrate
+from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from tests.unit.reasoning.conftest import Desk
 
@@ -47,9 +48,11 @@ async def test_an_older_database_that_cannot_be_written_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = database_from_text(str(tmp_path / "old.db"))
-    engine = make_engine(database)
-    await migrate(engine, to="0004")
-    await engine.dispose()
+    old = SqlStorage(database)
+    await old.open()
+    async with old.writer.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    await old.aclose()
     monkeypatch.setattr(os, "access", lambda *_arguments, **_options: False)
 
     store = SqlStorage(database)

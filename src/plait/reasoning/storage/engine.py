@@ -130,16 +130,14 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
-"""Every version of the tables, oldest first."""
+VERSIONS = ("0006", "0007")
+"""Every version of the tables that was released, oldest first; 0.1.0 had the first."""
 
 _LOCK = 0x706C616974
 """The number of the PostgreSQL advisory lock of migrations."""
 
 
-async def migrate(
-    engine: AsyncEngine, schema: str | None = None, *, to: str = VERSIONS[-1]
-) -> tuple[str | None, str]:
+async def migrate(engine: AsyncEngine, schema: str | None = None) -> tuple[str | None, str]:
     """Run the missing migrations, one process at a time; return the versions before and after.
 
     A missing schema of a PostgreSQL database is created.
@@ -152,6 +150,7 @@ async def migrate(
                 await connection.execute(CreateSchema(schema))
     async with engine.connect() as connection:
         version = await connection.run_sync(_version)
+    to = VERSIONS[-1]
     if version == to:
         return version, to
     if "mode=ro" in (engine.url.database or "") or engine.url.query.get("mode") == "ro":
@@ -166,8 +165,8 @@ async def migrate(
         version = await connection.run_sync(_version)
         if version is not None and version not in VERSIONS:
             raise ConfigError(
-                f"the database has version {version} and this program knows up to "
-                f"{VERSIONS[-1]}: use the newer plait that made it"
+                f"the database has version {version} and this program knows "
+                f"{VERSIONS[0]} to {to}: use the plait that made it"
             )
         if version != to:
             # Alembic is slow to import, and needed once per database.

@@ -1,7 +1,6 @@
-"""The tables, as the latest migration leaves them.
+"""The tables, as a new database gets them.
 
-What is younger than its table names the version that added it, and a renamed column its first name.
-Migrations create columns and indexes from here, so a released one never changes.
+An older database is brought to them by `migrations`.
 """
 
 from __future__ import annotations
@@ -41,17 +40,9 @@ def _reference(name: str, target: str, /, **options: Any) -> sa.Column[str]:
     return sa.Column(name, sa.String, reference, index=True)
 
 
-def _since(
-    version: str, *items: sa.Column[Any] | sa.Index
-) -> tuple[sa.Column[Any] | sa.Index, ...]:
-    for item in items:
-        item.info["since"] = version
-    return items
-
-
-def _with_first_name(first_name: str, column: sa.Column[Any]) -> sa.Column[Any]:
-    """Return a column that migrations create under its first name, which fields still have."""
-    column.info["first_name"] = column.key = first_name
+def _field(name: str, column: sa.Column[Any]) -> sa.Column[Any]:
+    """Return a column whose field has another name."""
+    column.key = name
     return column
 
 
@@ -65,44 +56,35 @@ sessions = _table(
     _required("created_at"),
     _required("updated_at"),
     sa.Column("metadata", DATA),
-    *_since(
-        "0002",
-        _reference(
-            "active_branch_id",
-            "branches.id",
-            name="fk_sessions_active_branch",
-            use_alter=True,
-            # A session and its first branch are written together, and refer to each other.
-            deferrable=True,
-            initially="DEFERRED",
-        ),
+    _reference(
+        "active_branch_id",
+        "branches.id",
+        name="fk_sessions_active_branch",
+        use_alter=True,
+        # A session and its first branch are written together, and refer to each other.
+        deferrable=True,
+        initially="DEFERRED",
     ),
-    *_since(
-        "0004",
-        _required("status", default="open"),
-        sa.Column("conclusion", DATA),
-        _required("version", sa.Integer, "1"),
-        sa.Index("ix_sessions_updated_at", "updated_at"),
-    ),
+    _required("status", default="open"),
+    sa.Column("conclusion", DATA),
+    _required("version", sa.Integer, "1"),
+    sa.Index("ix_sessions_updated_at", "updated_at"),
 )
 
 branches = _table(
     "branches",
     _owner("session_id", "sessions.id", index=False),
     _required("name", sa.Text),
-    _with_first_name("parent_branch_id", _reference("parent_id", "branches.id")),
+    _field("parent_branch_id", _reference("parent_id", "branches.id")),
     _required("priority", sa.Float, "1.0"),
     _required("confidence", sa.Float, "0.8"),
     _required("state", default="active", index=True),
     _required("created_at"),
     _required("updated_at"),
     sa.Column("metadata", DATA),
-    *_since(
-        "0004",
-        _required("position", sa.Integer, "0"),
-        sa.Index("ix_branches_session_position", "session_id", "position"),
-    ),
-    *_since("0007", _required("is_judged", sa.Boolean, "1")),
+    _required("position", sa.Integer, "0"),
+    sa.Index("ix_branches_session_position", "session_id", "position"),
+    _required("is_judged", sa.Boolean, "1"),
 )
 
 thoughts = _table(
@@ -114,26 +96,21 @@ thoughts = _table(
     _reference("parent_id", "thoughts.id"),
     _required("created_at"),
     sa.Column("metadata", DATA),
-    *_since("0002", _reference("branch_id", "branches.id")),
-    *_since(
-        "0004",
-        _required("position", sa.Integer, "0"),
-        sa.Column("abandoned_by", sa.String),
-        _required("fingerprint", default=""),
-        sa.Index("ix_thoughts_session_position", "session_id", "position"),
-        sa.Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
-        # All four columns: with fewer, SQLite scans the whole session for the last thought.
-        sa.Index(
-            "ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"
-        ),
-    ),
-    *_since("0007", _required("is_judged", sa.Boolean, "1")),
+    _reference("branch_id", "branches.id"),
+    _required("position", sa.Integer, "0"),
+    sa.Column("abandoned_by", sa.String),
+    _required("fingerprint", default=""),
+    sa.Index("ix_thoughts_session_position", "session_id", "position"),
+    sa.Index("ix_thoughts_live", "session_id", "abandoned_by", "position"),
+    # All four columns: with fewer, SQLite scans the whole session for the last thought.
+    sa.Index("ix_thoughts_fingerprint", "session_id", "fingerprint", "abandoned_by", "position"),
+    _required("is_judged", sa.Boolean, "1"),
 )
 
 cross_refs = _table(
     "cross_refs",
-    _with_first_name("from_branch_id", _owner("from_branch", "branches.id")),
-    _with_first_name("to_branch_id", _owner("to_branch", "branches.id")),
+    _field("from_branch_id", _owner("from_branch", "branches.id")),
+    _field("to_branch_id", _owner("to_branch", "branches.id")),
     _required("ref_type"),
     sa.Column("reason", sa.Text),
     _required("strength", sa.Float, "1.0"),
@@ -148,15 +125,15 @@ checkpoints = _table(
     sa.Column("description", sa.Text),
     _required("snapshot", DATA),
     _required("created_at", index=True),
-    *_since("0006", _required("position", sa.Integer, "0")),
+    _required("position", sa.Integer, "0"),
 )
 
 state_snapshots = _table(
     "state_snapshots",
     _owner("session_id", "sessions.id"),
     _required("snapshot_type", index=True),
-    _with_first_name("state_data", _required("data", DATA)),
-    _with_first_name("parent_snapshot_id", _reference("parent_id", "state_snapshots.id")),
+    _field("state_data", _required("data", DATA)),
+    _field("parent_snapshot_id", _reference("parent_id", "state_snapshots.id")),
     _required("created_at"),
     sa.Column("description", sa.Text),
 )
@@ -167,8 +144,8 @@ graphs = _table(
     sa.Column("problem", sa.Text),
     _required("config", DATA),
     _required("created_at"),
-    *_since("0004", sa.Index("ix_graphs_session", "session_id", "created_at")),
-    *_since("0006", _required("position", sa.Integer, "0")),
+    sa.Index("ix_graphs_session", "session_id", "created_at"),
+    _required("position", sa.Integer, "0"),
 )
 
 graph_nodes = _table(
@@ -183,13 +160,10 @@ graph_nodes = _table(
     _required("is_active", sa.Boolean, "1", index=True),
     _required("created_at"),
     sa.Column("metadata", DATA),
-    *_since(
-        "0004",
-        _required("position", sa.Integer, "0"),
-        sa.Column("abandoned_by", sa.String),
-        _required("graph_id", default=""),
-        sa.Index("ix_graph_nodes_graph", "graph_id", "position"),
-    ),
+    _required("position", sa.Integer, "0"),
+    sa.Column("abandoned_by", sa.String),
+    _required("graph_id", default=""),
+    sa.Index("ix_graph_nodes_graph", "graph_id", "position"),
 )
 
 graph_edges = _table(
@@ -201,12 +175,9 @@ graph_edges = _table(
     _required("weight", sa.Float, "1.0"),
     _required("created_at"),
     sa.Column("metadata", DATA),
-    *_since(
-        "0004",
-        sa.Column("abandoned_by", sa.String),
-        _required("graph_id", default=""),
-        sa.Index("ix_graph_edges_graph_id", "graph_id"),
-    ),
+    sa.Column("abandoned_by", sa.String),
+    _required("graph_id", default=""),
+    sa.Index("ix_graph_edges_graph_id", "graph_id"),
 )
 
 invocations = _table(
@@ -220,13 +191,10 @@ invocations = _table(
     _required("success", sa.Boolean, "1"),
     sa.Column("error", sa.Text),
     _required("created_at", index=True),
-    *_since(
-        "0004",
-        sa.Column("model", sa.String),
-        sa.Column("input_tokens", sa.Integer),
-        sa.Column("output_tokens", sa.Integer),
-    ),
-    *_since("0005", sa.Column("backend", sa.String)),
+    sa.Column("model", sa.String),
+    sa.Column("input_tokens", sa.Integer),
+    sa.Column("output_tokens", sa.Integer),
+    sa.Column("backend", sa.String),
 )
 
 answers = sa.Table(

@@ -127,6 +127,7 @@ def test_failures_are_the_servers_that_cannot_be_used_and_why() -> None:
 @pytest.mark.parametrize(
     ("states", "summary"),
     [
+        ([], "0 servers"),
         (["ready"], "1 server: 1 ready"),
         (["ready", "ready", "idle"], "3 servers: 2 ready, 1 idle"),
     ],
@@ -141,10 +142,6 @@ def test_the_summary_says_why_a_server_is_not_ready() -> None:
     status = Status({"files": _server(), "shop": _server("shop", "waiting", error=DOWN)})
 
     assert status.summary == ("2 servers: 1 ready, 1 waiting (shop: cannot connect: refused)")
-
-
-def test_the_summary_of_no_servers_ends_cleanly() -> None:
-    assert Status({}).summary == "0 servers"
 
 
 @pytest.mark.parametrize(
