@@ -12,7 +12,7 @@ from plait.html.compare import compare_page
 from plait.html.conversation import run_page
 from plait.html.page import page as whole_page
 from plait.html.runs import run_row, runs_section
-from tests.browser.chromium import Chromium
+from tests.browser.chromium import Chromium, Page
 from tests.unit.html.sample_runs import failed_run, full_run, hostile_run, long_run
 
 OPEN_STEPS = "[...document.querySelectorAll('.step')].filter(s => !s.hidden).length"
@@ -108,6 +108,75 @@ def test_runs_are_filtered(browser: Chromium, pages: dict[str, str]) -> None:
         page.evaluate(f"({choose})('[data-filter-min=time]', '8')")
         page.wait_for(f"{shown} === 1")
         assert page.text(".count") == "1 run"
+
+
+def test_runs_are_sorted_by_a_column(browser: Chromium, pages: dict[str, str]) -> None:
+    times = "[...document.querySelectorAll('tr[data-item]')].map(r => Number(r.dataset.time))"
+    with browser.open(pages["runs"]) as page:
+        page.click("[data-sort=time]")
+        assert page.evaluate(times) == sorted(page.evaluate(times), reverse=True)
+        page.click("[data-sort=time]")
+        assert page.evaluate(times) == sorted(page.evaluate(times))
+        assert page.evaluate("document.querySelector('th[aria-sort]').innerText").startswith("time")
+
+
+def _drag(page: Page, start: float, end: float) -> None:
+    """Drag over a part of the overview, as a person would."""
+    page.evaluate("document.querySelector('.zoomable').scrollIntoView({block: 'center'})")
+    box = page.evaluate(
+        "(() => {const r = document.querySelector('.zoomable').getBoundingClientRect();"
+        "return [r.x, r.width, r.y + r.height / 2]})()"
+    )
+    for kind, part in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+        place = {"x": box[0] + part * box[1], "y": box[2]}
+        page.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+
+
+def test_a_part_of_the_time_is_chosen_by_dragging(
+    browser: Chromium, pages: dict[str, str], shots: Path
+) -> None:
+    shown = "[...document.querySelectorAll('.step')].filter(s => s.checkVisibility()).length"
+    with browser.open(pages["run"]) as page:
+        every = page.evaluate(shown)
+        page.press("v")
+        _drag(page, 0.2, 0.45)
+        page.wait_for(f"{shown} < {every}")
+        start, width = page.evaluate(
+            "document.querySelector('.bar').getAttribute('viewBox').split(' ').map(Number)"
+            ".filter((_, at) => at % 2 === 0)"
+        )
+        assert start == pytest.approx(0.2 * 7.1, abs=0.05)
+        assert width == pytest.approx(0.25 * 7.1, abs=0.05)
+        assert page.evaluate("document.querySelector('.axis text').textContent").startswith("1.4")
+        page.screenshot(shots / "zoomed.png")
+        page.click("[data-do=whole]")
+        page.wait_for(f"{shown} === {every}")
+
+
+def test_turns_collapse(browser: Chromium, pages: dict[str, str], shots: Path) -> None:
+    calls = "[...document.querySelectorAll('.step.call')].filter(s => s.checkVisibility()).length"
+    with browser.open(pages["run"]) as page:
+        assert page.evaluate(calls) == 3
+        page.click(".step.turn .fold")
+        assert page.evaluate(calls) == 1
+        page.click("[data-do=turns]")
+        assert page.evaluate(calls) == 0
+        page.screenshot(shots / "turns.png")
+        page.click("[data-do=turns]")
+        assert page.evaluate(calls) == 3
+
+
+def test_5000_events_are_zoomed_and_folded_at_once(browser: Chromium, tmp_path: Path) -> None:
+    with browser.open(_file(tmp_path, "long", run_page(long_run(5_000)))) as page:
+        began = time.monotonic()
+        _drag(page, 0.4, 0.5)
+        page.wait_for("document.querySelectorAll('.outside').length > 1000")
+        page.click("[data-do=turns]")
+        page.wait_for("document.querySelectorAll('.away').length > 1000")
+        took = time.monotonic() - began
+    print(f"5,000 events: zoomed and folded in {took:.2f} s")
+    idle = os.getloadavg()[0] < (os.cpu_count() or 1)
+    assert took < (2 if idle else 20)
 
 
 def test_a_hostile_trace_runs_nothing(browser: Chromium, pages: dict[str, str]) -> None:

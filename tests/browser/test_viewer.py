@@ -239,6 +239,44 @@ def _choose(page: Page, name: str) -> None:
 OUTCOME = "document.querySelector('.use .a-tool:not([hidden]) .outcome').innerText"
 
 
+def test_filters_and_order_of_runs_are_in_the_address(browser: Chromium, served: Served) -> None:
+    shown = "[...document.querySelectorAll('tr[data-item]')].filter(r => !r.hidden).length"
+    with served.open(browser, "/runs") as page:
+        every = page.evaluate(shown)
+        page.click("input[type=search]")
+        page.type("hostile")
+        page.wait_for(f"{shown} === 1")
+        page.click("[data-sort=tokens]")
+        assert page.evaluate("location.search") == "?text=hostile&sort=-tokens"
+        page.goto(page.evaluate("location.href"))
+        page.wait_for(f"{shown} === 1")
+        sorted_by = "document.querySelector('th[aria-sort] button').dataset.sort"
+        assert page.evaluate(sorted_by) == "tokens"
+        page.goto(f"{served.home}/runs")
+        assert page.evaluate(shown) == every
+
+
+def test_runs_of_a_report_stand_below_it(browser: Chromium, served: Served) -> None:
+    with served.open(browser, "/runs") as page:
+        summary = page.text(".group > summary")
+        assert "report nightly" in summary
+        page.click(".group > summary a")
+        page.wait_for("location.pathname.startsWith('/reports/')")
+
+
+def test_a_run_is_saved_as_one_file(browser: Chromium, served: Served, tmp_path: Path) -> None:
+    with served.open(browser, served.run_address("trips.jsonl", "a1b2c3d4e5f6")) as page:
+        page.wait_for("!!document.querySelector('a[download]')")
+        text = page.evaluate(
+            "fetch(document.querySelector('a[download]').href).then(async r => "
+            "[r.headers.get('Content-Disposition'), await r.text()])"
+        )
+    assert text[0] == "attachment; filename=run-a1b2c3d4e5f6.html"
+    (tmp_path / "run.html").write_text(text[1])
+    with browser.open((tmp_path / "run.html").as_uri()) as page:
+        assert page.evaluate("document.querySelectorAll('.step').length") == 12
+
+
 def test_a_tool_is_called_by_its_form(browser: Chromium, served: Served) -> None:
     with served.open(browser, "/servers/shop") as page:
         _choose(page, "tool-add")

@@ -10,6 +10,7 @@ from typing import Any
 
 from plait._support.sizes import size_label
 from plait.html.elements import Child, Html, h
+from plait.html.markdown import markdown_block
 from plait.html.page import SINGLE_FILE, Site, page
 from plait.html.pieces import (
     cost_label,
@@ -52,6 +53,8 @@ class RunView:
         default_factory=dict[str, Sequence[Mapping[str, Any]]]
     )
     """The recorded messages of calls, by the ids of the calls."""
+    save: str | None = None
+    """The address of the run as one file, where there is one."""
     first: int | None = None
     """How many steps the page contains; others are requested. `None` is all of them."""
 
@@ -189,9 +192,11 @@ def run_heading(trace: Trace) -> Html:
     elif started and started.tools:
         parts.append(folded(count_label(len(started.tools), "tool"), ", ".join(started.tools)))
     badge = status_badge(trace.status, failed)
+    answer = "" if trace.ended is None else trace.ended.final_response
     return h(
         "div",
         h("h1", run_title(trace), " ", badge, dir="auto"),
+        h("div", markdown_block(answer), class_="answer") if answer else None,
         facts_list(rows),
         [h("p", line, class_="warning") for line in warnings],
         parts,
@@ -215,6 +220,9 @@ def _toolbar(view: RunView) -> Html:
         search_field("steps"),
         h("select", kinds, data_filter="kind", aria_label="kinds of steps"),
         h("button", "Unfold all", type="button", data_do="fold"),
+        h("button", "Only turns", type="button", data_do="turns"),
+        h("button", "Whole run", type="button", data_do="whole", hidden=True),
+        h("a", "Save as one file", href=view.save, download=True) if view.save else None,
         class_="toolbar",
     )
 
@@ -232,12 +240,16 @@ def _article(step: Step, trace: Trace, view: RunView, total: float) -> Html:
     head, body = _head_and_body(step, trace, view)
     kinds = f"{step.kind}\nerror" if step.failed else step.kind
     key = view.prefix + step.key
+    fold = None
+    if isinstance(step.event, events.Turn) and step.event.message.tool_calls:
+        label = "fold the calls of this turn"
+        fold = h("button", "▾", type="button", data_do="turn", class_="fold", aria_label=label)
     return h(
         "article",
         h(
             "div",
             h("a", seconds_label(step.start) if step.start else "0 s", class_="at", href=f"#{key}"),
-            h("span", head, class_="head"),
+            h("span", fold, head, class_="head"),
             bar(step, total),
             class_="row",
         ),
@@ -247,6 +259,7 @@ def _article(step: Step, trace: Trace, view: RunView, total: float) -> Html:
         tabindex="-1",
         data_item=True,
         data_kind=kinds,
+        data_of=view.prefix + step.turn if step.turn else None,
     )
 
 
@@ -260,6 +273,9 @@ def _head_and_body(step: Step, trace: Trace, view: RunView) -> tuple[Child, Chil
     match event:
         case _ if step.kind == "partial":
             return _title("Answer, not complete"), text_block(trace.partial_text)
+        case events.RunStarted() if step.kind == "connect":
+            known = facts(seconds_label(step.end), ", ".join(event.servers))
+            return [_title("Connecting"), " ", known], None
         case events.RunStarted():
             return _title("Question"), [_message(message) for message in event.messages]
         case events.Turn():
@@ -280,7 +296,9 @@ def _head_and_body(step: Step, trace: Trace, view: RunView) -> tuple[Child, Chil
             known = facts(seconds_label(trace.seconds), tokens_label(event.usage), cost)
             badge = status_badge(trace.status, trace.failed_calls)
             return [_title("End"), " ", badge, " ", known], (
-                None if is_said else text(event.final_response)
+                None
+                if is_said
+                else markdown_block(event.final_response, source=_source(view, event.id, "text"))
             )
         case events.ApprovalDecided() if event.arguments is not None:
             source = _source(view, event.id, "arguments")
@@ -313,7 +331,7 @@ def _turn(event: events.Turn, view: RunView) -> tuple[Child, Child]:
         block = text_block(message.thinking, source=_source(view, event.id, "thinking"))
         body.append(folded("thinking", block, class_="thinking"))
     if message.text:
-        body.append(text_block(message.text, source=_source(view, event.id, "text")))
+        body.append(markdown_block(message.text, source=_source(view, event.id, "text")))
     body += [image_block(image) for image in message.images]
     if message.tool_calls and not message.text:
         names = Counter(call.name for call in message.tool_calls)

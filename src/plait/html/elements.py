@@ -22,7 +22,7 @@ Child: TypeAlias = "str | Iterable[Child] | None"
 Attribute: TypeAlias = "str | int | float | bool | None"
 """`True` is an attribute without a value; `None` and `False` are no attribute."""
 
-_VOID = frozenset({"img", "input", "link", "meta", "br"})
+_VOID = frozenset({"img", "input", "link", "meta", "br", "hr"})
 _LINKS = frozenset({"href", "src", "action"})
 _SAFE_LINK = re.compile(r"#|\?|/(?![/\\])|\.{1,2}/|[\w%+-][\w.%+-]*(?:[/?#]|\Z)", re.ASCII)
 """Addresses on the same page or host: no scheme, and no host."""

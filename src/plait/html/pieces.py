@@ -8,7 +8,7 @@ from typing import TypeAlias
 from plait.html.elements import Attribute, Child, Html, h
 from plait.traces.messages.message import UsageMetadata
 
-Column: TypeAlias = tuple[str, str | None]
+Column: TypeAlias = tuple[Child, str | None]
 """The title of a column, and the class of its cells."""
 
 
@@ -97,7 +97,9 @@ def search_field(what: str) -> Html:
 def list_filters(noun: str, count: int, *fields: Html | None, last: Html | None = None) -> Html:
     """Build the filters of a list, which the script of the page applies to its items."""
     shown = h("span", count_label(count, noun), class_="count muted", data_count=noun)
-    return h("div", search_field(f"{noun}s"), fields, shown, last, class_="toolbar")
+    return h(
+        "div", search_field(f"{noun}s"), fields, shown, last, class_="toolbar", data_address=True
+    )
 
 
 def choice_filter(name: str, values: Iterable[str]) -> Html | None:

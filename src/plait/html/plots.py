@@ -11,6 +11,7 @@ from plait.html.pieces import seconds_label
 from plait.html.steps import Step
 
 _TICKS = 5
+_TIMED = frozenset({"connect", "turn", "call", "incident"})
 MAX_LANES = 5
 """Lanes for calls that overlap; further ones share the last. The style knows so many heights."""
 MAX_BARS = 2_000
@@ -56,7 +57,7 @@ def axis(total: float) -> Html:
 
 def overview(steps: Sequence[Step], total: float) -> Html | None:
     """Draw the whole run in one picture: the model above, the calls in lanes below it."""
-    timed = [step for step in steps if step.kind in {"turn", "call", "incident"}]
+    timed = [step for step in steps if step.kind in _TIMED]
     if len(timed) < 2:
         return None
     if len(timed) > MAX_BARS:
@@ -75,14 +76,15 @@ def overview(steps: Sequence[Step], total: float) -> Html | None:
             ends[lane] = max(ends[lane], step.end)
             top, height = 10.0 * (lane + 1) + 1, 8.0
         bars[step.key] = _rectangle(step, top, height)
-    return _stretched(
+    picture = _stretched(
         f"0 0 {_number(total)} {10 * (len(ends) + 1)}",
         *(bars[step.key] for step in timed),
         class_="overview",
         role="img",
-        aria_label="the model and its calls over time",
+        aria_label="the model and its calls over time; drag to zoom",
         data_lanes=len(ends),
     )
+    return h("div", picture, h("div", class_="picked", hidden=True), class_="zoomable")
 
 
 def heartbeat(

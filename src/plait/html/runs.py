@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plait.html.conversation import run_title
-from plait.html.elements import Child, Html, h
+from plait.html.elements import Attribute, Child, Html, h
 from plait.html.pieces import (
     choice_filter,
     cost_label,
+    count_label,
     list_filters,
     seconds_label,
     status_badge,
@@ -39,6 +40,9 @@ class RunRow:
     tokens: int = 0
     cost_usd: float | None = None
     seconds: float = 0.0
+    report: str = ""
+    """The report that the run belongs to, and the address of that."""
+    report_href: str = ""
 
 
 _NUMBERS = ("turns", "calls", "tokens", "cost", "time")
@@ -79,8 +83,21 @@ def runs_section(rows: Sequence[RunRow], *, compare: str | None = None) -> Html:
     if not rows:
         return h("p", "No runs yet.", class_="empty")
     number = {"type": "number", "min": "0", "step": "any"}
-    runs = table(_COLUMNS, [_row(row, compare) for row in rows], class_="runs", is_list=True)
-    form = h("form", h("div", runs, class_="wide"), action=compare or "#", id=_FORM)
+    columns = [(_sort_button(title), class_) for title, class_ in _COLUMNS]
+    tables: list[Html] = []
+    # Runs of a report stand below it: a suite has very many.
+    for report in dict.fromkeys(("", *(row.report for row in rows))):
+        group = [row for row in rows if row.report == report]
+        runs = table(columns, [_row(row, compare) for row in group], class_="runs", is_list=True)
+        if not report and group:
+            tables.append(h("div", runs, class_="wide"))
+        elif group:
+            passed = sum(row.status == "completed" for row in group)
+            link = h("a", report, href=group[0].report_href)
+            count = f" · {count_label(len(group), 'run')}, {passed:,} completed"
+            label = h("summary", "report ", link, h("span", count, class_="muted"))
+            tables.append(h("details", label, h("div", runs, class_="wide"), class_="group"))
+    form = h("form", tables, action=compare or "#", id=_FORM)
     button = h("button", "Compare two", type="submit", form=_FORM, class_="compare")
     filters = list_filters(
         "run",
@@ -95,6 +112,14 @@ def runs_section(rows: Sequence[RunRow], *, compare: str | None = None) -> Html:
         last=button if compare else None,
     )
     return h("section", filters, form)
+
+
+def _sort_button(title: str) -> Html | None:
+    """Build the title of a column as a button that sorts by it."""
+    name = {"question": "title", "ended": "outcome", "servers": "server"}.get(title, title)
+    number = title in {*_NUMBERS, "began"}
+    attributes: dict[str, Attribute] = {"data_do": "sort", "data_sort": name, "data_number": number}
+    return h("button", title, type="button", **attributes) if title else None
 
 
 def _row(row: RunRow, compare: str | None) -> Html:
@@ -127,5 +152,10 @@ def _row(row: RunRow, compare: str | None) -> Html:
         data_outcome=row.status,
         data_cost=row.cost_usd or 0,
         data_time=row.seconds,
+        data_title=row.title,
+        data_turns=row.turns,
+        data_calls=row.calls,
+        data_tokens=row.tokens,
+        data_began=row.began,
         tabindex="-1",
     )

@@ -10,8 +10,14 @@ from plait.traces import events
 from plait.traces.events import ToolReturned, TraceEvent
 from plait.traces.trace import Trace
 
-StepKind = Literal["question", "turn", "call", "incident", "summary", "failure", "end", "partial"]
+StepKind = Literal[
+    "connect", "question", "turn", "call", "incident", "summary", "failure", "end", "partial"
+]
 """An incident is a retry, a heal, an approval, an elicitation, or an event of a later version."""
+
+
+MIN_CONNECT_SECONDS = 0.01
+"""Servers that were open before are used at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +32,15 @@ class Step:
     """The result of a call; `None` while there is none."""
     parallel: int = 1
     """How many calls ran at the same time as this one, itself included."""
+    turn: str = ""
+    """The key of the turn that a call or an incident came after."""
 
     @property
     def key(self) -> str:
         """Identifies the step in the page: `e12`."""
-        return "partial" if self.kind == "partial" else f"e{self.event.id}"
+        if self.kind in {"partial", "connect"}:
+            return self.kind
+        return f"e{self.event.id}"
 
     @property
     def failed(self) -> bool:
@@ -61,7 +71,9 @@ def steps_of(trace: Trace) -> list[Step]:
             case events.ToolDefined() | events.Delta() | ToolReturned():
                 continue
             case events.RunStarted():
-                kind = "question"
+                kind, start, end = "question", 0.0, 0.0
+                if event.servers and event.at >= MIN_CONNECT_SECONDS:
+                    steps.append(Step(kind="connect", event=event, start=0.0, end=event.at))
             case events.Turn():
                 kind = "turn"
                 # A turn is recorded when it is complete.
@@ -105,4 +117,13 @@ def _with_parallel(steps: Sequence[Step]) -> list[Step]:
             overlapping[other.key] += 1
         overlapping[step.key] += len(running)
         running.append(step)
-    return [replace(step, parallel=overlapping.get(step.key, 1)) for step in steps]
+    counted: list[Step] = []
+    turn = ""
+    for step in steps:
+        if step.kind == "turn":
+            turn = step.key
+        elif step.kind not in {"call", "incident"}:
+            turn = ""
+        own = "" if step.kind == "turn" else turn
+        counted.append(replace(step, parallel=overlapping.get(step.key, 1), turn=own))
+    return counted

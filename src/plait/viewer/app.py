@@ -138,7 +138,7 @@ def _app(options: ViewerOptions) -> Starlette:
     routes: list[BaseRoute] = [
         Route("/", home),
         Route("/assets/{name}", serve_asset),
-        *RunPages(library).routes(),
+        *RunPages(library, options.reports).routes(),
         *ServingPages().routes(),
     ]
     if options.reports is not None:

@@ -25,14 +25,14 @@ from plait.html.conversation import (
 from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
 from plait.html.pieces import Column, list_filters, table, table_row
-from plait.html.plots import total_seconds
-from plait.html.runs import runs_section
+from plait.html.plots import overview, total_seconds
+from plait.html.runs import RunRow, runs_section
 from plait.html.steps import steps_of
 from plait.reasoning.diagram import read_document
 from plait.reasoning.html import thinking, title_of
 from plait.reasoning.storage.port import SessionLine, Storage
 from plait.traces.trace import Trace
-from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary
+from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary, run_key
 from plait.viewer.pages import SITE, Live, hint, not_found
 
 MAX_SENT_STEPS = 600
@@ -46,12 +46,14 @@ class RunPages:
     """Answers requests about runs; its functions run in threads, since they read files."""
 
     library: TraceLibrary
+    reports: ReportRenderer | None = None
 
     def routes(self) -> list[Route]:
         """Return the addresses of these pages."""
         return [
             Route("/runs", self.list),
             Route("/runs/{file}/{run}", self.run),
+            Route("/runs/{file}/{run}/file", self.save),
             Route("/runs/{file}/{run}/steps", self.steps),
             Route("/runs/{file}/{run}/text/{event:int}/{part}", self.text),
             Route("/compare", self.compare),
@@ -61,7 +63,7 @@ class RunPages:
         """Answer with all runs."""
 
         def build(mark: Html) -> str:
-            rows = self.library.rows()
+            rows = self._grouped(self.library.rows())
             places = ", ".join(str(path) for path in self.library.paths)
             example = 'plait run "What time is it in Tokyo?" --trace run.jsonl'
             empty = hint(f"No traces in {places} yet. Record one:", example)
@@ -73,6 +75,23 @@ class RunPages:
 
         return Live(self.library.version()).answer(request, build)
 
+    def _grouped(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
+        """Return the rows with the reports that they belong to."""
+        if self.reports is None:
+            return rows
+        found = report_keys(self.library.paths, self.reports)
+        folders = {
+            str(path.resolve()): (path.name or str(path), key) for key, path in found.items()
+        }
+        grouped: list[RunRow] = []
+        for row in rows:
+            parents = (str(folder) for folder in Path(row.file).resolve().parents)
+            report = next((folders[one] for one in parents if one in folders), None)
+            if report is not None:
+                row = replace(row, report=report[0], report_href=f"/reports/{report[1]}")  # noqa: PLW2901
+            grouped.append(row)
+        return grouped
+
     def run(self, request: Request) -> Response:
         """Answer with one run."""
         trace = self._trace(request)
@@ -81,9 +100,8 @@ class RunPages:
         address = request.url.path
         is_long = len(trace.events) > MAX_SENT_STEPS
         live = f"{address}/steps" if is_long or trace.ended is None else None
-        view = replace(
-            self._view(request, trace, address), first=MAX_SENT_STEPS if is_long else None
-        )
+        view = self._view(request, trace, address)
+        view = replace(view, first=MAX_SENT_STEPS if is_long else None, save=f"{address}/file")
         text = run_page(trace, site=SITE, view=view, live=live)
         return Response(text, media_type="text/html")
 
@@ -105,16 +123,30 @@ class RunPages:
             sent = -1 if key == "partial" else int(key)
         if sent <= int(after):  # very many calls at once: their results come in one piece
             articles, sent = step_articles(trace, after=int(after), view=view), last
+        steps = steps_of(trace)
+        total = total_seconds(steps, trace.seconds)
         return JSONResponse(
             {
                 "last": sent,
                 "more": sent < last,
                 "html": join([article for _, article in articles]),
                 "head": run_heading(trace),
-                "total": total_seconds(steps_of(trace), trace.seconds),
+                # A long run that goes on keeps its picture: it has very many bars.
+                "overview": overview(steps, total) if len(steps) < MAX_SENT_STEPS else None,
+                "total": total,
                 "ended": trace.ended is not None and sent == last,
             }
         )
+
+    def save(self, request: Request) -> Response:
+        """Answer with one run as a file that requests nothing."""
+        trace = self._trace(request)
+        if trace is None:
+            return not_found("such run")
+        wire = self.library.wire(request.path_params["file"], trace)
+        name = f"attachment; filename=run-{run_key(trace)[:12]}.html"
+        text = run_page(trace, view=RunView(wire=wire))
+        return Response(text, media_type="text/html", headers={"Content-Disposition": name})
 
     def text(self, request: Request) -> Response:
         """Answer with a long text of an event, as plain text."""
@@ -238,6 +270,12 @@ class ReportRenderer(Protocol):
         ...
 
 
+def report_keys(paths: Sequence[Path], renderer: ReportRenderer) -> dict[str, Path]:
+    """Return the folders of reports, by the part of addresses that stands for each."""
+    found = [report for path in paths for report in renderer.find(path)]
+    return {hashlib.sha256(str(one.resolve()).encode()).hexdigest()[:16]: one for one in found}
+
+
 @dataclass(frozen=True, slots=True)
 class ReportPages:
     """Answers requests about reports; its functions run in threads, since they read files."""
@@ -249,13 +287,9 @@ class ReportPages:
         """Return the addresses of these pages."""
         return [Route("/reports", self.list), Route("/reports/{report}", self.report)]
 
-    def _reports(self) -> dict[str, Path]:
-        found = [report for path in self.paths for report in self.renderer.find(path)]
-        return {hashlib.sha256(str(one.resolve()).encode()).hexdigest()[:16]: one for one in found}
-
     def list(self, request: Request) -> Response:
         """Answer with all reports."""
-        reports = self._reports()
+        reports = report_keys(self.paths, self.renderer)
         version = "\n".join(map(self.renderer.version, reports.values()))
 
         def build(mark: Html) -> str:
@@ -277,7 +311,7 @@ class ReportPages:
 
     def report(self, request: Request) -> Response:
         """Answer with one report."""
-        path = self._reports().get(request.path_params["report"])
+        path = report_keys(self.paths, self.renderer).get(request.path_params["report"])
         if path is None:
             return not_found("such report")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-_VOID = frozenset({"img", "input", "link", "meta", "br"})
+_VOID = frozenset({"img", "input", "link", "meta", "br", "hr"})
 
 
 @dataclass

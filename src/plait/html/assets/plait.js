@@ -47,6 +47,7 @@
   let waiting = 0;
   document.addEventListener("input", (event) => {
     if (!event.target.matches("[data-filter], [data-filter-min]")) return;
+    if (event.target.closest("[data-address]")) writeAddress();
     clearTimeout(waiting);
     waiting = setTimeout(applyFilters, 120, scopeOf(event.target));
   });
@@ -106,14 +107,115 @@
       Object.assign(document.createElement("span"), { className: "piece", textContent: piece })));
   }, true);
 
-  const actions = { theme: toggleTheme, help: () => document.getElementById("help").showModal(), fold: foldAll };
+  // A part of the time of a run, chosen by dragging on its overview
+  const label = (seconds) => seconds < 0.1 ? `${Math.round(seconds * 1000)} ms` : seconds < 100
+    ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  function zoom(run, from = null, to = null) {
+    const list = run.querySelector("[data-list]");
+    const total = Number(list.dataset.total);
+    list.dataset.zoom = from === null ? "" : `${from} ${to}`;
+    const [start, end] = from === null ? [0, total] : [from, to];
+    for (const item of list.querySelectorAll("[data-item]")) {
+      const bar = item.querySelector(".bar");
+      bar.setAttribute("viewBox", `${start} 0 ${end - start} 10`);
+      const shape = bar.firstElementChild;
+      const x = Number(shape?.getAttribute("x") ?? 0);
+      const outside = from !== null && (!shape || x > end || x + Number(shape.getAttribute("width")) < start);
+      item.classList.toggle("outside", outside);
+    }
+    all(".axis text", run).forEach((text, at, ticks) => { text.textContent = label(start + (end - start) * at / (ticks.length - 1)); });
+    const picked = run.querySelector(".picked");
+    if (picked) {
+      picked.hidden = from === null;
+      picked.style.left = `${100 * start / total}%`;
+      picked.style.width = `${100 * (end - start) / total}%`;
+    }
+    for (const button of all("[data-do=whole]", run)) button.hidden = from === null;
+  }
+  let drag = null;
+  document.addEventListener("pointerdown", (event) => {
+    const area = event.target.closest(".zoomable");
+    if (!area || event.button) return;
+    drag = { area, box: area.getBoundingClientRect(), from: event.clientX };
+    event.preventDefault();
+  });
+  const span = (event) => [drag.from, event.clientX].map((x) => Math.min(1, Math.max(0, (x - drag.box.left) / drag.box.width))).sort((a, b) => a - b);
+  addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    const [from, to] = span(event);
+    const picked = drag.area.querySelector(".picked");
+    picked.hidden = false;
+    picked.style.left = `${100 * from}%`;
+    picked.style.width = `${100 * (to - from)}%`;
+  });
+  addEventListener("pointerup", (event) => {
+    if (!drag) return;
+    const [from, to] = span(event);
+    const run = drag.area.closest(".run");
+    const total = Number(run.querySelector("[data-list]").dataset.total);
+    if ((to - from) * drag.box.width < 4) zoom(run); // a click shows the whole run
+    else zoom(run, from * total, to * total);
+    drag = null;
+  });
+
+  // Turns: their calls can be tucked away
+  function tuck(turn, away) {
+    turn.classList.toggle("tucked", away);
+    for (const item of all(`[data-of="${CSS.escape(turn.id)}"]`, turn.closest("[data-list]"))) item.classList.toggle("away", away);
+    const button = turn.querySelector(".fold");
+    if (button) button.textContent = away ? "▸" : "▾";
+  }
+  function tuckAll(button) {
+    const away = button.textContent === "Only turns";
+    button.textContent = away ? "Turns and calls" : "Only turns";
+    for (const turn of all(".step.turn", scopeOf(button))) tuck(turn, away);
+  }
+
+  // Lists: sorted by a column; filters and order are in the address
+  function sort(name, downwards) {
+    for (const button of all("[data-sort]")) button.closest("th").ariaSort = button.dataset.sort === name ? (downwards ? "descending" : "ascending") : null;
+    for (const body of all("tbody[data-list]")) {
+      const value = (row) => row.dataset[name] ?? "";
+      const order = (a, b) => isNaN(value(a)) || isNaN(value(b)) ? value(a).localeCompare(value(b)) : value(a) - value(b);
+      body.append(...[...body.rows].sort((a, b) => downwards ? order(b, a) : order(a, b)));
+    }
+  }
+  function writeAddress() {
+    const query = new URLSearchParams(location.search);
+    for (const filter of all("[data-address] :is([data-filter], [data-filter-min])")) {
+      const name = filter.dataset.filter ?? `min-${filter.dataset.filterMin}`;
+      if (filter.value.trim()) query.set(name, filter.value.trim()); else query.delete(name);
+    }
+    const sorted = document.querySelector("th[aria-sort] [data-sort]");
+    if (sorted) query.set("sort", (sorted.closest("th").ariaSort === "descending" ? "-" : "") + sorted.dataset.sort);
+    try { history.replaceState(null, "", `?${query}${location.hash}`.replace(/^\?(#|$)/, `${location.pathname}$1`)); } catch { /* a file */ }
+  }
+  function readAddress() {
+    const query = new URLSearchParams(location.search);
+    let scope = null;
+    for (const filter of all("[data-address] :is([data-filter], [data-filter-min])")) {
+      const value = query.get(filter.dataset.filter ?? `min-${filter.dataset.filterMin}`);
+      if (value !== null) { filter.value = value; scope = scopeOf(filter); }
+    }
+    const order = query.get("sort");
+    if (order && document.querySelector(`[data-sort="${CSS.escape(order.replace("-", ""))}"]`)) sort(order.replace("-", ""), order.startsWith("-"));
+    if (scope) applyFilters(scope);
+  }
+  addEventListener("plait:replaced", readAddress);
+  function sortBy(button) {
+    const now = button.closest("th").ariaSort;
+    sort(button.dataset.sort, now ? now !== "descending" : button.dataset.number !== undefined);
+    writeAddress();
+  }
+
+  const actions = { turn: (button) => { const turn = button.closest(".step"); tuck(turn, !turn.classList.contains("tucked")); }, turns: tuckAll, whole: (button) => zoom(button.closest(".run")), sort: sortBy, theme: toggleTheme, help: () => document.getElementById("help").showModal(), fold: foldAll };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-do]");
     if (button) actions[button.dataset.do]?.(button);
     else if (event.target.id === "help") event.target.close();
     const row = event.target.closest(".row");
     const run = row?.closest(".run");
-    if (run?.querySelector(".switch [value=w]")?.checked && !event.target.closest("a")) row.parentElement.classList.toggle("open");
+    if (run?.querySelector(".switch [value=w]")?.checked && !event.target.closest("a, button")) row.parentElement.classList.toggle("open");
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -132,6 +234,7 @@
   for (const choice of all(".switch input")) choice.addEventListener("change", () => kept.set("view", choice.value));
   if (kept.get("view") === "w") all(".switch [value=w]").forEach((choice) => { choice.checked = true; });
   addEventListener("beforeprint", () => all(".step .body > details").forEach((part) => { part.open = true; }));
+  readAddress();
   reveal();
 
   // Steps of a run that goes on: `html` has articles, `total` is the length of the axis in seconds.
@@ -143,16 +246,18 @@
       for (const item of [...template.content.children]) {
         const old = document.getElementById(item.id);
         if (!old) { chunk.append(item); continue; }
-        item.classList.toggle("open", old.classList.contains("open"));
+        for (const name of ["open", "tucked"]) item.classList.toggle(name, old.classList.contains(name));
         const open = new Set(all("details[open]", old).map((part) => part.id || part.firstElementChild.textContent));
         for (const part of all("details", item)) if (open.has(part.id || part.firstElementChild.textContent)) part.open = true;
         old.replaceWith(item);
         if (here === old) here = item;
       }
-      if (Number(list.dataset.total) !== Number(total)) {
+      const zoomed = list.dataset.zoom;
+      if (zoomed || Number(list.dataset.total) !== Number(total)) {
         list.dataset.total = total;
-        for (const bar of all(".bar", list)) bar.setAttribute("viewBox", `0 0 ${total} 10`);
+        zoom(list.closest(".run"), ...zoomed ? zoomed.split(" ").map(Number) : []);
       }
+      for (const turn of all(".tucked", list)) tuck(turn, true);
       clearTimeout(waiting);
       waiting = setTimeout(applyFilters, 0, scopeOf(list));
     },

@@ -71,6 +71,8 @@
       document.getElementById("partial")?.remove();
       merge(news, list);
       const head = document.querySelector(".run-head");
+      const picture = news.overview && parsed(news.overview).querySelector(".overview");
+      if (picture) document.querySelector(".zoomable > .overview")?.replaceWith(picture);
       const fresh = parsed(news.head).body.firstElementChild;
       if (head && fresh) head.replaceWith(fresh);
       if (isAtEnd && !more) scrollTo({ top: document.body.scrollHeight });
