@@ -186,6 +186,7 @@ TRIALS: dict[str, Callable[[], None]] = {
     "otel": example("opentelemetry_spans.py"),
     "keyring": keyring,
     "prices": prices,
+    "solve": example("solve/rota.py"),
     "ray": ray,
     "embeddings": embeddings,
     "all": example("agents/four_engines.py"),

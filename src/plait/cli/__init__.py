@@ -30,6 +30,7 @@ GROUPS = {
     "Agents": {
         "run": LazyCommand("run", "Run an agent on a task with the tools of your servers."),
         "chat": LazyCommand("run", "Converse with an agent that has the tools of your servers."),
+        "solve": LazyCommand("solve", "Solve a problem of choices and constraints exactly."),
         "model": LazyCommand("model", "Get, list and remove models that run on this machine."),
         "reasoning": LazyCommand("reasoning", "Serve the reasoning tools, and inspect sessions."),
     },

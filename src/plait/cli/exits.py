@@ -62,6 +62,7 @@ class Exit(IntEnum):
         ),
     )
     NOT_VERIFIED = 13, "Too few runs of a suite passed, or some could not be decided."
+    NOT_SOLVED = 14, "A problem has no solution, none was found in time, or a solution fails."
     INTERNAL = 70, "A defect in plait; run again with `-v` for the traceback."
     TIMEOUT = 124, "A call, list, read or run timed out; a tool may have run."
     INTERRUPTED = 130, "Stopped with Ctrl-C; servers started by the command are stopped."

@@ -27,6 +27,12 @@ from plait.reasoning.serving.service import Service as Service
 from plait.reasoning.serving.service import database_for as database_for
 from plait.reasoning.serving.service import open_service as open_service
 from plait.reasoning.serving.service import open_sibling as open_sibling
+from plait.reasoning.solving.langchain_tool import solve_tool as solve_tool
+from plait.reasoning.solving.problem import Answer as Answer
+from plait.reasoning.solving.problem import problem_schema as problem_schema
+from plait.reasoning.solving.run import asolve as asolve
+from plait.reasoning.solving.run import check_solution as check_solution
+from plait.reasoning.solving.run import solve as solve
 from plait.reasoning.storage.engine import Database as Database
 from plait.reasoning.storage.engine import database_from_text as database_from_text
 from plait.reasoning.storage.port import ConflictError as ConflictError

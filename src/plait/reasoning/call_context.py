@@ -116,11 +116,12 @@ class CallContext:
         system: str | None = None,
         parameter: str | None = None,
         shape: str = "",
+        **settings: Any,
     ) -> ReplyT:
         """Ask the model of a mode for a JSON object, and record the request.
 
-        `system` replaces the prompt of the mode. Without a model, the error asks the caller for
-        `parameter` in this `shape`.
+        `system` replaces the prompt of the mode, `settings` its temperature or its tokens. Without
+        a model, the error asks the caller for `parameter` in this `shape`.
         """
         if self.is_host and parameter is not None:
             raise RefusedError(
@@ -137,7 +138,7 @@ class CallContext:
             pipe=getattr(self.pipes, mode),
             system=system or PROMPTS[mode],
             user=user,
-            **asdict(PIPE_SETTINGS[mode]),
+            **asdict(replace(PIPE_SETTINGS[mode], **settings)),
         )
         key = (prompt.pipe, prompt.system, prompt.user)
         if key in self.replies:

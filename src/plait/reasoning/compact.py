@@ -1,4 +1,4 @@
-"""The compact profile: six tools that reach every mode, with short ids and results.
+"""The compact profile: seven tools that reach every mode, with short ids and results.
 
 Each stands for tools of the full profile; a result has at most 400 characters beside the thoughts.
 """
@@ -82,17 +82,17 @@ _REFERENCE: Final[Schema] = {"type": ["integer", "string"]}
 _TOOLS: Final = (
     CompactTool(
         name="reasoning_think",
-        description="Write down one step of your reasoning; it is kept on the branch you follow. "
-        "One problem, one session_id (left out, a session begins). Ids are short: t3 is a "
-        "thought, b2 a branch, n7 a graph node, c1 a checkpoint.",
+        description="Write down one step of your reasoning, on the branch you follow. One problem, "
+        "one session_id (left out, a session begins). Ids: t3 is a thought, b2 a branch, n7 a "
+        "graph node, c1 a checkpoint.",
         properties={
             "content": _text(),
             "session_id": _text(),
             "confidence": _number("0-1"),
-            "revises_thought": {**_REFERENCE, "description": "A thought it corrects."},
-            "branch_from_thought": {**_REFERENCE, "description": "Begin a branch there."},
-            "branch_id": _text("Go on with it; or name a new one."),
-            "total_thoughts": {"type": "integer", "description": "Estimate."},
+            "revises_thought": {**_REFERENCE},
+            "branch_from_thought": {**_REFERENCE},
+            "branch_id": _text("To go on with, or a new name"),
+            "total_thoughts": {"type": "integer"},
             "next_thought_needed": {"type": "boolean"},
             "needs_more_thoughts": {"type": "boolean"},
         },
@@ -102,19 +102,19 @@ _TOOLS: Final = (
     ),
     CompactTool(
         name="reasoning_explore",
-        description="Open several ways from a thought. tree: 2-4 branches to follow one by one. "
-        "divergent: 2-5 perspectives that differ in kind, and a synthesis.",
+        description="Open ways from a thought. tree: 2-4 branches to follow one by one. "
+        "divergent: 2-5 perspectives that differ in kind.",
         properties={
-            "content": _text("Where to start from."),
+            "content": _text(),
             "session_id": _text(),
             "branch_id": _text(),
             "branches": _objects("tree: {thought, confidence 0-1, rationale}, 2-4"),
-            "recommended_branch": {"type": "integer", "description": "Index."},
+            "recommended_branch": {"type": "integer"},
             "cross_refs": _objects(
                 "tree: {to_branch, type: supports|contradicts|extends|alternative|depends, reason}"
             ),
             "perspectives": _objects("divergent: {thought, novelty 0-1, viability 0-1}, 2-5"),
-            "synthesis": _text("divergent"),
+            "synthesis": _text(),
         },
         routes={"tree": "tree", "divergent": "divergent"},
         selector="mode",
@@ -124,14 +124,14 @@ _TOOLS: Final = (
     CompactTool(
         name="reasoning_steer",
         description="focus: follow a branch. complete, abandon: end one. checkpoint: keep the "
-        "state under a name, before a risky way. backtrack: return to a checkpoint and take "
-        "another way; nothing is lost. branches, checkpoints: list them.",
+        "state before a risky way. backtrack: return to a checkpoint and take another way; "
+        "nothing is lost. branches, checkpoints: list them.",
         properties={
             "session_id": _text(),
             "branch_id": _text(),
             "checkpoint_id": _text(),
-            "name": _text("checkpoint"),
-            "thought": _text("backtrack: first step of the other way"),
+            "name": _text(),
+            "thought": _text("backtrack: step of the other way"),
         },
         routes={
             "focus": "tree_focus",
@@ -146,33 +146,33 @@ _TOOLS: Final = (
     ),
     CompactTool(
         name="reasoning_review",
-        description="Judge reasoning. reflect: examine a thought or a text, and improve it. "
-        "evaluate: measure the session. advise: which way of reasoning fits a task.",
+        description="reflect: examine a thought or a text, and improve it. evaluate: measure the "
+        "session. advise: which way of reasoning fits a task.",
         properties={
             "session_id": _text(),
             "thought_id": _text(),
-            "content": _text("Text or task."),
+            "content": _text(),
             "reflection": _object(
                 "reflect: {analysis, quality_score 0-1, strengths[], weaknesses[], "
                 "recommendations[], improved_thought}"
             ),
-            "hints": _texts("advise"),
+            "hints": _texts(),
         },
         routes={"reflect": "reflection", "evaluate": "reflection_evaluate", "advise": "auto"},
         default="reflect",
     ),
     CompactTool(
         name="reasoning_graph",
-        description="Solve a problem of many parts. init: begin with a thought. generate: "
+        description="A graph of thoughts. init: begin with a thought. generate: "
         "continue a node. score: judge it. aggregate: join nodes. refine: improve one. prune: cut "
         "weak ends. finalize: mark conclusions. state: show it.",
         properties={
             "session_id": _text(),
-            "graph_id": _text("If the session has several."),
-            "content": _text("init: the first thought."),
-            "problem": _text("init: the problem."),
+            "graph_id": _text(),
+            "content": _text("init: first thought"),
+            "problem": _text(),
             "node_id": _text(),
-            "node_ids": _texts("aggregate: 2 or more"),
+            "node_ids": _texts(),
             "continuations": _objects("generate: {thought, confidence 0-1, rationale}, 1-10"),
             "scores": _object("score: {overall_score 0-1, rationale}"),
             "aggregation": _object(
@@ -180,7 +180,7 @@ _TOOLS: Final = (
                 "conflicts_resolved[]}"
             ),
             "refinement": _object("refine: {refined_thought, confidence, improvements_made[]}"),
-            "threshold": _number("prune: cut below it."),
+            "threshold": _number(),
             "terminal_node_ids": _texts("finalize: else the best 3"),
         },
         routes={
@@ -195,19 +195,37 @@ _TOOLS: Final = (
         },
     ),
     CompactTool(
+        name="reasoning_solve",
+        description="Answer a problem of constraints exactly, by a solver: schedules, seating, "
+        "budgets, routes, rules. check: test a solution. sample: draw until one holds. help: "
+        "forms.",
+        properties={
+            "problem": _object(
+                "{variables: {mon: [Ann, Ben], n: {min, max}}, constraints: [{rule: 'mon != Ann', "
+                "says}], minimize}"
+            ),
+            "content": _text(),
+            "session_id": _text(),
+            "branch_id": _text(),
+            "solution": {"type": "object"},
+        },
+        routes={"solve": "solve", "check": "solve", "sample": "solve", "help": "solve"},
+        default="solve",
+    ),
+    CompactTool(
         name="reasoning_session",
         description="where: question, active and open branches, best nodes, budget and next move. "
         "conclude: close it with the answer.",
         properties={
             "session_id": _text(),
-            "conclusion": _text("conclude: the answer."),
+            "conclusion": _text(),
             "confidence": _number("0-1"),
-            "thought_ids": _texts("conclude: what it rests on"),
-            "query": _text("search"),
-            "format": _text("export: markdown|mermaid|dot|svg|json"),
+            "thought_ids": _texts(),
+            "query": _text(),
+            "format": _text("markdown|mermaid|dot|svg|json"),
             "limit": {"type": "integer"},
             "offset": {"type": "integer"},
-            "reason": _text("reopen"),
+            "reason": _text(),
         },
         routes={
             "where": "session_where",
@@ -232,6 +250,9 @@ _FIXED: Final[Mapping[str, Mapping[str, Any]]] = {
     "checkpoint": {"include_snapshot": False},
     "checkpoints": {"include_snapshot": False},
     "state": {"include_content": True},
+    "check": {"action": "check"},
+    "sample": {"action": "sample"},
+    "help": {"action": "help"},
 }
 """Arguments that a route always has."""
 
@@ -340,7 +361,7 @@ def _with_short_ids(value: Any, short: Mapping[str, str]) -> Any:
 _TEXTS: Final = frozenset(
     {"content", "analysis", "synthesis", "question", "improved", "conclusion", "rationale"}
     | {"active_branch", "last_thought", "open_branches", "left_behind", "best_nodes"}
-    | {"checkpoints"}
+    | {"checkpoints", "text", "solution", "statement", "forms", "functions"}
 )
 """Fields that hold thoughts, or thoughts by id."""
 
@@ -389,6 +410,8 @@ def _lines_that_fit(name: str, lines: Sequence[Data], *, used: int = 0) -> Data:
 _BRANCH: Final = "session_id state branch_id=id above=parent_branch_id content=name"
 _BACKTRACK: Final = "session_id thought_id branch_id=new_branch_id restored=checkpoint_restored"
 
+_SOLVED: Final = "session_id thought_id answer_id branch_id status text solution value bound"
+
 _WHERE: Final = (
     "session_id question conclusion budget "
     "active_branch last_thought open_branches left_behind best_nodes checkpoints"
@@ -415,6 +438,8 @@ _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     "got_prune": ("pruned_count remaining_count threshold_used", ""),
     "session_conclude": ("session_id status", ""),
     "session_where": (_WHERE, ""),
+    # The text names a second solution, contradictions and mistakes.
+    "solve": (f"{_SOLVED} statement was_repaired forms functions", ""),
 }
 """The fields of results without lists; the second ones only where a model wrote them."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from plait._support.exception_groups import one_line
 from plait._support.sanitize import escaped, escaped_for_markdown
@@ -59,6 +59,7 @@ def _markdown(document: SessionDocument) -> Exported:
                 place += f", on {_folded(branch)}"
             notes = [f"- {_folded(note)}" for note in notes_of(thought.metadata)]
             lines += ["", place, "", _quote(thought.content), *(["", *notes] if notes else [])]
+            lines += _tables_of(thought.metadata or {})
     if document.branches:
         lines += ["", "## Branches", ""]
         for one in document.branches:
@@ -82,6 +83,55 @@ def _markdown(document: SessionDocument) -> Exported:
             lines.append(f"- {_folded(node.content)} ({place})")
             lines += [f"  - {_folded(note)}" for note in notes_of(node.metadata)]
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
+
+
+def _tables_of(metadata: Mapping[str, Any]) -> list[str]:
+    """Return a problem that was stated, or its answer, as tables."""
+    problem: Mapping[str, Any] = metadata.get("problem") or {}
+    answer: Mapping[str, Any] = metadata.get("answer") or {}
+    lines: list[str] = []
+    for title, values in (
+        ("Variable", problem.get("variables")),
+        ("Given", {k: v for k, v in problem.items() if k in _GIVEN}),
+        ("Solution", answer.get("solution")),
+        ("Other solution", answer.get("other")),
+    ):
+        rows = [[name, _spoken(value)] for name, value in (values or {}).items()]
+        lines += _table([title, "Value"], rows)
+    for title, rules in (
+        ("Constraint", [*problem.get("constraints", ()), *problem.get("facts", ())]),
+        ("Rule", problem.get("rules", ())),
+        ("Contradicting", answer.get("conflict", ())),
+    ):
+        named: list[Mapping[str, Any]] = [
+            {"rule": one} if isinstance(one, str) else one for one in rules
+        ]
+        rows = [[str(one.get(field) or "") for field in ("name", "rule", "says")] for one in named]
+        lines += _table([title, "Condition", "Sentence"], rows)
+    concluded = [
+        [one["asked"], one["verdict"], ", ".join(one.get("because", ()))]
+        for one in answer.get("conclusions", ())
+    ]
+    return lines + _table(["Asked", "Verdict", "Because"], concluded)
+
+
+_GIVEN: Final = ("things", "circle", "start", "end", "via", "avoid", "ask", "minimize", "maximize")
+
+
+def _spoken(value: object) -> str:
+    if isinstance(value, Mapping):
+        limits = cast("Mapping[str, object]", value)
+        return f"{limits.get('min')} to {limits.get('max')}"
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value)))
+    return str(value)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    if not rows:
+        return []
+    cells = [[_folded(cell).replace("|", "\\|") for cell in row] for row in rows]
+    return ["", *(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells))]
 
 
 def _confidence(value: Judged) -> str:

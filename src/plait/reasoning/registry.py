@@ -17,6 +17,7 @@ from plait.reasoning.modes import (
     linear,
     reflection,
     sessions,
+    solve,
     tree,
 )
 from plait.reasoning.results import ResultPart
@@ -91,6 +92,7 @@ _TOOLS: Final = (
     Tool(got.got_prune, "Prune the graph", destructive=True, idempotent=True),
     Tool(got.got_finalize, "Draw conclusions"),
     Tool(got.got_state, "Show the graph", read_only=True),
+    Tool(solve.solve, "Solve exactly", uses_model=True, writes="problem"),
     Tool(sessions.session_list, "List sessions", read_only=True),
     Tool(sessions.session_get, "Read a session", read_only=True),
     Tool(sessions.session_search, "Search thoughts", read_only=True),

@@ -14,6 +14,7 @@ from plait.errors import RefusedError
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.server import input_schema, listed_tools, output_schema
+from plait.reasoning.solving.problem import EXAMPLES
 from plait.reasoning.storage import tables
 from plait.reasoning.values import Invocation, StateSnapshot
 from tests.unit.reasoning.conftest import Desk
@@ -502,6 +503,7 @@ async def test_every_result_fits_the_schema_it_was_promised_with(scripted: Desk)
         "got_state": {"session_id": "s"},
         "got_finalize": {"session_id": "s"},
         "backtrack": {"checkpoint_id": point["id"]},
+        "solve": {"content": "who works?", "problem": EXAMPLES["variables"], "session_id": "s"},
         "session_list": {},
         "session_get": {"session_id": "s"},
         "session_search": {"query": "step"},

@@ -54,7 +54,7 @@ _PROFILES = ("full", "compact")
 _profile_option = click.option(
     "--profile",
     type=click.Choice(_PROFILES),
-    help="The tools: 28 of them, or six compact ones for models with little context.",
+    help="The tools: 29 of them, or seven compact ones for models with little context.",
 )
 _db_option = click.option(
     "--db",
@@ -408,7 +408,7 @@ def install(
     """
     if profile is None and not only_print and sys.stdin.isatty():
         profile = click.prompt(
-            "Profile: full has 28 tools, compact six with short results",
+            "Profile: full has 29 tools, compact seven with short results",
             type=click.Choice(_PROFILES),
             default="compact",
             err=True,

@@ -372,6 +372,7 @@ class PipeNames:
     got_score: str = "got-score-v1"
     got_aggregate: str = "got-aggregate-v1"
     got_refine: str = "got-refine-v1"
+    solve: str = "problem-statement-v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +394,8 @@ PIPE_SETTINGS: Final[Mapping[str, PipeSettings]] = {
     "got_score": PipeSettings(temperature=0.7, max_tokens=2500),
     "got_aggregate": PipeSettings(temperature=0.7, max_tokens=2500),
     "got_refine": PipeSettings(temperature=0.7, max_tokens=2500),
+    # What a question says is copied: there is one right statement.
+    "solve": PipeSettings(temperature=0.0, max_tokens=3000),
 }
 """By the fields of `PipeNames`; other backends use the same values."""
 

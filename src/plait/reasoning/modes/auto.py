@@ -14,6 +14,7 @@ from plait.reasoning.modes.divergent import DivergentParams, divergent
 from plait.reasoning.modes.got import InitParams, got_init
 from plait.reasoning.modes.linear import LinearParams, linear
 from plait.reasoning.modes.reflection import ReflectionParams, reflection
+from plait.reasoning.modes.solve import SolveParams, solve
 from plait.reasoning.modes.tree import TreeParams, tree
 from plait.reasoning.results import Result, ResultPart, move, result_data, unless_none
 from plait.reasoning.values import Changes
@@ -54,8 +55,32 @@ _FIRST_STEPS: Mapping[str, tuple[Run, type[Params]]] = {
     "divergent": (divergent, DivergentParams),
     "reflection": (reflection, ReflectionParams),
     "got": (got_init, InitParams),
+    "solve": (solve, SolveParams),
 }
 """The first tool of each mode that can be recommended."""
+
+_MODES = tuple(mode for mode in _FIRST_STEPS if mode != "solve")
+"""Modes that keywords, a hint or a model may choose."""
+
+_TASKS: Final = re.compile(
+    r"\b(?:rotas?|rosters?|schedul\w+|timetables?|assign\w*|allocat\w+|seat(?:s|ed|ing)?|sits?"
+    r"|routes?|path|arrang\w+|order|budgets?|versions?|compatible|configur\w+|deliver\w*"
+    r"|who (?:has|owns|works|lives)|follows? from|true of)\b",
+    re.IGNORECASE,
+)
+_LIMITS: Final = re.compile(
+    r"\b(?:at most|at least|exactly|no more than|not more than|no two|nobody|no one|must not"
+    r"|cannot|can't|only if|unless|before|after|next to|opposite|different|within|same as"
+    r"|each|either|whoever|if|does not|limit)\b",
+    re.IGNORECASE,
+)
+_GOALS: Final = re.compile(
+    r"\b(?:shortest|cheapest|fastest|fewest|lowest|minimi[sz]e|maximi[sz]e|optimal|best mix"
+    r"|as (?:few|many|little|much|cheap\w*) as possible)\b",
+    re.IGNORECASE,
+)
+MIN_LIMITS: Final = 2
+"""One limit alone is in many questions that are none for a solver."""
 
 _WITHOUT_MODEL = frozenset({"linear", "got"})
 """Modes whose first step needs no model."""
@@ -140,8 +165,12 @@ async def auto(params: AutoParams, call: CallContext) -> Outcome[AutoResult]:
 async def _recommendation(params: AutoParams, call: CallContext) -> AutoResult:
     """Choose by the hints of a caller without a model, by keywords, or by complexity."""
     content, hints = params.content, " ".join(params.hints)
+    # The full profile chooses among the modes of the original server.
+    if call.is_compact and (why := _why_solve(content)) is not None:
+        other = ("linear", 0.4, "It can be worked out step by step, without a guarantee.")
+        return _result("solve", 0.85, 0.5, why, [other])
     if call.is_host:
-        for word in (*_FIRST_STEPS, "graph"):
+        for word in (*_MODES, "graph"):
             if _has_word(hints, (word,)):
                 mode = "got" if word == "graph" else word
                 return _result(mode, 0.9, 0.5, f"Your hint names {word}.", [])
@@ -160,7 +189,7 @@ async def _recommendation(params: AutoParams, call: CallContext) -> AutoResult:
         reply = await call.ask("auto", user, RouterReply)
         fitting = _fitting(reply.complexity)
         mode = reply.recommended_mode.strip().lower()
-        if mode in _FIRST_STEPS:
+        if mode in _MODES:
             return _result(mode, reply.confidence, reply.complexity, reply.rationale, fitting)
         result = _result("linear", reply.confidence, reply.complexity, reply.rationale, fitting)
         invalid = {"fallback_used": True, "original_invalid_mode": reply.recommended_mode}
@@ -173,6 +202,21 @@ async def _recommendation(params: AutoParams, call: CallContext) -> AutoResult:
         why = "No model can be asked: the complexity is estimated from the length and the parts."
     fitting = _fitting(complexity)
     return _result(fitting[0][0], 0.6, complexity, why, fitting)
+
+
+def _why_solve(content: str) -> str | None:
+    """Return why a question has the shape of a problem for a solver; `None` if it has not."""
+    task = _TASKS.search(content)
+    limits = [*dict.fromkeys(match[0].lower() for match in _LIMITS.finditer(content))]
+    goal = _GOALS.search(content)
+    if task is None or (goal is None and len(limits) < MIN_LIMITS):
+        return None
+    named = [goal[0].lower()] if goal else limits[:3]
+    quoted = ", ".join(f"'{word}'" for word in named)
+    return (
+        f"It speaks of '{task[0].lower()}' under conditions ({quoted}): a solver finds the answer "
+        "exactly, or says which conditions contradict each other."
+    )
 
 
 def _has_word(text: str, words: Sequence[str]) -> bool:

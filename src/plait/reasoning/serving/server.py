@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import logging
 import os
 import re
@@ -48,11 +49,13 @@ from plait.reasoning.compact import compact_text
 from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS, Exported
 from plait.reasoning.html import SCRIPT, STYLE, thinking_page
+from plait.reasoning.modes.solve import SCHEMA_URI
 from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
 from plait.reasoning.serving.stdio import stdio_streams
+from plait.reasoning.solving.problem import EXAMPLES, problem_schema
 from plait.reasoning.storage.port import Storage
 from plait.reasoning.values import new_id
 
@@ -462,10 +465,21 @@ async def list_resources(
             mime_type=APP_MIME_TYPE,
         )
         sessions.insert(0, app)
-    return types.ListResourcesResult(
-        resources=sessions,
-        next_cursor=str(offset + MAX_PAGE_SESSIONS) if len(lines) > MAX_PAGE_SESSIONS else None,
-    )
+    has_more = len(lines) > MAX_PAGE_SESSIONS
+    # The full profile lists what the original server lists.
+    if not has_more and service.settings.profile == "compact":
+        sessions.append(_SCHEMA)
+    next_cursor = str(offset + MAX_PAGE_SESSIONS) if has_more else None
+    return types.ListResourcesResult(resources=sessions, next_cursor=next_cursor)
+
+
+_SCHEMA: Final = types.Resource(
+    uri=SCHEMA_URI,
+    name="solve-schema",
+    title="Problems for the solver",
+    description="The schema of the problems of reasoning_solve, and an example of each form.",
+    mime_type="application/json",
+)
 
 
 _URI: Final = re.compile(r"reasoning://sessions/(?P<key>[^/]+)(?:/(?P<format>[a-z]+))?")
@@ -478,6 +492,10 @@ async def read_resource(
     if params.uri == APP_URI:
         app = types.TextResourceContents(uri=APP_URI, mime_type=APP_MIME_TYPE, text=_app_page())
         return types.ReadResourceResult(contents=[app])
+    if params.uri == SCHEMA_URI:
+        text = json.dumps({"schema": problem_schema(), "examples": EXAMPLES}, ensure_ascii=False)
+        schema = types.TextResourceContents(uri=SCHEMA_URI, mime_type=_SCHEMA.mime_type, text=text)
+        return types.ReadResourceResult(contents=[schema])
     match = _URI.fullmatch(params.uri)
     session = await service.store.get_session(unquote(match["key"])) if match else None
     form = (match["format"] or "json") if match else ""

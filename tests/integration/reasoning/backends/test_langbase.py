@@ -52,6 +52,7 @@ async def test_opening_makes_the_pipes_that_the_modes_need_once() -> None:
         "divergent": (0.9, 3000, own["divergent"]),
         "reflection": (0.6, 2500, own["reflection"]),
         "auto": (0.5, 1000, own["auto"]),
+        "solve": (0.0, 3000, own["solve"]),
         "backtracking": (0.7, 2000, own["backtracking"]),
         **{mode: (0.7, 2500, own[mode]) for mode in made if mode.startswith("got_")},
     }
@@ -69,7 +70,7 @@ async def test_opening_makes_the_pipes_that_the_modes_need_once() -> None:
             "messages": [{"role": "system", "content": PROMPTS["tree"]}],
         }
     )
-    assert len(server.requests) == len(server.pipes) == 9
+    assert len(server.requests) == len(server.pipes) == 10
     heads = {
         (one.method, one.path, one.headers["content-type"], one.headers["authorization"])
         for one in server.requests

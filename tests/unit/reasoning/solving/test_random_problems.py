@@ -59,8 +59,8 @@ def number(draw: random.Random, names: Sequence[str], depth: int) -> Rule:
     made: list[Rule] = [
         (f"({one} + {two})", lambda values: left(values) + right(values)),
         (f"({one} - {two})", lambda values: left(values) - right(values)),
-        (f"{one} * {two}", lambda values: left(values) * right(values)),
-        (f"-{one}", lambda values: -left(values)),
+        (f"({one}) * ({two})", lambda values: left(values) * right(values)),
+        (f"-({one})", lambda values: -left(values)),
         (f"abs({one} - {two})", lambda values: abs(left(values) - right(values))),
         (f"max({one}, {two})", lambda values: max(left(values), right(values))),
         (f"min({one}, {two})", lambda values: min(left(values), right(values))),
@@ -80,7 +80,7 @@ def condition(draw: random.Random, domains: Mapping[str, Sequence[Any]], depth: 
         (one, left), (two, right) = (condition(draw, domains, depth - 1) for _ in range(2))
         made: list[Rule] = [
             (f"({one}) and ({two})", lambda values: left(values) and right(values)),
-            (f"({one}) or {two}", lambda values: left(values) or right(values)),
+            (f"({one}) or ({two})", lambda values: left(values) or right(values)),
             (f"not ({one})", lambda values: not left(values)),
             (f"({one}) implies ({two})", lambda values: not left(values) or right(values)),
             (f"({one}) iff ({two})", lambda values: left(values) == right(values)),

@@ -1,0 +1,340 @@
+"""Problems and answers are thoughts of a session, whoever states them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from plait.errors import RefusedError, ReplyError
+from plait.reasoning.backends.port import HostCompleter, Prompt, ScriptedCompleter
+from plait.reasoning.backends.settings import ReasoningSettings
+from plait.reasoning.diagram import read_document
+from plait.reasoning.export import EXPORTERS
+from plait.reasoning.modes.solve import SCHEMA_URI
+from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.service import open_service
+from plait.reasoning.solving.problem import EXAMPLES
+from plait.reasoning.storage.engine import database_from_text
+from tests.unit.reasoning.conftest import Desk
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "Ann or Ben works each day, at most twice, not twice in a row; who works on Tuesday?"
+
+ROW = "neighbours_differ(mon, tue, wed)"
+ROTA: dict[str, Any] = {
+    "variables": {"mon, tue, wed": ["Ann", "Ben"]},
+    "constraints": [
+        {"name": "row", "rule": ROW, "says": "Nobody twice in a row."},
+        {"name": "ill", "rule": "mon != Ann", "says": "Ann is ill | on Monday."},
+    ],
+}
+
+STATEMENT = {
+    "problem": {
+        "form": "variables",
+        "variables": [{"names": ["mon", "tue", "wed"], "values": ["Ann", "Ben"]}],
+        "constraints": [
+            {"says": "nobody twice in a row", "rule": "neighbours_differ(mon, tue, wed)"},
+            {"says": "Ann is ill on Monday", "rule": "mon != Ann"},
+        ],
+        "goal": "none",
+        "amount": "",
+    }
+}
+
+RIGHT = {"mon": "Ben", "tue": "Ann", "wed": "Ben"}
+
+
+async def test_a_problem_and_its_answer_are_thoughts(desk: Desk) -> None:
+    result = await desk("solve", problem=ROTA, content=QUESTION, session_id="s")
+
+    assert (result["status"], result["solution"]) == ("one", RIGHT)
+    stated, answered = await desk.store.get_session_thoughts("s")
+    assert (stated.content, stated.mode, stated.id) == (QUESTION, "solve", result["thought_id"])
+    assert (answered.content, answered.parent_id) == (result["text"], stated.id)
+    assert (answered.metadata or {})["answer"]["solution"] == RIGHT
+
+    where = await desk("session_where", session_id="s")
+    assert where["question"] == QUESTION
+    assert where["last_thought"] == {answered.id: answered.content}
+
+
+async def test_an_export_shows_the_problem_and_the_answer_as_tables(desk: Desk) -> None:
+    await desk("solve", problem=ROTA, session_id="s")
+    await desk(
+        "solve",
+        problem={**ROTA, "constraints": [*ROTA["constraints"], "wed == Ann"]},
+        session_id="s",
+    )
+    await desk("solve", problem=EXAMPLES["rules"], session_id="s")
+    session = await desk.store.get_session("s")
+    assert session is not None
+
+    markdown = EXPORTERS["markdown"](await read_document(desk.store, session)).content
+
+    for row in (
+        "| Variable | Value |",
+        "| mon, tue, wed | Ann, Ben |",
+        "| tue | Ann |",
+        "| Contradicting | Condition | Sentence |",
+        "| Asked | Verdict | Because |",
+    ):
+        assert row in markdown
+    (ill,) = {line for line in markdown.splitlines() if line.startswith("| ill ")}
+    # A bar in a sentence does not end its cell.
+    assert len(re.findall(r"(?<!\\)\|", ill)) == 4
+
+
+async def test_branches_state_variants_of_a_problem(desk: Desk) -> None:
+    await desk("linear", content="Who works?", session_id="s")
+    ways = await desk(
+        "tree",
+        content="With Ann or without?",
+        session_id="s",
+        branches=[
+            {"thought": "with", "confidence": 0.5},
+            {"thought": "without", "confidence": 0.5},
+        ],
+    )
+    first, second = (way["id"] for way in ways["child_branches"])
+    without = {
+        **ROTA,
+        "variables": {"mon, tue, wed": ["Ben", "Cleo"]},
+        "constraints": ["mon != tue"],
+    }
+    await desk("solve", problem=ROTA, session_id="s", branch_id=first)
+    await desk("solve", problem=without, session_id="s", branch_id=second)
+
+    # A check takes the problem of its own branch.
+    checked = await desk("solve", action="check", solution=RIGHT, session_id="s", branch_id=first)
+    assert checked["status"] == "holds"
+    other = await desk("solve", action="check", solution=RIGHT, session_id="s", branch_id=second)
+    assert other["mistakes"][0]["place"] == "solution.tue"
+
+
+async def test_a_check_names_what_fails_and_writes_it_down(desk: Desk) -> None:
+    await desk("solve", problem=ROTA, content=QUESTION, session_id="s")
+    wrong = {"mon": "Ann", "tue": "Ben", "wed": "Ben"}
+
+    result = await desk("solve", action="check", solution=wrong, session_id="s")
+
+    assert result["status"] == "fails"
+    assert [one["name"] for one in result["conflict"]] == ["row", "ill"]
+    assert "Nobody twice in a row." in result["text"]
+    *_, last = await desk.store.get_session_thoughts("s")
+    assert last.content == result["text"]
+
+
+async def test_a_malformed_problem_changes_nothing(desk: Desk) -> None:
+    result = await desk(
+        "solve", problem={"variables": {"cost": [1, 2]}, "constraints": ["cots == 1"]}
+    )
+
+    assert result["status"] == "malformed"
+    assert result["mistakes"][0]["nearest"] == "did you mean 'cost'?"
+    assert "session_id" not in result
+    assert await desk.store.list_sessions(limit=5, offset=0) == []
+
+
+async def test_a_caller_without_a_model_states_the_problem_itself(desk: Desk) -> None:
+    with pytest.raises(RefusedError, match=r"problem=.*variables"):
+        await desk("solve", content=QUESTION)
+    with pytest.raises(RefusedError, match="solutions="):
+        await desk("solve", action="sample", problem=ROTA)
+    with pytest.raises(RefusedError, match="problem - is required"):
+        await desk("solve")
+    with pytest.raises(RefusedError, match="solution - is required"):
+        await desk("solve", action="check", problem=ROTA)
+
+
+async def test_the_first_proposal_that_holds_wins_else_the_most_frequent(desk: Desk) -> None:
+    one, two = {**RIGHT, "tue": "Ben"}, {**RIGHT, "mon": "Ann"}
+
+    found = await desk("solve", action="sample", problem=ROTA, solutions=[one, RIGHT, two])
+    assert (found["status"], found["solution"], found["sampled"]["drawn"]) == ("holds", RIGHT, 2)
+
+    voted = await desk("solve", action="sample", problem=ROTA, solutions=[one, two, one])
+    assert (voted["status"], voted["solution"]) == ("fails", one)
+    assert voted["sampled"]["share"] == 0.667
+    assert "None of 3 holds" in voted["text"]
+
+
+async def test_a_model_only_states_the_problem(desk: Desk) -> None:
+    desk.script({"problem-statement-v1": STATEMENT})
+
+    result = await desk("solve", content=QUESTION, session_id="s")
+
+    assert (result["status"], result["solution"]) == ("one", RIGHT)
+    assert result["question"] == QUESTION
+    assert result["statement"]["variables"] == {"mon, tue, wed": ["Ann", "Ben"]}
+    assert result["statement"]["constraints"][1]["says"] == "Ann is ill on Monday"
+    assert "was_repaired" not in result
+    (prompt,) = desk.completer.prompts
+    assert prompt.temperature == 0
+    assert prompt.schema is not None
+
+
+async def test_a_malformed_statement_is_sent_back_once_with_the_solvers_words(desk: Desk) -> None:
+    wrong = json.loads(json.dumps(STATEMENT))
+    wrong["problem"]["constraints"][1]["rule"] = "mon != Anna"
+    desk.script({"problem-statement-v1": [wrong, STATEMENT]})
+
+    result = await desk("solve", content=QUESTION)
+
+    assert (result["status"], result["was_repaired"]) == ("one", True)
+    first, second = desk.completer.prompts
+    assert "did you mean 'Ann'?" not in first.user
+    assert "did you mean 'Ann'?" in second.user
+
+    desk.script({"problem-statement-v1": [wrong, wrong]})
+    assert (await desk("solve", content=QUESTION))["status"] == "malformed"
+    assert len(desk.completer.prompts) == 2
+
+
+async def test_a_statement_that_contradicts_itself_is_shown_as_it_is(desk: Desk) -> None:
+    contrary = json.loads(json.dumps(STATEMENT))
+    contrary["problem"]["constraints"].append({"says": "Ann on Monday", "rule": "mon == Ann"})
+    desk.script({"problem-statement-v1": contrary})
+
+    result = await desk("solve", content=QUESTION)
+
+    assert result["status"] == "none"
+    assert [one["says"] for one in result["conflict"]] == ["Ann is ill on Monday", "Ann on Monday"]
+    assert len(desk.completer.prompts) == 1
+
+
+async def test_proposals_are_drawn_at_a_temperature_within_a_budget(desk: Desk) -> None:
+    drawn = [{**RIGHT, "tue": "Ben"}, {**RIGHT, "mon": "Ann"}, RIGHT]
+    left = iter(drawn)
+
+    def reply(prompt: Prompt) -> dict[str, Any]:
+        assert prompt.temperature == 0.9
+        return {"steps": "…", "solution": next(left)}
+
+    desk.script(reply)
+    found = await desk(
+        "solve", action="sample", problem=ROTA, content=QUESTION, temperature=0.9, session_id="s"
+    )
+    assert (found["status"], found["sampled"]["drawn"]) == ("holds", 3)
+    # Each prompt is another one: a client that samples answers the same prompt once.
+    assert len({prompt.user for prompt in desk.completer.prompts}) == 3
+
+    desk.script(lambda _prompt: {"steps": "x" * 350, "solution": drawn[0]})
+    spent = await desk("solve", action="sample", problem=ROTA, samples=9, max_tokens=200)
+    assert spent["status"] == "fails"
+    assert 2 <= spent["sampled"]["drawn"] <= 4
+    assert spent["sampled"]["written_tokens"] < 400
+
+
+async def test_proposals_that_cannot_be_read_are_counted(desk: Desk) -> None:
+    desk.script(lambda _prompt: "no JSON")
+    with pytest.raises(RefusedError, match="No solution could be read"):
+        await desk("solve", action="sample", problem=ROTA, samples=2)
+    with pytest.raises(ReplyError):
+        await desk("solve", content=QUESTION)
+
+
+async def test_help_has_every_form_and_function(desk: Desk) -> None:
+    result = await desk("solve", action="help")
+
+    assert result["forms"] == EXAMPLES
+    assert any(one.startswith("all_different(") for one in result["functions"])
+    assert SCHEMA_URI in result["text"]
+
+
+async def _client(tmp_path: Path, completer: Any) -> AsyncIterator[Client]:
+    database = database_from_text(str(tmp_path / "reasoning.db"))
+    settings = ReasoningSettings(profile="compact")
+    async with (
+        open_service(settings, database=database, completer=completer) as service,
+        Client(build_server(service)) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Client]:
+    async for client in _client(tmp_path, HostCompleter()):
+        yield client
+
+
+@pytest.fixture
+async def model(tmp_path: Path) -> AsyncIterator[Client]:
+    script = {"problem-statement-v1": STATEMENT, "mode-router-v1": {"recommended_mode": "tree"}}
+    async for client in _client(tmp_path, ScriptedCompleter(script)):
+        yield client
+
+
+async def _data(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(f"reasoning_{tool}", arguments)
+    assert not result.is_error, result.content
+    return dict(result.structured_content or {})
+
+
+async def test_the_compact_profile_solves_checks_and_explains(host: Client) -> None:
+    solved = await _data(host, "solve", problem=ROTA, content=QUESTION)
+    assert (solved["status"], solved["solution"], solved["thought_id"]) == ("one", RIGHT, "t1")
+    session = {"session_id": solved["session_id"]}
+    checked = await _data(host, "solve", action="check", solution=RIGHT, **session)
+    assert checked["status"] == "holds"
+    assert (await _data(host, "solve", action="help"))["forms"] == EXAMPLES
+
+    page = await host.read_resource(SCHEMA_URI)
+    (content,) = page.contents
+    published = json.loads(getattr(content, "text", ""))
+    assert published["examples"] == EXAMPLES
+    assert "VariablesProblem" in published["schema"]["$defs"]
+    assert SCHEMA_URI in [str(one.uri) for one in (await host.list_resources()).resources]
+
+
+@pytest.mark.parametrize(
+    ("question", "mode"),
+    [
+        (QUESTION, "solve"),
+        ("Make a rota: nobody works more than two days, and on Friday either Ann or Ben.", "solve"),
+        (
+            "What is the shortest route from Ash to Elm by these roads: Ash-Bree 4, Bree-Elm 3?",
+            "solve",
+        ),
+        (
+            "Which versions of these packages are compatible, if a needs b before 2, unless …?",
+            "solve",
+        ),
+        ("Six guests sit at a table; Ann sits next to Ben, and Cleo opposite Dan.", "solve"),
+        (
+            "Write a poem about the sea, in exactly four lines of whatever metre you like best.",
+            None,
+        ),
+        (
+            "Compare the alternatives for our storage layer, and weigh their trade-offs for us.",
+            "tree",
+        ),
+        ("Why did the deployment on Friday fail, and what should we change in the pipeline?", None),
+    ],
+)
+async def test_advice_names_the_solver_where_a_question_has_its_shape(
+    host: Client, question: str, mode: str | None
+) -> None:
+    advice = await _data(host, "review", action="advise", content=question)
+
+    assert (advice["recommended_mode"] == "solve") == (mode == "solve")
+    if mode == "solve":
+        assert "under conditions (" in advice["rationale"]
+        assert "exactly" in advice["rationale"]
+        (begin,) = advice["next"]
+        assert begin.startswith("reasoning_solve content=")
+
+
+async def test_the_full_profile_advises_as_the_original_server_does(desk: Desk) -> None:
+    advice = await desk("auto", content=QUESTION)
+
+    assert advice["recommended_mode"] != "solve"
+    hinted = await desk("auto", content=QUESTION, hints=["solve"])
+    assert hinted["recommended_mode"] != "solve"
