@@ -120,7 +120,7 @@ def test_a_whole_schema_becomes_what_the_profile_can_say(
 ) -> None:
     shaped = schema_for_provider(schema, profile)
 
-    assert shaped == ProviderSchema({"type": "object", **expected}, notes)
+    assert (shaped.schema, shaped.notes) == ({"type": "object", **expected}, notes)
 
 
 def test_what_can_have_no_value_is_left_out_or_text() -> None:
