@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from typing_extensions import override
 
-MAX_WORD_COLUMNS = 30
+MAX_WORD_COLUMNS = 40
 """Longer words, such as paths and addresses, may be broken: columns are not given up for them."""
 
 

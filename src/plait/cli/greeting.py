@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 from plait._version import __version__
 from plait.cli.base import LazyGroup, settings_of
 from plait.cli.found_config import find_config
-from plait.cli.terminal import some_of, visible
+from plait.cli.terminal import some_of, visible, wrapped
 from plait.cli.trust import preview_of
 from plait.errors import ConfigError
 from plait.html.pieces import count_label
@@ -20,17 +21,26 @@ from plait.models.weights import usable_weights
 
 def print_greeting(ctx: click.Context) -> None:
     """Print what is here and what to do next; nothing is started, read further or contacted."""
-    click.echo(f"plait {__version__} gives AI agents their MCP tools, and never drops them.\n")
     has_servers, servers = _servers_here(settings_of(ctx).config)
     has_model, model = _model_here(os.environ)
-    click.echo(f"  servers  {servers}\n  model    {model}\n\nNext:")
-    for command, about in _next_steps(has_servers=has_servers, has_model=has_model):
-        click.echo(f"  {click.style(command.ljust(18), bold=True)} {about}")
-    click.echo("\nCommands:")
-    assert isinstance(ctx.command, LazyGroup)  # noqa: S101 - the group that has them
-    for heading, commands in ctx.command.headings.items():
-        click.echo(f"  {heading.ljust(8)} {', '.join(commands)}")
-    click.echo("\nplait --help says what each does, plait COMMAND --help explains one.")
+    assert isinstance(ctx.command, LazyGroup)  # noqa: S101 - the group that has the commands
+    lines = [
+        f"plait {__version__} gives AI agents their MCP tools, and never drops them.",
+        "",
+        f"  servers  {servers}",
+        f"  model    {model}",
+        "",
+        "Next:",
+        *_next_steps(has_servers=has_servers, has_model=has_model),
+        "",
+        "Commands:",
+        *(f"  {name.ljust(8)} {', '.join(group)}" for name, group in ctx.command.headings.items()),
+        "",
+        "plait --help says what each does, plait COMMAND --help explains one.",
+    ]
+    for line in lines:
+        indent = 21 if line.startswith("  plait") else 11 if line.startswith("  ") else 0
+        click.echo(wrapped(line, sys.stdout, indent=indent))
 
 
 def _servers_here(named: str | None) -> tuple[bool, str]:
@@ -60,16 +70,16 @@ def _model_here(environ: Mapping[str, str]) -> tuple[bool, str]:
     return False, "no key, and no local model"
 
 
-def _next_steps(*, has_servers: bool, has_model: bool) -> Iterator[tuple[str, str]]:
+def _next_steps(*, has_servers: bool, has_model: bool) -> Iterator[str]:
     if not has_servers:
-        yield "plait demo", "see servers killed, and calls go on (15 seconds)"
-        yield "plait init --demo", "servers and a scripted model to try things with"
-        yield "plait init", "a starter, or the servers of your editor"
+        yield "  plait demo         see servers killed, and calls go on (15 seconds)"
+        yield "  plait init --demo  servers and a scripted model to try things with"
+        yield "  plait init         a starter, or the servers of your editor"
         return
-    yield "plait servers", "are they all reachable?"
-    yield "plait tools", "what can they do?"
+    yield "  plait servers      are they all reachable?"
+    yield "  plait tools        what can they do?"
     if has_model:
-        yield "plait chat", "an agent has their tools"
+        yield "  plait chat         an agent has their tools"
     else:
-        yield "plait run TASK", "an agent has their tools; without a key it says what to do"
-    yield "plait view", "all of it in a browser"
+        yield "  plait run TASK     an agent has their tools; it says how to get a model"
+    yield "  plait view         all of it in a browser"

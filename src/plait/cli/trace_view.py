@@ -90,6 +90,12 @@ def runs_table(runs: list[tuple[str, Trace]], width: int) -> Table:
         if _width(columns) + _NARROWEST <= width:
             break
         del columns[dispensable]
+    if (excess := _width(columns) + _NARROWEST - width) > 0:
+        # The end of a path tells files apart.
+        longest = max(_NARROWEST, max(map(len, columns["file"])) - excess)
+        columns["file"] = [
+            name if len(name) <= longest else f"…{name[1 - longest :]}" for name in columns["file"]
+        ]
     table = Table(box=None, pad_edge=False)
     for title in columns:
         table.add_column(title, no_wrap=True, justify="right" if title in _NUMBERS else "left")

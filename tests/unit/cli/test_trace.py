@@ -71,6 +71,23 @@ def test_a_list_leaves_out_what_there_is_no_room_for(
     assert len(line) <= 65
 
 
+def test_a_list_shows_the_end_of_long_paths_before_it_cuts_what_is_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "traces-of-many-runs" / "and-another-folder"
+    folder.mkdir(parents=True)
+    _recorded(folder / "first.jsonl", "Done.")
+
+    heading, row = _run("list", columns=60).stdout.splitlines()
+
+    assert heading.split() == ["file", "run", "ended", "time", "question"]
+    assert row.startswith("…")
+    assert "first.jsonl  " in row
+    assert "  completed  " in row
+    assert len(row) <= 60
+
+
 def test_a_list_can_be_json(tmp_path: Path) -> None:
     path = _recorded(tmp_path / "a.jsonl", "21 °C.", "limit")
 
