@@ -24,7 +24,7 @@ from plait.agents.program_tools import PROGRAM, StaticTool, ToolLike, listed_too
 from plait.client.calls.approval import OnApproval
 from plait.client.calls.outcome import ToolResult, content_for_model
 from plait.client.calls.pipeline import run_identity_of
-from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
+from plait.client.calls.result_budget import OWN_SERVER, READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema

@@ -29,9 +29,12 @@ from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.deferral import tokens_of
 from plait.client.catalog.filters import ToolFilter
 from plait.client.catalog.listing import sanitize_tool
-from plait.client.catalog.lock.drift import server_drift
-from plait.client.catalog.lock.entries import LockedServer, read_lockfile
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock import (
+    LockedServer,
+    identity_of,
+    read_lockfile,
+    server_drift,
+)
 from plait.client.catalog.names import collisions, with_public_names
 from plait.client.catalog.overrides import apply_override, override_for, override_problems
 from plait.client.catalog.tool import Tool

@@ -10,9 +10,9 @@ from plait.client.calls.tool_call import CallbackContext as CallbackContext
 from plait.client.calls.tool_call import ToolCall as ToolCall
 from plait.client.calls.tool_call import run_deadline as run_deadline
 from plait.client.catalog.filters import ToolFilter as ToolFilter
-from plait.client.catalog.lock.drift import Change as Change
-from plait.client.catalog.lock.drift import Drift as Drift
-from plait.client.catalog.lock.drift import LockReport as LockReport
+from plait.client.catalog.lock import Change as Change
+from plait.client.catalog.lock import Drift as Drift
+from plait.client.catalog.lock import LockReport as LockReport
 from plait.client.catalog.overrides import ArgumentOverride as ArgumentOverride
 from plait.client.catalog.overrides import ToolOverride as ToolOverride
 from plait.client.catalog.tool import Tool as Tool

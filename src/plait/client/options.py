@@ -26,8 +26,7 @@ from plait.client.calls.failures import BeforeFallback, backups_only
 from plait.client.calls.result_cache import ResultCaching
 from plait.client.catalog.catalog import CatalogOptions
 from plait.client.catalog.filters import ToolFilter, ToolPattern
-from plait.client.catalog.lock.drift import LockMode, ToolLock
-from plait.client.catalog.lock.entries import LOCKFILE_NAME, read_lockfile
+from plait.client.catalog.lock import LOCKFILE_NAME, LockMode, ToolLock, read_lockfile
 from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of

@@ -15,7 +15,7 @@ from plait._support.durations import checked_limit
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.calls.pipeline import CallPipeline, run_identity_of
-from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.result_budget import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.runtime import ConnectionOwner, Lifecycle, Listed, Runtime
 from plait.client.calls.sampling import Sampling
 from plait.client.calls.tool_call import OnProgress, ServerCallbacks, ToolCall

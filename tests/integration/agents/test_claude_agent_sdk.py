@@ -28,7 +28,7 @@ from plait import (
     get_agent,
 )
 from plait.client import Approval, ApprovalRequest
-from plait.client.catalog.lock.entries import Lockfile, write_lockfile
+from plait.client.catalog.lock import Lockfile, write_lockfile
 from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config
 from plait.traces import ThinkingContent

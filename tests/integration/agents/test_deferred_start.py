@@ -16,8 +16,7 @@ from plait import (
     PlaitError,
     Toolbox,
 )
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, write_lockfile
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock import LockedServer, Lockfile, identity_of, write_lockfile
 from plait.testing import eventually
 from tests.integration.agents.counting import Counting, counting
 from tests.integration.agents.helpers import agent_of, answers_of, one_by_one, question, tool_call

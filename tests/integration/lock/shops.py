@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plait import Toolbox
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, write_lockfile
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock import LockedServer, Lockfile, identity_of, write_lockfile
 from plait.testing import ServerProcess
 from tests.nursery import python
 

@@ -14,9 +14,17 @@ from plait.cli import session
 from plait.cli.base import ExampleCommand, json_option, repeatable, server_arguments, settings_of
 from plait.cli.exits import Exit
 from plait.cli.terminal import print_heading, print_json, print_rich, visible
-from plait.client.catalog.lock.drift import Change, Drift, file_drift, relocked, updated, word_diff
-from plait.client.catalog.lock.entries import LockedServer, Lockfile
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock import (
+    Change,
+    Drift,
+    LockedServer,
+    Lockfile,
+    file_drift,
+    identity_of,
+    relocked,
+    updated,
+    word_diff,
+)
 from plait.html.pieces import count_label
 
 if TYPE_CHECKING:
@@ -65,7 +73,7 @@ def lock(
         plait lock --update shop/pay   accept the changes of one tool
         plait lock --update shop       accept the changes of one server
     """
-    from plait.client.catalog.lock.entries import read_lockfile, write_lockfile
+    from plait.client.catalog.lock import read_lockfile, write_lockfile
     from plait.client.options import lockfile_path
 
     if check and updates:

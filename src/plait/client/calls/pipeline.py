@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from plait.client.calls.result_budget.limiter import READ_MORE, ResultLimiter
+from plait.client.calls.result_budget import READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.catalog.overrides import complete_arguments
 from plait.client.connections.connection import unknown_server

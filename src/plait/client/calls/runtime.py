@@ -33,7 +33,7 @@ from plait.client.protocol.peer import RequestError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 
 if TYPE_CHECKING:
-    from plait.client.catalog.lock.drift import LockReport
+    from plait.client.catalog.lock import LockReport
     from plait.client.config.servers import ServerConfig
     from plait.client.protocol.session import IncomingMessage, McpSession, OnElicitation
 

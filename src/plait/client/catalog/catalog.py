@@ -17,7 +17,7 @@ from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
 from plait.client.catalog.filters import ToolFilter, patterns_in
 from plait.client.catalog.listing import ListCache, Listing, ToolLister
-from plait.client.catalog.lock.drift import Drift, LockReport, ToolLock
+from plait.client.catalog.lock import Drift, LockReport, ToolLock
 from plait.client.catalog.names import NamePolicy, collisions, with_public_names
 from plait.client.catalog.overrides import ToolOverride, override_for, override_problems
 from plait.client.catalog.tool import Tool

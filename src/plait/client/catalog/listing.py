@@ -28,8 +28,7 @@ from plait._support.redact import Redactor, encoded_forms
 from plait._support.sanitize import escaped, is_clean_body, is_clean_json, sanitize_text
 from plait._support.threads import collection_paused, in_thread
 from plait._version import __version__
-from plait.client.catalog.lock.drift import UNCHECKED, LockCheck
-from plait.client.catalog.lock.identity import identity_of
+from plait.client.catalog.lock import UNCHECKED, LockCheck, identity_of
 from plait.client.catalog.overrides import apply_override, override_for
 from plait.client.catalog.tool import Tool
 from plait.client.config.secrets import secret_values

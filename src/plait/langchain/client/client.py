@@ -15,7 +15,7 @@ import langchain_core  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from plait._support.durations import checked_limit
 from plait._support.threads import import_in_thread
-from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.result_budget import READ_MORE
 from plait.client.calls.runtime import ConnectionOwner
 from plait.client.catalog.tool import prepare_schemas
 from plait.client.config.read import (

@@ -21,7 +21,7 @@ from plait._support.suggestions import suggest_names
 from plait._support.threads import collection_paused, convert_aside, in_thread
 from plait.client.calls.arguments import checked_arguments
 from plait.client.calls.outcome import ToolResult, block_from_resource
-from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.result_budget import READ_MORE
 from plait.client.catalog.deferral import Split
 from plait.client.catalog.names import free_name
 from plait.client.catalog.tool import Tool

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from typing_extensions import override
 
-from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.result_budget import READ_MORE
 
 if TYPE_CHECKING:
     import mcp_types as types

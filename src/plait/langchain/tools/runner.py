@@ -23,7 +23,7 @@ from plait.client.calls.outcome import (
     ToolResult,
     has_many_parts,
 )
-from plait.client.calls.result_budget.limiter import READ_MORE
+from plait.client.calls.result_budget import READ_MORE
 from plait.client.calls.tool_call import ToolCall
 from plait.client.connections.credentials import CallerCredentials, join
 from plait.errors import (

@@ -16,7 +16,7 @@ from mcp.server import Server
 
 from plait._version import __version__
 from plait.agents.agent_run import RunTool
-from plait.client.calls.result_budget.limiter import OWN_SERVER
+from plait.client.calls.result_budget import OWN_SERVER
 from plait.client.catalog.names import legal_name
 from plait.models.schemas.for_provider import schema_for_provider
 

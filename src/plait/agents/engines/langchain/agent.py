@@ -57,7 +57,7 @@ from plait.agents.live_agent import Ending, LiveAgent
 from plait.agents.model_failures import CutAnswerError, failure_of_model, provider_and_name
 from plait.client.calls import tool_call
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE
+from plait.client.calls.result_budget import OWN_SERVER, READ_MORE
 from plait.client.catalog.tool import Tool, prepare_schemas
 from plait.client.config.read import read_options
 from plait.client.toolbox import Toolbox

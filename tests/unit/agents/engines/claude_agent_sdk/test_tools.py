@@ -12,7 +12,7 @@ from plait import StaticTool
 from plait.agents.agent_run import RunTool, tools_of_run
 from plait.agents.engines.claude_agent_sdk.tools import CliTool, cli_tools, sdk_servers, server_keys
 from plait.client import Tool, ToolOverride
-from plait.client.calls.result_budget.limiter import OWN_SERVER
+from plait.client.calls.result_budget import OWN_SERVER
 
 
 def tool(server: str, wire_name: str, name: str | None = None, **facts: Any) -> Tool:

@@ -10,19 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plait.client.calls.result_budget.cut import (
+from plait.client.calls.result_budget import (
     CUT,
     CutNote,
+    PathError,
     cut_json,
     cut_text,
     head_of,
+    is_single,
     parsed_json,
+    path_to,
+    select,
     share_room,
     size_of_text,
     tail_of,
     written_json,
 )
-from plait.client.calls.result_budget.limiter import PathError, is_single, path_to, select
 
 MARK = CutNote("r_abcdefghijklmnop", "read_more")
 

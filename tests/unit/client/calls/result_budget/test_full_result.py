@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.result_budget import OWN_SERVER, READ_MORE, ResultLimiter
 from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.connections.credentials import CallerCredentials

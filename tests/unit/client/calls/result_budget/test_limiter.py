@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.client.calls.outcome import ToolResult
-from plait.client.calls.result_budget.cut import cost_of
-from plait.client.calls.result_budget.limiter import OWN_SERVER, READ_MORE, ResultLimiter
+from plait.client.calls.result_budget import OWN_SERVER, READ_MORE, ResultLimiter, cost_of
 from plait.client.calls.tool_call import ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.config.servers import ServerConfig, StdioServer

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from plait.client.catalog.lock.drift import Drift, LockCheck, server_drift
+from plait.client.catalog.lock import Drift, LockCheck, server_drift
 from tests.unit.client.catalog.lock.tools import locked, schemas, shuffled, tool
 
 READ = tool("read_note", "Read one note of a customer by its id.", read_only_hint=True)

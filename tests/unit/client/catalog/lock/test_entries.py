@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.client.catalog.lock.entries import canonical_schema, digest
+from plait.client.catalog.lock import canonical_schema, digest
 from tests.unit.client.catalog.lock.tools import hash_of, schemas, shuffled, tool
 
 

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
-from plait.client.catalog.lock.entries import LockedServer, Lockfile, text_from_lockfile
-from plait.client.catalog.lock.identity import Identity, identity_of
+from plait.client.catalog.lock import (
+    Identity,
+    LockedServer,
+    Lockfile,
+    identity_of,
+    text_from_lockfile,
+)
 from plait.client.config.read import read_config
 from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 

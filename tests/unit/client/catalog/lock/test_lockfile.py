@@ -8,11 +8,13 @@ import pytest
 from inline_snapshot import snapshot
 
 from plait import ConfigError
-from plait.client.catalog.lock.drift import file_drift, relocked, updated
-from plait.client.catalog.lock.entries import (
+from plait.client.catalog.lock import (
     Lockfile,
+    file_drift,
     read_lockfile,
+    relocked,
     text_from_lockfile,
+    updated,
     write_lockfile,
 )
 from tests.unit.client.catalog.lock.tools import locked, tool

@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from plait.client.catalog.lock.entries import LockedServer, LockedTool
-from plait.client.catalog.lock.identity import Identity
+from plait.client.catalog.lock import Identity, LockedServer, LockedTool
 from plait.client.catalog.tool import Tool
 
 names = st.text("abcdefgh", min_size=1, max_size=4)

@@ -1,1 +1,0 @@
-"""The lockfile: tools as reviewed, and how they changed since."""
