@@ -38,9 +38,11 @@ dist: .extra-dist/.installed ## Build sdist and wheel twice, compare the builds,
 
 test: setup check ## Set up, then run the checks and the tests that cover everything once (six minutes)
 
-check: setup ## Check format, lint, layers and types, and run the tests of `make test`
+check: setup ## Check format, lint, prose, layers and types, and run the tests of `make test`
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell src docs scripts benchmarks *.md
+	$(BIN)/python scripts/prose.py
 	$(MAKE) --no-print-directory -j 2 types tests
 
 # The checker of types uses one core, and the tests wait now and then.

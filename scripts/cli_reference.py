@@ -135,7 +135,7 @@ def index(common: Sequence[tuple[str, str]]) -> str:
         [
             HEAD,
             "## Commands\n",
-            table(("Command", "Purpose"), commands),
+            "\n".join(f"- {link}: {purpose}" for link, purpose in commands) + "\n",
             "## Options of every command\n",
             "They may stand before or after the command.\n",
             table(("Option", "Meaning"), common),

@@ -63,6 +63,7 @@ def works(name: str) -> bool:
                 "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
                 "HOME": folder,
                 "OPENAI_BASE_URL": api.base_url,
+                "OPENAI_API_BASE": api.base_url,  # LlamaIndex
                 "OPENAI_API_KEY": "key",
                 "OPENAI_AGENTS_DISABLE_TRACING": "1",
                 "CREWAI_DISABLE_TELEMETRY": "true",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -44,8 +45,13 @@ def test_no_program_in_a_page_is_without_a_file() -> None:
 
 def test_every_example_is_on_a_page() -> None:
     quoted = {block.target for block in blocks("file")}
+    linked = {
+        (page.parent / target).resolve()
+        for page in pages()
+        for target in re.findall(r"\]\(([^)\s]+\.py)\)", page.read_text())
+    }
 
-    assert set(EXAMPLES.rglob("*.py")) - quoted == set()
+    assert set(EXAMPLES.rglob("*.py")) - quoted - linked == set()
 
 
 def test_every_program_has_its_output_on_a_page() -> None:
