@@ -19,8 +19,24 @@ from benchmarks.compare.scenarios import Row
 
 DASH = "–"
 DOCUMENTED = frozenset(
-    "stdio http websocket graph at-once-stdio at-once-http payload-256k payload-20m tools-1000 "
-    "bind-1000 memory-1000 import cold-1 cold-http cold-8 heal".split()
+    [
+        "stdio",
+        "http",
+        "websocket",
+        "graph",
+        "at-once-stdio",
+        "at-once-http",
+        "payload-256k",
+        "payload-20m",
+        "tools-1000",
+        "bind-1000",
+        "memory-1000",
+        "import",
+        "cold-1",
+        "cold-http",
+        "cold-8",
+        "heal",
+    ]
 )
 """The rows in the documentation; the report of a run has all."""
 
