@@ -5,6 +5,7 @@ Nodes stand in layers, and arrows pass between them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -95,9 +96,26 @@ class Diagram:
     arrows: Sequence[Arrow]
 
 
+_MADE_NAME = re.compile(r"Root|Branch from [0-9a-f]{8}")
+
+
+def branch_names(document: SessionDocument) -> dict[str, str]:
+    """Return what each branch is about, by its id: its name, unless that was made up for it."""
+    first: dict[str | None, str] = {}
+    for thought in document.thoughts:
+        first.setdefault(thought.branch_id, one_line(thought.content, 40))
+    return {
+        branch.id: first.get(branch.id, branch.name)
+        if _MADE_NAME.fullmatch(branch.name)
+        else re.sub(r"^Option \d+: ", "", branch.name)
+        for branch in document.branches
+    }
+
+
 def diagram_of(document: SessionDocument) -> Diagram:
     """Return a session as a diagram: thoughts by parent, graphs by edge, and the conclusion."""
     branches = {branch.id: branch for branch in document.branches}
+    names = branch_names(document)
     first: dict[str, str] = {}
     nodes: list[DiagramNode] = []
     for thought in document.thoughts:
@@ -111,7 +129,7 @@ def diagram_of(document: SessionDocument) -> Diagram:
             kind=thought.mode,
             score=thought.score,
             note=escaped(note_of(thought.metadata)),
-            branch=escaped(branch.name) if branch and begins else "",
+            branch=escaped(names[branch.id]) if branch and begins else "",
             faded=thought.abandoned_by is not None
             or (branch is not None and branch.state == "abandoned"),
             is_active=branch is not None and branch.id == document.session.active_branch_id,
@@ -207,21 +225,21 @@ def label_of(node: DiagramNode, width: int = 60) -> str:
 
 Point: TypeAlias = tuple[float, float]
 
-SCREEN_WIDTH: Final = 1200
-"""A wider picture is shown smaller."""
+SCREEN_HEIGHT: Final = 800
+"""Parts without a connection stand below each other up to here."""
 
 BOX_WIDTH, BOX_HEIGHT = 250, 60
-_GAP_X, _GAP_Y = 24, 44
+_GAP_X, _GAP_Y = 56, 22
 _COLUMN, _ROW = BOX_WIDTH + _GAP_X, BOX_HEIGHT + _GAP_Y
 _MARGIN = 24
 
 _LANE = 12
-"""The distance of a reference from the row below it."""
+"""The distance of a reference from the column right of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The columns and rows of nodes, and those through which arrows pass."""
+    """The rows and layers of nodes, and those through which arrows pass; layers go to the right."""
 
     nodes: Mapping[int, Point]
     bends: Mapping[tuple[int, int], Sequence[Point]]
@@ -265,7 +283,7 @@ def layered(count: int, arrows: Sequence[tuple[int, int]]) -> Layout:
 
 
 def _side_by_side(parts: Sequence[Layout]) -> Layout:
-    """Place parts in rows that are not wider than a screen, if they need not be."""
+    """Place parts below each other, if a screen is high enough, and else beside each other."""
     nodes: dict[int, Point] = {}
     bends: dict[tuple[int, int], list[Point]] = {}
     left = top = height = 0.0
@@ -273,7 +291,7 @@ def _side_by_side(parts: Sequence[Layout]) -> Layout:
         points = [*part.nodes.values(), *(p for bend in part.bends.values() for p in bend)]
         x0, y0 = min(x for x, _ in points), min(y for _, y in points)
         wide, high = max(x for x, _ in points) - x0 + 1, max(y for _, y in points) - y0 + 1
-        if left and (left + wide) * _COLUMN > SCREEN_WIDTH:
+        if left and (left + wide) * _ROW > SCREEN_HEIGHT:
             left, top, height = 0.0, top + height, 0.0
         dx, dy = left - x0, top - y0
         nodes |= {number: (x + dx, y + dy) for number, (x, y) in part.nodes.items()}
@@ -295,7 +313,7 @@ class Drawing:
 
 
 def _corner(place: Point) -> Point:
-    return _MARGIN + place[0] * _COLUMN, _MARGIN + place[1] * _ROW
+    return _MARGIN + place[1] * _COLUMN, _MARGIN + place[0] * _ROW
 
 
 def drawing_of(diagram: Diagram) -> Drawing:
@@ -309,46 +327,45 @@ def drawing_of(diagram: Diagram) -> Drawing:
     layout = layered(len(numbers), solid)
     places = {node.key: _corner(layout.nodes[numbers[node.key]]) for node in diagram.nodes}
     corners = [*places.values(), *(_corner(p) for bend in layout.bends.values() for p in bend)]
-    right = max((x for x, _ in corners), default=0) + BOX_WIDTH
-    height = max((y for _, y in corners), default=0) + BOX_HEIGHT + _MARGIN
+    width = max((x for x, _ in corners), default=0) + BOX_WIDTH + _MARGIN
+    bottom = max((y for _, y in corners), default=0) + BOX_HEIGHT
 
     def path_of(arrow: Arrow) -> str:
         source, target = places[arrow.source], places[arrow.target]
         if arrow.is_reference:
-            # Above the rows of the two boxes, and along the edge if the rows differ.
+            # Left of the columns of the two boxes, and along the edge if the columns differ.
             (x1, y1), (x2, y2) = source, target
-            out, into = x1 + BOX_WIDTH * 0.8, x2 + BOX_WIDTH * 0.2
-            edge = f" H{right + _MARGIN / 2:.0f} V{y2 - _LANE:.0f}" if y1 != y2 else ""
-            return f"M{out:.0f} {y1:.0f} V{y1 - _LANE:.0f}{edge} H{into:.0f} V{y2:.0f}"
-        # From box to box in a curve, and straight down where it passes other rows.
+            out, into = y1 + BOX_HEIGHT * 0.8, y2 + BOX_HEIGHT * 0.2
+            edge = f" V{bottom + _MARGIN / 2:.0f} H{x2 - _LANE:.0f}" if x1 != x2 else ""
+            return f"M{x1:.0f} {out:.0f} H{x1 - _LANE:.0f}{edge} V{into:.0f} H{x2:.0f}"
+        # From box to box in a curve, and straight on where it passes other columns.
         bend = layout.bends.get((numbers[arrow.source], numbers[arrow.target]), ())
         points = [source, *map(_corner, bend), target]
-        middle = BOX_WIDTH / 2
-        path = f"M{source[0] + middle:.0f} {source[1] + BOX_HEIGHT:.0f}"
+        middle = BOX_HEIGHT / 2
+        path = f"M{source[0] + BOX_WIDTH:.0f} {source[1] + middle:.0f}"
         for (x1, y1), (x2, y2) in pairwise(points):
-            half = (y1 + BOX_HEIGHT + y2) / 2
-            path += f" C{x1 + middle:.0f} {half:.0f} {x2 + middle:.0f} {half:.0f}"
-            path += f" {x2 + middle:.0f} {y2:.0f}"
+            half = (x1 + BOX_WIDTH + x2) / 2
+            path += f" C{half:.0f} {y1 + middle:.0f} {half:.0f} {y2 + middle:.0f}"
+            path += f" {x2:.0f} {y2 + middle:.0f}"
             if (x2, y2) != target:
-                path += f" V{y2 + BOX_HEIGHT:.0f}"
+                path += f" H{x2 + BOX_WIDTH:.0f}"
         return path
 
     return Drawing(
         corners=places,
         paths=[(arrow, path_of(arrow)) for arrow in diagram.arrows],
-        width=right + _MARGIN,
-        height=height,
+        width=width,
+        height=bottom + _MARGIN,
     )
 
 
 def svg_of(diagram: Diagram) -> str:
-    """Draw a diagram; it is at most as wide as a screen."""
+    """Draw a diagram."""
     drawing = drawing_of(diagram)
     width, height = drawing.width, drawing.height
-    scale = min(1.0, SCREEN_WIDTH / width)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width * scale:.0f}" '
-        f'height="{height * scale:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" '
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
         'font-family="sans-serif" font-size="12">\n'
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
         'markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z" fill="#667"/></marker></defs>'

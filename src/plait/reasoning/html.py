@@ -18,6 +18,7 @@ from plait.reasoning.diagram import (
     DiagramNode,
     Point,
     SessionDocument,
+    branch_names,
     diagram_of,
     drawing_of,
     notes_of,
@@ -29,6 +30,27 @@ STYLE, SCRIPT = "thinking.css", "thinking.js"
 
 _KNOWN = frozenset({"revises", "revised_by"})
 """Metadata that is shown in words."""
+
+_KINDS = {
+    "linear": "step",
+    "tree": "ways to go on",
+    "divergent": "perspectives",
+    "backtracking": "went back",
+}
+"""What the thoughts of a mode are, where its name does not say it."""
+_MODES = {
+    "linear": "step by step",
+    "tree": "tree of ways",
+    "divergent": "perspectives",
+    "got": "graph of thoughts",
+    "auto": "chosen by the question",
+}
+
+
+def mode_label(mode: str) -> str:
+    """Return how a session thinks, in words."""
+    return _MODES.get(mode, mode)
+
 
 CONCLUSION = "conclusion"
 """The key of the conclusion."""
@@ -106,7 +128,7 @@ def thinking(document: SessionDocument) -> Html:
         "checkpoint": len(document.checkpoints),
     }
     facts = [
-        session.mode,
+        mode_label(session.mode),
         session.status,
         *(count_label(count, name) for name, count in counts.items() if count),
         f"{session.created_at[:16].replace('T', ' ')} UTC",
@@ -170,7 +192,7 @@ def _controls(timeline: Timeline) -> Html:
 
 def _overview(document: SessionDocument, timeline: Timeline) -> Html:
     """Show what concerns the whole session: branches, references and checkpoints."""
-    names = {branch.id: branch.name for branch in document.branches}
+    names = branch_names(document)
     conclusion = document.session.conclusion or {}
     parts: list[Html | None] = []
     if conclusion:
@@ -182,7 +204,7 @@ def _overview(document: SessionDocument, timeline: Timeline) -> Html:
         is_active = branch.id == document.session.active_branch_id
         score = "" if branch.score is None else f", {branch.score:.2f}"
         state = f" {'followed now' if is_active else branch.state}{score}"
-        parts.append(h("p", h("b", branch.name), state, class_=f"branch {branch.state}"))
+        parts.append(h("p", h("b", names[branch.id]), state, class_=f"branch {branch.state}"))
     for ref in document.cross_refs:
         source, target = names.get(ref.from_branch_id, "?"), names.get(ref.to_branch_id, "?")
         why = f": {ref.reason}" if ref.reason else ""
@@ -205,8 +227,9 @@ def _article(value: Thought | GraphNode, document: SessionDocument, timeline: Ti
     """Show one thought or node with everything that is known about it."""
     metadata: Mapping[str, Any] = value.metadata or {}
     if isinstance(value, Thought):
-        kind, score = value.mode, value.score
-        names = [f"branch {one.name}" for one in document.branches if one.id == value.branch_id]
+        kind, score = _KINDS.get(value.mode, value.mode), value.score
+        branch = branch_names(document).get(value.branch_id or "")
+        names = [f"branch “{branch}”"] if branch else []
         above = [value.parent_id] if value.parent_id else []
         below = [one.id for one in document.thoughts if one.parent_id == value.id]
     else:
@@ -309,7 +332,10 @@ def _graph(document: SessionDocument, timeline: Timeline) -> Html:
 
 def _box(node: DiagramNode, corner: Point, timeline: Timeline) -> Html:
     key, (x, y) = node.key, corner
-    names = (timeline.labels.get(key), node.kind, node.branch)
+    # A branch that is named after its first thought needs no second name.
+    text = " ".join(node.text.split())
+    branch = "" if text.startswith(node.branch.rstrip(".…")) else node.branch
+    names = (timeline.labels.get(key), _KINDS.get(node.kind, node.kind), branch)
     kind = h("span", " · ".join(filter(None, names)))
     score = h("b", f"{node.score:.2f}") if node.score is not None else None
     said = h("span", one_line(node.text, 120), class_="said")

@@ -29,7 +29,7 @@ from plait.html.plots import overview, total_seconds
 from plait.html.runs import RunRow, runs_section
 from plait.html.steps import steps_of
 from plait.reasoning.diagram import read_document
-from plait.reasoning.html import thinking, title_of
+from plait.reasoning.html import mode_label, thinking, title_of
 from plait.reasoning.storage.port import SessionLine, Storage
 from plait.traces.trace import Trace
 from plait.viewer.library import MAX_FILE_BYTES, TraceLibrary, run_key
@@ -237,7 +237,7 @@ def _sessions(lines: Sequence[SessionLine]) -> Html:
         state = "good" if session.status == "concluded" else "warn"
         cells: tuple[Child, ...] = (
             [link, h("small", session.id)],
-            session.mode,
+            mode_label(session.mode),
             h("span", session.status, class_=f"badge {state}"),
             str(line.thoughts),
             h("time", session.updated_at[:16].replace("T", " ")),

@@ -188,7 +188,7 @@ async def test_a_tree_on_a_given_branch(scripted: Desk) -> None:
     assert len(result["child_branches"]) == 2
     branch = await scripted.store.get_branch(result["branch_id"])
     assert branch is not None
-    assert branch.name == f"Branch from {there[:8]}"
+    assert branch.name == "from there"
     (ref,) = await scripted.store.get_session_cross_refs(first["session_id"])
     assert (ref.from_branch_id, ref.to_branch_id) == (branch.id, first["branch_id"])
     assert (ref.ref_type, ref.strength, ref.reason) == ("supports", 1.0, "because")

@@ -37,7 +37,7 @@
       if (current) select(current.getAttribute("href").slice(1));
     }
     function zoom(how) {
-      const fit = Math.min(1, (graph.clientWidth - 4) / width);
+      const fit = Math.min(1, (graph.clientWidth - 4) / width, (graph.clientHeight - 4) / height);
       const now = svg.getBoundingClientRect().width / width || 1;
       const scale = how === "fit" ? fit : Math.min(3, Math.max(0.05, now * how));
       state.zoom = scale;
@@ -71,27 +71,27 @@
     });
     drag(graph);
 
-    // A graph that is a little too wide is made smaller; a huge one stays readable and scrolls.
-    function adapt() {
-      const fit = (graph.clientWidth - 4) / width;
-      const least = graph.clientWidth < 600 ? 0.8 : 0.45;
-      resize(state.zoom ?? Math.min(1, Math.max(fit, least)));
-      if (state.zoom === null && fit < least) center(graph, svg);
-    }
+    // Text stays readable: a graph that does not fit is panned, unless it is zoomed.
+    function adapt() { resize(state.zoom ?? 1); }
     adapt();
     let before = graph.clientWidth;
     new ResizeObserver(() => {
       if (graph.clientWidth && graph.clientWidth !== before) { before = graph.clientWidth; adapt(); }
     }).observe(graph);
+    const root = svg.querySelector("a.node rect");
+    if (root && state.zoom === null) graph.scrollTop = (Number(root.getAttribute("y")) + 30) - graph.clientHeight / 2;
+    graph.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      const box = svg.getBoundingClientRect();
+      const [x, y] = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      zoom(event.deltaY < 0 ? 1.1 : 1 / 1.1);
+      const now = svg.getBoundingClientRect(); // what is under the pointer stays there
+      graph.scrollBy(now.left + x * now.width - event.clientX, now.top + y * now.height - event.clientY);
+    }, { passive: false });
     show(state.step ?? last, false);
     const chosen = decodeURIComponent(location.hash.slice(1));
     if (chosen && document.getElementById(chosen)) select(chosen);
-  }
-  function center(graph, svg) {
-    const box = svg.querySelector("a.node rect");
-    if (!box) return;
-    const scale = Number(svg.getAttribute("width")) / svg.viewBox.baseVal.width;
-    graph.scrollLeft = (Number(box.getAttribute("x")) + 125) * scale - graph.clientWidth / 2;
   }
   function drag(graph) {
     let from = null;

@@ -128,6 +128,18 @@ class BranchList(ListResult):
     branches: list[BranchInfo]
 
 
+def label_of(thought: str) -> str:
+    """Return the start of a thought, as the name of its branch."""
+    label = " ".join(thought.split())
+    return (
+        label if len(label) <= MAX_LABEL_CHARACTERS else f"{label[: MAX_LABEL_CHARACTERS - 3]}..."
+    )
+
+
+MAX_LABEL_CHARACTERS = 30
+"""A branch is named in a line, with what else there is to say of it."""
+
+
 async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     """Open 2 to 4 distinct ways to go on from a thought, each as a branch, and recommend one.
 
@@ -140,7 +152,7 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
         # The first branch begins a tree of its own.
         branch, tip = Branch(session_id=session.id, name="Root", is_judged=False), None
     elif params.branch_id is not None:
-        name = f"Branch from {branch.id[:8]}"
+        name = label_of(params.content)
         branch = Branch(
             session_id=session.id, name=name, parent_branch_id=branch.id, is_judged=False
         )
@@ -182,11 +194,9 @@ async def tree(params: TreeParams, call: CallContext) -> Outcome[TreeResult]:
     )
     children: list[Branch] = []
     for index, way in enumerate(ways):
-        label = " ".join(way.thought.split())
-        label = label if len(label) <= 30 else f"{label[:27]}..."
         child = Branch(
             session_id=session.id,
-            name=f"Option {index + 1}: {label}",
+            name=f"Option {index + 1}: {label_of(way.thought)}",
             parent_branch_id=branch.id,
             priority=2.0 if index == best else 1.0,
             confidence=way.confidence,
