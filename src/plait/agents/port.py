@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from plait._support.mappings import entries_of
 from plait.agents.config import AgentConfig
@@ -27,7 +27,7 @@ from plait.traces.trace import Trace
 
 Conversation: TypeAlias = str | Sequence[object]
 """The messages of a run: a text of the user; or messages of plait or LangChain, or as dicts with
-`role` and `content`."""
+`role` and `content`, or as pairs of these two."""
 
 Settings: TypeAlias = AgentConfig | Mapping[str, Any]
 """The settings of a run: an `AgentConfig`, or its fields by name."""
@@ -45,8 +45,13 @@ def read_messages(messages: Conversation) -> list[Message]:
     listed: Sequence[object] = messages
     if isinstance(messages, str | Message | Mapping):
         listed = [messages]
+    try:
+        numbered = list(enumerate(listed, 1))
+    except TypeError as error:
+        text = f"the messages of a run are a text or a list: {error}"
+        raise ConfigError(text) from error
     read: list[Message] = []
-    for place, message in enumerate(listed, 1):
+    for place, message in numbered:
         try:
             read.append(_message_of(message))
         except (ValueError, TypeError, KeyError) as error:
@@ -60,6 +65,9 @@ def read_messages(messages: Conversation) -> list[Message]:
 def _message_of(message: object) -> Message:
     if isinstance(message, str):
         return Message.user(message)
+    if isinstance(message, tuple):
+        role, content = cast("tuple[object, object]", message)
+        message = {"role": role, "content": content}
     data = entries_of(message)
     if "role" not in data or "block_index" in data:  # of LangChain, or of `Message.to_dict`
         return message_from_any(message)

@@ -45,6 +45,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments":
             [Message.system("Be kind."), Message.user("hello")],
         ),
         ([{"role": "user", "content": [{"type": "text", "text": "a"}]}], [Message.user("a")]),
+        ([("system", "Be kind."), ("human", "a")], [Message.system("Be kind."), Message.user("a")]),
         (
             [
                 {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -70,6 +71,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments":
         "LangChain's",
         "other names of roles",
         "blocks",
+        "pairs of LangChain",
         "calls and results of OpenAI",
         "calls of LangChain",
         "results of LangChain",
@@ -88,12 +90,20 @@ def test_messages_are_read_in_the_forms_that_people_write(
         5,
         {"content": "x"},
         {"role": "pope", "content": "x"},
+        ("pope", "x"),
+        ("user", "x", "y"),
         {"role": "assistant", "tool_calls": [{"function": {}}]},
     ],
 )
 def test_what_is_no_message_is_named(message: Any) -> None:
     with pytest.raises(ConfigError, match=r"message 2, a .*Message\.user"):
         read_messages(["hello", message])
+
+
+@pytest.mark.parametrize("messages", [None, 5])
+def test_what_are_no_messages_is_named(messages: Any) -> None:
+    with pytest.raises(ConfigError, match="messages of a run"):
+        read_messages(messages)
 
 
 def test_a_text_and_a_dict_are_enough_for_a_run() -> None:
