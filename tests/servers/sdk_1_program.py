@@ -14,6 +14,7 @@ import json
 import logging
 import sys
 from typing import Any
+from unittest.mock import AsyncMock
 
 import mcp.types as sdk_types
 from mcp.server import Server
@@ -107,6 +108,7 @@ async def main() -> None:
         "session over HTTP": await version_headers(plait, url),
         "tools of a session": await by_a_session_of_the_client(plait, here),
         "tools": await by_tools(plait, here),
+        "values of the SDK": await with_its_values(plait, here),
         "low-level server": lowest,
         "cancelled calls": await by_cancelled_calls(plait),
         "was served over HTTP": is_served_over_http(),
@@ -175,6 +177,42 @@ async def by_tools(plait: Any, entry: dict[str, Any]) -> list[Any]:
             await tools["ask"].ainvoke({}),
             [info.name, info.instructions],
         ]
+
+
+async def with_its_values(plait: Any, entry: dict[str, Any]) -> list[Any]:
+    """Pass values of the SDK to plait, as interceptors and users of the converters do."""
+
+    def said(text: str) -> Any:
+        return sdk_types.TextContent(type="text", text=text)
+
+    async def intercepted(request: Any, handler: Any) -> Any:
+        return sdk_types.CallToolResult(content=[said("intercepted")])
+
+    def hooked(end: Any, *_: Any) -> Any:
+        return sdk_types.CallToolResult(content=[said("hooked")])
+
+    texts: list[str] = []
+    for options in ({"tool_interceptors": [intercepted]}, {"after_tool_call": hooked}):
+        async with plait.MultiServerMCPClient({"old": entry}, **options) as client:
+            tools = {tool.name: tool for tool in await client.get_tools()}
+            texts.append(await tools["add"].ainvoke({"a": 1, "b": 2}))
+    message = sdk_types.PromptMessage(role="assistant", content=said("prompted"))
+    texts.append(plait.convert_mcp_prompt_message_to_langchain_message(message).content)
+    text = sdk_types.TextResourceContents(uri="memo://one", text="read")
+    data = sdk_types.BlobResourceContents(uri="memo://one", blob="Yml0cw==")
+    for contents in (text, data):
+        blob = plait.convert_mcp_resource_to_langchain_blob("memo://one", contents)
+        texts.append(blob.as_string())
+    listed = sdk_types.ListResourcesResult(
+        resources=[sdk_types.Resource(uri="memo://one", name="one")]
+    )
+    session = AsyncMock(name="session")
+    session.list_resources.return_value = listed
+    session.read_resource.return_value = sdk_types.ReadResourceResult(contents=[data])
+    session.get_prompt.return_value = AsyncMock(messages=[message])
+    texts += [blob.as_string() for blob in await plait.load_mcp_resources(session)]
+    texts += [one.content for one in await plait.load_mcp_prompt(session, "greet")]
+    return texts
 
 
 async def by_cancelled_calls(plait: Any) -> list[str]:

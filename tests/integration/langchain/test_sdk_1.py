@@ -41,6 +41,13 @@ async def test_servers_and_sessions_may_be_of_sdk_1() -> None:
             True,
         ],
         "tools": ["11", "blue", ["old", "Ask me."]],
+        "values of the SDK": [
+            "intercepted",
+            "hooked",
+            "prompted",
+            *("read", "bits"),
+            *("bits", "prompted"),
+        ],
         "low-level server": "low {'a': 1}",
         "cancelled calls": ["by the caller", "by the end of the session"],
         "was served over HTTP": False,

@@ -36,6 +36,8 @@ def convert_mcp_resource_to_langchain_blob(resource_uri: str, contents: Resource
     Raises:
         ValueError: The contents are neither text nor binary data in base64.
     """
+    for kind in (types.TextResourceContents, types.BlobResourceContents):
+        contents = own_type(kind, contents)
     match contents:
         case types.TextResourceContents():
             data = contents.text
@@ -67,10 +69,12 @@ async def load_mcp_resources(
         async def fetch(cursor: str | None) -> types.ListResourcesResult:
             sdk = sys.modules.get("mcp")  # without it, there is no session of it
             if sdk is None or not isinstance(session, sdk.ClientSession):
-                return await cast("ServerHandle", session).list_resources(cursor=cursor)
-            opened = cast("ClientSession", session)
-            params = sdk.types.PaginatedRequestParams(cursor=cursor)
-            return own_type(types.ListResourcesResult, await opened.list_resources(params=params))
+                page = await cast("ServerHandle", session).list_resources(cursor=cursor)
+            else:
+                opened = cast("ClientSession", session)
+                params = sdk.types.PaginatedRequestParams(cursor=cursor)
+                page = await opened.list_resources(params=params)
+            return own_type(types.ListResourcesResult, page)
 
         pages = await all_pages(fetch)
         selected = [resource.uri for page in pages for resource in page.resources]
@@ -87,7 +91,7 @@ def convert_mcp_prompt_message_to_langchain_message(
     message: types.PromptMessage,
 ) -> HumanMessage | AIMessage:
     """Translate one message; text becomes a string, other content a standard block."""
-    content = message.content
+    content = own_type(types.PromptMessage, message).content
     if isinstance(content, types.TextContent):
         translated: str | list[str | dict[Any, Any]] = content.text
     else:

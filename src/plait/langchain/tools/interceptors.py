@@ -22,6 +22,7 @@ from langgraph.types import Command
 from plait._support import mcp_types as types
 from plait._support.gather import resolve
 from plait._support.mappings import entries_of
+from plait._support.own_types import own_type
 from plait.errors import ConfigError
 from plait.langchain.tools.content import ToolOutput
 
@@ -118,6 +119,7 @@ class Hooks:
         end = ToolCallEnd(request.server_name, request.name, request.args, result)
         returned = await self._run(self.after, end, request)
         returned = entries_of(returned).get("result", returned)
+        returned = cast("Any", own_type(types.CallToolResult, returned))
         match returned:
             case None:
                 return result

@@ -17,6 +17,7 @@ from langgraph.types import Command
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
+from plait._support.own_types import own_type
 from plait._support.threads import in_thread
 from plait.client.calls.outcome import (
     ResourceContents,
@@ -217,7 +218,7 @@ class ToolRunner:
             handle: Handler = send
             for interceptor in reversed(interceptors):
                 handle = partial(_intercepted, interceptor, handle)
-            result = await handle(request)
+            result = cast("Any", own_type(types.CallToolResult, await handle(request)))
             if not isinstance(result, types.CallToolResult):
                 return result
             call, last = sender.call, sender.answered
