@@ -91,6 +91,8 @@ class Half(ABC):
         self.folder = folder
         self.lanes = {name: Lane(name) for name in demo_server.NAMES}
         self.ledger_lines = 0
+        self.is_settled = False
+        """Whether nothing pays any more."""
         self._shop: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -347,7 +349,7 @@ class Stage:
         while not half.read_ledger() and not payment.done():  # noqa: ASYNC110 - another process writes
             await asyncio.sleep(POLL_SECONDS)
         pid = half.kill("bank")
-        self.say("$", f"kill -9 {pid}   # bank of {half.name}: paid, not answered yet", "bold")
+        self.say("$", f"kill -9 {pid}   # bank of {half.name}, in mid-call", "bold")
         try:
             await payment
         except OutcomeUnknownError as error:
@@ -359,6 +361,7 @@ class Stage:
         lane.is_paused = False
         lane.wake.set()
         half.read_ledger()
+        half.is_settled = True
         self.say(half.name, ledger_text(half), "bold red" if half.ledger_lines > 1 else "bold")
 
     async def retry_by_hand(self, half: SdkHalf) -> None:
@@ -396,9 +399,9 @@ class Stage:
         for lane in half.lanes.values():
             beats = [("•", "green") if beat else ("×", "red") for beat in lane.beats]
             lanes.add_row(lane.name, Text.assemble(*beats), Text(lane.state, lane.style))
-        style = (
-            "bold red" if half.ledger_lines > 1 else "bold green" if half.ledger_lines else "dim"
-        )
+        style = "dim"
+        if half.is_settled:
+            style = "bold red" if half.ledger_lines > 1 else "bold green"
         return Panel(
             Group(lanes, Text(), Text(ledger_text(half), style)),
             title=Text(half.title, "bold"),
@@ -425,8 +428,10 @@ def ledger_text(half: Half) -> str:
     """Say what is in the ledger, whose lines were counted."""
     if not half.ledger_lines:
         return "ledger: empty"
-    lines = count_label(half.ledger_lines, "line")
-    return f"ledger: {lines}, not 2" if half.ledger_lines == 1 else f"ledger: {lines}, paid twice"
+    lines = f"ledger: {count_label(half.ledger_lines, 'line')}"
+    if not half.is_settled:
+        return lines
+    return f"{lines}, not 2" if half.ledger_lines == 1 else f"{lines}, paid twice"
 
 
 def has_sdk_client() -> bool:

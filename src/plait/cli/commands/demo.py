@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -26,11 +28,11 @@ def closing_lines(stage: Stage) -> list[Text]:
     lines = [Text(), *stage.summary()]
     if stage.left is None:
         lines.append(Text("The MCP SDK's own client plays beside it: pip install 'plait[demo]'"))
-    return [
-        *lines,
-        Text("\nKill servers yourself, in a browser:"),
-        Text("  plait view --demo", "bold"),
-    ]
+    own, found = Path(sys.executable).with_name("plait"), shutil.which("plait")
+    is_elsewhere = own.exists() and (found is None or not own.samefile(found))
+    place = f" (with {os.path.relpath(own)})" if is_elsewhere else ""
+    lines.append(Text(f"\nKill servers yourself, in a browser{place}:"))
+    return [*lines, Text("  plait view --demo", "bold")]
 
 
 @click.command(cls=ExampleCommand)
