@@ -92,6 +92,9 @@ JSON = {
 """What stdout holds with `--json`; the other commands print what they show."""
 
 
+MOST_EXAMPLES = 4
+"""Of a command; its help has the others."""
+
 RANGE = re.compile(r"; [\d.<=>]*x[\d.<=>]+(?=\])|  \[[\d.<=>]*x[\d.<=>]+\]")
 """The limits of a number, which are in the error about a number beyond them."""
 
@@ -128,14 +131,12 @@ def reference() -> dict[Path, str]:
 
 def index(common: Sequence[tuple[str, str]]) -> str:
     """Return the page with all commands, and what they have in common."""
-    commands = [
-        (f"[`plait {name}`](cli/{name}.md)", lazy.help) for name, lazy in main.lazy_commands.items()
-    ]
+    commands = ",\n".join(f"[`plait {name}`](cli/{name}.md)" for name in main.lazy_commands)
     return "\n".join(
         [
             HEAD,
             "## Commands\n",
-            "\n".join(f"- {link}: {purpose}" for link, purpose in commands) + "\n",
+            f"{commands}.\n",
             "## Options of every command\n",
             "They may stand before or after the command.\n",
             table(("Option", "Meaning"), common),
@@ -179,6 +180,7 @@ def section(
     seen.update(own)
     # Of a command within a group, only examples that show more than its options do.
     lines = [as_shell(line) for line in command.examples if not shown or worth_showing(line)]
+    lines = lines[:MOST_EXAMPLES]
     if lines:
         yield "```shell\n" + "\n".join(lines) + "\n```\n"
 

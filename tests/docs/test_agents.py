@@ -11,7 +11,11 @@ from plait.agents import AgentMiddlewareConfig, AgentPort
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "agents" / "index.md").read_text()
-ROWS = dict(re.findall(r"^\| `((?:arun|\w+Config)[^`]+)` \| (.+) \|$", PAGE, re.MULTILINE))
+ROWS = {
+    name: cells
+    for names, cells in re.findall(r"^\| (`(?:arun|\w+Config).+?`) \| (.+) \|$", PAGE, re.MULTILINE)
+    for name in re.findall(r"`([^`]+)`", names)
+}
 
 
 def has_row(name: str) -> bool:
