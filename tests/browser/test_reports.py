@@ -53,6 +53,18 @@ def test_a_link_into_a_trace_opens_everything_around_it(
         page.wait_for("document.querySelector('#r1-e12').getBoundingClientRect().top < innerHeight")
 
 
+def test_a_dot_of_the_grid_leads_to_its_run(browser: Chromium, pages: dict[str, str]) -> None:
+    with browser.open(pages["report"]) as page:
+        assert page.evaluate("document.querySelectorAll('.grid .dot').length") == 25
+        assert page.evaluate("document.querySelectorAll('.grid .dot.failed').length") == 8
+        page.click(".grid .dot.failed")
+        page.wait_for("document.querySelector(location.hash).open")
+        page.wait_for(
+            "document.querySelector(location.hash).getBoundingClientRect().top < innerHeight"
+        )
+        assert "failed" in page.evaluate("document.querySelector(location.hash).innerText")
+
+
 def test_plots_have_a_size_and_their_colours(browser: Chromium, pages: dict[str, str]) -> None:
     with browser.open(pages["report"]) as page:
         sizes = page.evaluate(

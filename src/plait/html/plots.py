@@ -148,6 +148,19 @@ def rate_plot(rate: float | None, low: float, high: float) -> Html:
     )
 
 
+def trend(rates: Sequence[float]) -> Html | None:
+    """Draw pass rates from 0 to 1 one after the other, the newest last; `None` of fewer than 2."""
+    if len(rates) < 2:
+        return None
+    step = 100 / (len(rates) - 1)
+    points = " ".join(
+        f"{_number(at * step)},{_number(20 - 18 * rate)}" for at, rate in enumerate(rates)
+    )
+    line = h("polyline", points=points)
+    label = f"pass rates, from {rates[0]:.0%} to {rates[-1]:.0%}"
+    return _stretched("0 0 100 22", line, class_="trend", role="img", aria_label=label)
+
+
 def histograms(
     title: str,
     groups: Sequence[tuple[str, Sequence[tuple[float | None, str]]]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
@@ -88,11 +89,19 @@ def report_page(
     return page(name, report_section(name, results, folder=folder), site=site)
 
 
-def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | None = None) -> Html:
-    """Build the body of the report."""
+def report_section(
+    name: str,
+    results: Sequence[CaseResult],
+    *,
+    folder: Path | None = None,
+    changed: float | None = None,
+) -> Html:
+    """Build the body of the report; `changed` is when it last did, in seconds since 1970."""
     whole = pass_rate("all", results)
     known = [one.cost_usd for one in results if one.cost_usd is not None]
     rows = (
+        ("date", None if changed is None else f"{_time(changed):%Y-%m-%d %H:%M} UTC"),
+        ("models", ", ".join(sorted({result.variant for result in results}))),
         ("passed", f"{whole.passed:,} of {whole.passed + whole.failed:,}"),
         ("95 %", f"{whole.interval.low:.0%} to {whole.interval.high:.0%}"),
         ("errors", f"{whole.errors:,}" if whole.errors else None),
@@ -124,6 +133,7 @@ def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | N
         "div",
         h("h1", name),
         facts_list(rows, rate),
+        h("section", h("h2", "Cases"), h("div", _grid(ordered), class_="wide")),
         h("section", h("h2", "Pass rates"), tables),
         h("section", h("h2", "Time and cost"), h("div", _plots(results), class_="plots")),
         h(
@@ -134,6 +144,30 @@ def report_section(name: str, results: Sequence[CaseResult], *, folder: Path | N
         ),
         class_="report",
     )
+
+
+def _time(changed: float) -> datetime:
+    return datetime.fromtimestamp(changed, UTC)
+
+
+def _grid(ordered: Sequence[CaseResult]) -> Html:
+    """Show each case with each model: a dot for each run, which leads to it."""
+    dots: dict[tuple[str, str], list[tuple[int, Html]]] = defaultdict(list)
+    for number, result in enumerate(ordered):
+        title = f"{result.case} #{result.repeat}, {result.variant}: {result.outcome}"
+        dot = h(
+            "a", href=f"#r{number}", class_=f"dot {result.outcome}", title=title, aria_label=title
+        )
+        dots[result.case, result.variant].append((result.repeat, dot))
+    models = sorted({result.variant for result in ordered})
+    columns = [("case", "what"), *((model, None) for model in models)]
+    rows = [
+        table_row(
+            columns, [name, *([dot for _, dot in sorted(dots[name, model])] for model in models)]
+        )
+        for name in dict.fromkeys(result.case for result in ordered)
+    ]
+    return table(columns, rows, class_="grid")
 
 
 _RATE_COLUMNS = (

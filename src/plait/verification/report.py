@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median
 from xml.etree import ElementTree as ET  # it is written here, not read
 
@@ -176,6 +178,17 @@ def _outcomes(results: Sequence[CaseResult], *, by_variant: bool) -> dict[str, l
             name = f"{result.case} ({result.variant})" if several else result.case
             runs[name].append(result.outcome == "passed")
     return runs
+
+
+def suite_of_junit(path: Path) -> str | None:
+    """Return the name of the suite in a file of `junit_xml`; `None` if it is not one."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        found = re.search(r'<testsuite name="([^"]*)"', file.read(MAX_HEAD_CHARACTERS))
+    return html.unescape(found[1]) if found else None
+
+
+MAX_HEAD_CHARACTERS = 4_000
+"""Where the name of a suite stands in a file of many megabytes."""
 
 
 def junit_xml(suite: str, results: Sequence[CaseResult]) -> str:

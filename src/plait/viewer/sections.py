@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from plait.html.conversation import (
 from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
 from plait.html.pieces import Column, list_filters, table, table_row
-from plait.html.plots import overview, total_seconds
+from plait.html.plots import overview, rate_plot, total_seconds, trend
 from plait.html.runs import RunRow, runs_section
 from plait.html.steps import steps_of
 from plait.reasoning.diagram import read_document
@@ -247,7 +248,34 @@ def _sessions(lines: Sequence[SessionLine]) -> Html:
     return h("section", list_filters("session", len(lines)), h("div", sessions, class_="wide"))
 
 
-_REPORT_COLUMNS: tuple[Column, ...] = (("report", None), ("result", None))
+_REPORT_COLUMNS: tuple[Column, ...] = (
+    *(("suite", "what"), ("date", None), ("models", None), ("0 – 100 %", "plot-cell")),
+    *(("pass rate", "n"), ("95 %", "n"), ("passed", "n"), ("errors", "n"), ("trend", "trend-cell")),
+)
+MAX_TREND = 20
+"""Earlier reports of a suite that its trend has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportLine:
+    """What a list says about a report."""
+
+    suite: str
+    changed: float
+    """Seconds since 1970."""
+    models: Sequence[str]
+    passed: int
+    failed: int
+    errors: int
+    low: float
+    high: float
+    """The interval of the pass rate, from 0 to 1."""
+
+    @property
+    def rate(self) -> float | None:
+        """The pass rate; `None` if no run was decided."""
+        decided = self.passed + self.failed
+        return self.passed / decided if decided else None
 
 
 class ReportRenderer(Protocol):
@@ -257,8 +285,8 @@ class ReportRenderer(Protocol):
         """Return the folders of reports at a path."""
         ...
 
-    def summary(self, report: Path) -> str:
-        """Describe a report in one line."""
+    def summary(self, report: Path) -> ReportLine:
+        """Sum up a report."""
         ...
 
     def body(self, report: Path) -> Html:
@@ -293,21 +321,45 @@ class ReportPages:
         version = "\n".join(map(self.renderer.version, reports.values()))
 
         def build(mark: Html) -> str:
+            lines = {key: self.renderer.summary(path) for key, path in reports.items()}
             rows = [
-                table_row(
-                    _REPORT_COLUMNS,
-                    (h("a", str(path), href=f"/reports/{key}"), self.renderer.summary(path)),
-                    data_item=True,
-                    tabindex="-1",
-                )
-                for key, path in reports.items()
+                self._row(key, lines[key], reports[key], [*lines.values()])
+                for key in sorted(lines, key=lambda key: lines[key].changed, reverse=True)
             ]
             example = "plait verify init\nplait verify suite.yaml"
             empty = hint("No verification reports yet. Make one:", example)
-            body = h("div", table(_REPORT_COLUMNS, rows), class_="wide") if rows else empty
+            listed = table(_REPORT_COLUMNS, rows, class_="rates reports")
+            body = h("div", listed, class_="wide") if rows else empty
             return page("Reports", h("h1", "Reports"), body, mark, site=SITE)
 
         return Live(version).answer(request, build)
+
+    def _row(self, key: str, line: ReportLine, path: Path, lines: Sequence[ReportLine]) -> Html:
+        """Show a report, with how its suite went before."""
+        earlier = sorted(
+            (one for one in lines if one.suite == line.suite and one.changed <= line.changed),
+            key=lambda one: one.changed,
+        )
+        rates = [one.rate for one in earlier if one.rate is not None][-MAX_TREND:]
+        change = None
+        if line.rate is not None and len(rates) > 1:
+            points = round(100 * (rates[-1] - rates[-2]))
+            change = (
+                h("span", f"{points:+d}", class_="good" if points > 0 else "bad") if points else "="
+            )
+        changed = datetime.fromtimestamp(line.changed, UTC)
+        cells: tuple[Child, ...] = (
+            [h("a", line.suite, href=f"/reports/{key}"), h("small", str(path))],
+            h("time", f"{changed:%Y-%m-%d %H:%M}"),
+            ", ".join(line.models) or "–",
+            rate_plot(line.rate, line.low, line.high),
+            "–" if line.rate is None else f"{line.rate:.0%}",
+            f"{line.low:.0%}–{line.high:.0%}",
+            f"{line.passed:,} of {line.passed + line.failed:,}",
+            f"{line.errors:,}" if line.errors else "–",
+            [trend(rates), change],
+        )
+        return table_row(_REPORT_COLUMNS, cells, data_item=True, tabindex="-1")
 
     def report(self, request: Request) -> Response:
         """Answer with one report."""

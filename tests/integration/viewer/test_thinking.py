@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.storage.engine import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.viewer.app import ViewerOptions
+from plait.viewer.sections import ReportLine
 from tests.integration.viewer.conftest import viewing
 
 pytestmark = pytest.mark.anyio
@@ -48,20 +50,33 @@ class _Reports:
     def find(self, path: Path) -> Sequence[Path]:
         return sorted(one.parent for one in path.rglob("results.jsonl"))
 
-    def summary(self, report: Path) -> str:
-        return (report / "results.jsonl").read_text()
+    def summary(self, report: Path) -> ReportLine:
+        passed, _, runs = self.version(report).partition(" of ")
+        return ReportLine(
+            suite=report.name.partition("-")[0],
+            changed=(report / "results.jsonl").stat().st_mtime,
+            models=["small"],
+            passed=int(passed),
+            failed=int(runs) - int(passed),
+            errors=0,
+            low=0.1,
+            high=0.9,
+        )
 
     def body(self, report: Path) -> Html:
-        return h("h1", f"{self.summary(report)} passed")
+        return h("h1", f"{self.version(report)} passed")
 
     def version(self, report: Path) -> str:
-        return self.summary(report)
+        return (report / "results.jsonl").read_text()
 
 
 async def test_reports_are_listed_and_followed(tmp_path: Path) -> None:
     file = tmp_path / "nightly" / "results.jsonl"
     file.parent.mkdir()
     file.write_text("1 of 2")
+    (tmp_path / "nightly-before").mkdir()
+    (tmp_path / "nightly-before" / "results.jsonl").write_text("2 of 2")
+    os.utime(tmp_path / "nightly-before" / "results.jsonl", (1, 1))
     options = ViewerOptions(paths=[tmp_path], reports=_Reports())
     async with viewing(options) as client:
         listed = (await client.get("/reports")).text
@@ -73,6 +88,10 @@ async def test_reports_are_listed_and_followed(tmp_path: Path) -> None:
         missing = await client.get("/reports/none")
 
     assert "1 of 2" in listed
+    assert "10%–90%" in listed
+    assert "pass rates, from 100% to 50%" in listed
+    assert ">-50<" in listed
+    assert listed.index("1 of 2") < listed.index("2 of 2")  # the newest first
     assert "1 of 2 passed" in page.text
     assert "2 of 2 passed" in later.text
     assert missing.status_code == 404

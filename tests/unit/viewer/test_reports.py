@@ -28,7 +28,8 @@ def test_files_that_would_block_or_fill_the_memory_are_no_reports(tmp_path: Path
     loop.symlink_to(loop)
 
     assert ReportFiles().find(tmp_path) == []
-    assert ReportFiles().summary(tmp_path / "fifo") == "0 of 0 passed"
+    line = ReportFiles().summary(tmp_path / "fifo")
+    assert (line.suite, line.passed, line.rate) == ("fifo", 0, None)
 
 
 def test_lines_that_are_no_results_are_left_out(tmp_path: Path) -> None:
@@ -38,7 +39,8 @@ def test_lines_that_are_no_results_are_left_out(tmp_path: Path) -> None:
         lines.write("\n".join(ODD) + "\n")
 
     assert ReportFiles().find(tmp_path) == [tmp_path]
-    assert ReportFiles().summary(tmp_path) == "1 of 1 passed"
+    line = ReportFiles().summary(tmp_path)
+    assert (line.passed, line.failed, line.models) == (1, 0, ["langchain:small"])
 
 
 def test_a_trace_that_is_no_file_is_not_opened(tmp_path: Path) -> None:

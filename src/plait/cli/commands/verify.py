@@ -5,21 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
 from plait._support.files import write_private
 from plait.cli.base import AMOUNT, ExampleGroup, json_option, limit, repeatable, settings_of
 from plait.cli.exits import SIGNAL_EXITS, Exit, SignalName
-from plait.cli.terminal import cell, plain_table, print_aside, print_json, print_rich, visible
+from plait.cli.terminal import (
+    cell,
+    console_for,
+    plain_table,
+    print_aside,
+    print_json,
+    print_rich,
+    visible,
+)
 from plait.errors import ConfigError
 from plait.verification.html_report import report_page
 from plait.verification.plan import RunOptions
@@ -71,18 +83,36 @@ def print_stages(result: CaseResult) -> None:
 
 
 class ProgressPrinter:
-    """Shows results as they come: each on a terminal, else how far it is, every half minute."""
+    """Shows how far a suite is: a bar on a terminal, below what did not pass; else sometimes."""
 
     def __init__(self) -> None:
-        self._every = sys.stderr.isatty()
         self._last = time.monotonic()
+        self._bar: ProgressBar | None = None
+        self._task = TaskID(0)
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Show a bar on a terminal during the block."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        bar, text = BarColumn(), TextColumn("{task.description}")
+        console = console_for(sys.stderr)
+        with ProgressBar(
+            bar, text, console=console, transient=True, redirect_stdout=False
+        ) as shown:
+            self._bar, self._task = shown, shown.add_task("the first runs …", total=None)
+            yield
+        self._bar = None
 
     def show(self, result: CaseResult, progress: Progress) -> None:
         """Show one result."""
-        if self._every:
-            reason = f": {result.failure}" if result.outcome != "passed" else ""
-            text = f"{result.case} #{result.repeat}{reason}  ({progress_label(progress)})"
-            print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
+        if self._bar is not None:
+            if result.outcome != "passed":
+                text = f"{result.case} #{result.repeat}: {result.failure}"
+                print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
+            known = {"total": progress.total, "completed": progress.done}
+            self._bar.update(self._task, **known, description=progress_label(progress))
         elif time.monotonic() - self._last > _QUIET_SECONDS:
             self._last = time.monotonic()
             print_aside("progress", progress_label(progress), colour="blue")
@@ -148,6 +178,7 @@ def print_report(
         for line in [] if comparison is None else comparison_lines(comparison):
             click.echo(visible(line))
         click.echo(f"report: {visible(str(folder))}")
+        click.echo(f"open: plait view {visible(shlex.quote(str(folder)))} --open")
         for reason in reasons:
             print_aside("not verified", reason, colour="red")
     return not reasons
@@ -371,14 +402,15 @@ def run_suite(
     loaded = read_suite(suite)
     on_ray = options.pop("on") == "ray"
     before = None if baseline is None else read_results(baseline)
-    shown = not settings_of(ctx).quiet
+    shown, printer = not settings_of(ctx).quiet, ProgressPrinter()
     runner = SuiteRunner(
         loaded,
         RunOptions(report=Path(report), **options),
-        on_result=ProgressPrinter().show if shown else None,
+        on_result=printer.show if shown else None,
         on_ray=on_ray,
     )
-    results, signalled = _run(runner)
+    with printer.running() if shown else nullcontext():
+        results, signalled = _run(runner)
     if runner.missing:
         text = f"{runner.missing} runs were not made: {_STOPS[runner.stopped or 'interrupt']}"
         print_aside("warning", f"{text}; go on with --resume", colour="yellow")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import webbrowser
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plait.reasoning.storage.port import Storage
     from plait.verification.results import CaseResult
     from plait.viewer.connected import CheckFinding, ConnectedServers
+    from plait.viewer.sections import ReportLine
 
 DEFAULT_PORT = 7411
 
@@ -199,24 +200,52 @@ class ReportFiles:
             return f"{report} gone"
         return f"{report} {found.st_size} {found.st_mtime_ns}"
 
-    def summary(self, report: Path) -> str:
-        """Return how many runs passed, counted as the report counts them."""
-        from plait.html.pieces import count_label
+    def summary(self, report: Path) -> ReportLine:
+        """Count runs as the report counts them."""
         from plait.verification.report import pass_rate
+        from plait.viewer.sections import ReportLine
 
-        rate = pass_rate(report.name, self._results(report))
-        errors = f", {count_label(rate.errors, 'error')}" if rate.errors else ""
-        return f"{rate.passed:,} of {rate.passed + rate.failed:,} passed{errors}"
+        results = self._results(report)
+        rate = pass_rate("all", results)
+        return ReportLine(
+            suite=self._suite(report),
+            changed=self._changed(report),
+            models=sorted({one.variant for one in results}),
+            passed=rate.passed,
+            failed=rate.failed,
+            errors=rate.errors,
+            low=rate.interval.low,
+            high=rate.interval.high,
+        )
 
     def body(self, report: Path) -> Html:
         """Render the results, as far as there are any."""
         from plait.html.elements import h
         from plait.verification.html_report import report_section
 
-        name, results = report.resolve().name, self._results(report)
+        name, results = self._suite(report), self._results(report)
         if not results:
             return h("p", f"{name} has no results yet.", class_="empty")
-        return report_section(name, results, folder=report)
+        return report_section(name, results, folder=report, changed=self._changed(report))
+
+    @staticmethod
+    def _suite(report: Path) -> str:
+        """Return the name of the suite; that of the folder while the report is being made."""
+        from plait.verification.report import suite_of_junit
+
+        file = report / "junit.xml"
+        with suppress(OSError):
+            if file.is_file():  # opening a FIFO would wait
+                return suite_of_junit(file) or report.resolve().name
+        return report.resolve().name
+
+    @staticmethod
+    def _changed(report: Path) -> float:
+        from plait.verification.results import RESULTS_FILE
+
+        with suppress(OSError):
+            return (report / RESULTS_FILE).stat().st_mtime
+        return 0.0
 
     @staticmethod
     def _results(report: Path) -> Sequence[CaseResult]:
