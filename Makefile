@@ -91,9 +91,9 @@ test-kills: setup ## Run 200 cases over real servers, and kill the runner again 
 soak-stdio: setup ## End the reasoning server on stdio a thousand times by the end of its input
 	SHUTDOWNS=1000 $(BIN)/pytest -q -n 0 -s tests/integration/reasoning/test_stdio.py -k end_of_input_ends
 
-eval-reasoning: setup ## Compare ways of reasoning with a local model (an hour or more; goes on where it was)
+eval-reasoning: setup ## Compare ways of reasoning with a local model on the frozen tasks (hours; goes on where it was)
 	$(BIN)/plait model fetch qwen2.5-coder-1.5b
-	$(BIN)/python -m benchmarks.reasoning.evaluate --backend local
+	$(BIN)/python -m benchmarks.reasoning.compare --backend local --model qwen2.5-coder-1.5b
 
 fix: setup ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format .
