@@ -1,16 +1,46 @@
-"""Writes files atomically, and locks them."""
+"""Writes files atomically, locks them, and follows their changes."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import stat
+from collections.abc import AsyncGenerator
 from pathlib import Path
+
+from plait._support.threads import in_thread
 
 try:
     import fcntl
 except ImportError:  # Windows has no such locks
     fcntl = None
+
+
+WATCH_SECONDS = 0.5
+"""How often a file is looked at; editors replace it, so that its folder would be watched too."""
+
+FileStamp = tuple[int, int, int]
+"""What changes with a file."""
+
+
+def file_stamp(path: Path) -> FileStamp | None:
+    """Return what changes with the file; `None` while there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+async def file_changes(path: Path, known: FileStamp | None) -> AsyncGenerator[None]:
+    """Yield whenever the file is another than the one that is known."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        stamp = await in_thread(file_stamp, path)
+        if stamp not in {known, None}:
+            known = stamp
+            yield
 
 
 def write_atomically(path: Path, text: str, *, mode: int | None = None) -> None:

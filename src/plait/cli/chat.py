@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -25,7 +26,7 @@ from rich.text import Text
 from plait.agents.live_agent import LiveAgent
 from plait.agents.port import AgentPort
 from plait.agents.registry import get_agent
-from plait.cli import terminal
+from plait.cli import session, terminal
 from plait.cli.advice import show_failure
 from plait.cli.commands.lists import signature_text, status_table, summary_of
 from plait.cli.commands.run import read_image
@@ -42,6 +43,7 @@ from plait.cli.run_agent import (
 from plait.cli.terminal import print_aside, print_rich
 from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.config.raw_value import state_folder
+from plait.client.config.read import ClientConfig
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.html.pieces import count_label
@@ -95,7 +97,7 @@ def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: b
         LineReader(_PROMPT, words, state_folder()) as lines,
         # A loop in another thread, so that this one can read the terminal.
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(_kept_servers(agent, plan)) as toolbox,
+        portal.wrap_async_context_manager(_kept_servers(ctx, agent, plan)) as toolbox,
     ):
         conversation = Conversation(ctx, plan, screen, agent, portal, toolbox, as_json=as_json)
         try:
@@ -120,7 +122,9 @@ def _terminated_by_signal() -> Generator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _kept_servers(agent: AgentPort, plan: RunPlan) -> AsyncGenerator[Toolbox | None]:
+async def _kept_servers(
+    ctx: click.Context, agent: AgentPort, plan: RunPlan
+) -> AsyncGenerator[Toolbox | None]:
     """Keep the servers of an agent open; `None` if its engine opens them for each run."""
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(agent.aclose)
@@ -128,7 +132,18 @@ async def _kept_servers(agent: AgentPort, plan: RunPlan) -> AsyncGenerator[Toolb
         if isinstance(agent, LiveAgent):
             servers = agent.keep_servers(client_config(plan), plan.settings)
             toolbox = await stack.enter_async_context(servers)
+            if toolbox.config.source is not None:
+                following = asyncio.create_task(toolbox.follow_file(partial(_reread, ctx, plan)))
+                stack.callback(following.cancel)
         yield toolbox
+
+
+def _reread(ctx: click.Context, plan: RunPlan) -> ClientConfig:
+    """Read the changed configuration, while the person types something else."""
+    config = session.read_configuration(ctx, may_ask=False)
+    found = client_config(replace(plan, config=session.with_servers(config, ctx.params["servers"])))
+    assert found is not None  # noqa: S101  # there was one before
+    return found
 
 
 class LineReader:

@@ -52,10 +52,10 @@ def load_config(
     return narrowed(read_configuration(ctx), servers, heal=heal)
 
 
-def read_configuration(ctx: click.Context) -> ClientConfig:
+def read_configuration(ctx: click.Context, *, may_ask: bool = True) -> ClientConfig:
     """Find and read the whole configuration, and redact its secrets in the log.
 
-    One that was found in the working folder must be approved.
+    One that was found in the working folder must be approved; with `may_ask`, a person is asked.
     """
     from plait.cli.found_config import find_config
     from plait.client.config.read import read_config
@@ -63,8 +63,8 @@ def read_configuration(ctx: click.Context) -> ClientConfig:
 
     settings = settings_of(ctx)
     found = find_config(settings.config)
-    with trusted(ctx, found):
-        config = read_config(found.path, ask=_ask if sys.stdin.isatty() else None)
+    with trusted(ctx, found, may_ask=may_ask):
+        config = read_config(found.path, ask=_ask if may_ask and sys.stdin.isatty() else None)
     settings.servers = config.servers
     hide_in_logs(secret for server in config.servers.values() for secret in secret_values(server))
     return config

@@ -350,7 +350,7 @@ def unsafe_because(path: Path, *, named: bool = False) -> str | None:
 
 
 @contextmanager
-def trusted(ctx: click.Context, found: FoundConfig) -> Generator[None]:
+def trusted(ctx: click.Context, found: FoundConfig, *, may_ask: bool = True) -> Generator[None]:
     """Run a block that reads a configuration, after it is approved.
 
     Raises:
@@ -363,7 +363,7 @@ def trusted(ctx: click.Context, found: FoundConfig) -> Generator[None]:
         yield
         return
     preview = preview_of(found.path)
-    _require_approval(ctx, preview)
+    _require_approval(ctx, preview, may_ask=may_ask)
     yield
     if preview_of(found.path).digest != preview.digest:
         raise ConfigError(f"{found.path} was changed while it was read; run this again")
@@ -420,7 +420,7 @@ def _refuse_unsafe(path: Path, *, named: bool) -> None:
     raise ConfigError.from_problems([problem])
 
 
-def _require_approval(ctx: click.Context, preview: Preview) -> None:
+def _require_approval(ctx: click.Context, preview: Preview, *, may_ask: bool = True) -> None:
     approvals = Approvals()
     known = approvals.get(preview.path)
     if known is not None and preview.digest in known.digests:
@@ -428,7 +428,7 @@ def _require_approval(ctx: click.Context, preview: Preview) -> None:
     if not settings_of(ctx).trust:
         state = "is not approved" if known is None else "has changed since you approved it"
         headline = f"{preview.path} was found in this folder, and {state}"
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             raise UntrustedConfigError("\n".join([headline, *preview.lines()]))
         print_preview(preview, f"{headline}.", err=True)
         click.echo("Programs run with your rights.", err=True)

@@ -147,6 +147,8 @@ class ClientOptions(TypedDict, total=False):
     """Callback for URLs that are done with, which a server had asked the person to visit."""
     on_roots_list_changed: OnNotification | None
     """Callback for `notifications/roots/list_changed`, should a server send it."""
+    watch: bool | None
+    """Start, stop and replace servers when the file of the client changes."""
     log_level: types.LoggingLevel | None
     """Lowest level of log messages that servers send."""
     client_info: types.Implementation | Mapping[str, str] | None

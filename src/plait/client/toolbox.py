@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from plait._support import mcp_types as types
 from plait._support.durations import checked_limit
+from plait._support.files import FileStamp, file_changes, file_stamp
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
 from plait.client.calls.pipeline import CallPipeline, run_identity_of
@@ -77,6 +80,13 @@ class Toolbox(ConnectionOwner):
         self._options: dict[str, Any] = {**self.config.options, **read_options(options)}
         if unused := ", ".join(sorted(self._options.keys() - CLIENT_OPTIONS)):
             logger.warning("Toolbox ignores these options: %s", unused)
+        following = None
+        if self._options.get("watch"):
+            if self.config.source is None:
+                raise ConfigError("watch=True is for a client that is made from a file")
+            path = Path(self.config.source)
+            # Whoever drops the client without closing it ends this too.
+            following = partial(self._watch, weakref.ref(self), path, file_stamp(path))
         check_fallbacks(self._options, self.config.servers)
         callbacks = ServerCallbacks.of(self._options, log_callback)
         identity = identity_from(self._options, receives_logs=callbacks.on_message is not None)
@@ -87,6 +97,8 @@ class Toolbox(ConnectionOwner):
         self._servers = {
             name: self._with_defaults(server) for name, server in self.config.servers.items()
         }
+        self.reloads = 0
+        """How often other servers were taken over from a configuration."""
         self._reported: set[str] = set()
         counter = self._options.get("token_counter")
         self.deferral = DeferralPlan(self._options.get("defer"), self._servers, counter=counter)
@@ -104,6 +116,7 @@ class Toolbox(ConnectionOwner):
             call_settings=call_settings,
             sampling=sampling,
             follow_tools=follows,
+            watch=following,
         )
         super().__init__(Lifecycle(build_runtime))
         self.calls = CallPipeline(
@@ -169,6 +182,35 @@ class Toolbox(ConnectionOwner):
             raise ConfigError("this client was not made from a file, so there is none to reload")
         return await self.use_servers(await in_thread(read_config, source))
 
+    async def follow_file(self, read: Callable[[], ClientConfig] | None = None) -> None:
+        """Use the servers of the configuration file whenever it changes, until cancelled.
+
+        A broken file changes nothing, and the log says what is wrong with it. `read` reads the
+        file in another way. With the option `watch`, the client does this by itself.
+        """
+        source = self.config.source
+        if source is None:
+            raise ConfigError("this client was not made from a file, so there is none to follow")
+        path = Path(source)
+        async for _ in file_changes(path, await in_thread(file_stamp, path)):
+            await self._use_changed(read or partial(read_config, source))
+
+    @staticmethod
+    async def _watch(client: weakref.ref[Toolbox], path: Path, known: FileStamp | None) -> None:
+        """Follow the file without keeping the client alive."""
+        async for _ in file_changes(path, known):
+            box = client()
+            if box is None or box.lifecycle.closed:
+                return
+            await box._use_changed(partial(read_config, str(path)))  # noqa: SLF001  # its own class
+            del box
+
+    async def _use_changed(self, read: Callable[[], ClientConfig]) -> None:
+        try:
+            await self.use_servers(await in_thread(read))
+        except ConfigError as error:
+            logger.warning("going on with the last configuration: %s", error)
+
     async def use_servers(self, config: ClientConfig) -> frozenset[str]:
         """Start, stop and replace what differs from the servers of a configuration.
 
@@ -193,6 +235,7 @@ class Toolbox(ConnectionOwner):
         for name, server in fresh.items():
             self._servers.pop(name, None)
             self._servers[name] = server
+        self.reloads += 1
         await self.lifecycle.run(use)
         return changed
 

@@ -7,12 +7,14 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from plait._support.files import file_changes, file_stamp
 from plait._support.threads import in_thread
 from plait.errors import ConfigError
 from plait.serve.journal import ClientJournal, Journal
+from plait.serve.shared import SharedServers, with_sharing
 from plait.serve.snapshot import Snapshot
 from plait.serve.upstream import Upstream
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from plait.serve.session import ClientSession
 
 logger = logging.getLogger("plait.serve")
-
-WATCH_SECONDS: Final = 0.5
-"""How often the file is looked at; editors replace it, so that its folder would be watched too."""
 
 
 class ServedConfiguration:
@@ -42,18 +41,26 @@ class ServedConfiguration:
         """Take what reads the file; `choices` are what else decides about the lists of tools."""
         self._read = read
         self.config = read()
-        self._known = None if self.config.source is None else _stamp(Path(self.config.source))
+        self._known = None if self.config.source is None else file_stamp(Path(self.config.source))
         self.journal = Journal(self.config, traces=traces)
         self._choices = (naming, *choices)
         self._naming: Naming = naming
         self._has_search = search
         self._upstreams: WeakSet[Upstream] = WeakSet()
+        self._shared = SharedServers(self.config, self._upstreams)
 
     def open_upstream(self, session: ClientSession) -> Upstream:
         """Return the servers for a client."""
         # Servers may offer other tools to clients that can do more.
         snapshot = Snapshot(self.config, *self._choices, *sorted(session.capabilities))
-        upstream = Upstream(self.config, session, snapshot, self._naming, search=self._has_search)
+        upstream = Upstream(
+            self.config,
+            session,
+            snapshot,
+            self._naming,
+            search=self._has_search,
+            shared=self._shared.box,
+        )
         upstream.journal = ClientJournal(
             self.journal,
             session.name,
@@ -66,40 +73,27 @@ class ServedConfiguration:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Follow the file, and keep the journal, during the block."""
-        tasks = [asyncio.create_task(one) for one in (self._follow(), self.journal.run())]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        async with self._shared.box:
+            tasks = [asyncio.create_task(one) for one in (self._follow(), self.journal.run())]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self) -> None:
         """Use the servers of the file whenever it changes; a broken file changes nothing."""
         if self.config.source is None:
             return
-        path = Path(self.config.source)
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            stamp = await in_thread(_stamp, path)
-            if stamp in {self._known, None}:
-                continue
-            self._known = stamp
+        async for _ in file_changes(Path(self.config.source), self._known):
             try:
                 config = await in_thread(self._read)
                 self.journal.use(config)
+                changed = await self._shared.box.use_servers(with_sharing(config, shared=True))
                 for upstream in tuple(self._upstreams):
-                    await upstream.use_config(config)
+                    await upstream.use_config(config, changed)
             except ConfigError as error:
                 logger.warning("going on with the last configuration: %s", error)
             else:
                 self.config = config
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes with the file; `None` while there is none."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino

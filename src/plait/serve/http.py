@@ -75,7 +75,7 @@ class HttpOptions:
     """The address to listen on, and the clients to accept."""
 
     tokens: Path | None = None
-    """The file with the hashes of tokens; without it every client on this machine is accepted."""
+    """The file with the hashes of tokens; while it has none, every client is accepted."""
     allowed_hosts: tuple[str, ...] = ()
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
@@ -197,6 +197,8 @@ class HttpServer:
         """Sessions of the handshake era, by their ids."""
         self._modern: dict[tuple[str, str], _Session] = {}
         """The servers behind of clients of the modern era, by token and capabilities."""
+        self._needs_token = False
+        """Whether there was a token; removing the last one lets nobody in."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Those in which the sessions live."""
         routes = [
@@ -262,11 +264,15 @@ class HttpServer:
         """Return whose request it is; `None` if its token is not known."""
         if self._options.tokens is None:
             return ""
+        # Read for each request, so that a token that was removed is refused at once.
+        tokens = read_tokens(self._options.tokens)
+        self._needs_token = self._needs_token or bool(tokens)
+        if not self._needs_token:
+            return ""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        # Read for each request, so that a token that was removed is refused at once.
-        return client_of(read_tokens(self._options.tokens), token.strip())
+        return client_of(tokens, token.strip())
 
     def _find(self, key: str | None, owner: str) -> _Session | None:
         found = self._sessions.get(key or "")

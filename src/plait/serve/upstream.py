@@ -50,6 +50,7 @@ from plait.serve.names import (
     with_public_uris,
 )
 from plait.serve.search import CALL_TOOL, SEARCH_TOOLS, ToolSearch
+from plait.serve.shared import with_sharing
 
 if TYPE_CHECKING:
     from plait.client.calls.runtime import Runtime
@@ -189,8 +190,14 @@ class Upstream:
         naming: Naming = "server",
         *,
         search: bool = False,
+        shared: Toolbox | None = None,
     ) -> None:
-        """With `search`, the client gets a search in place of the tools."""
+        """With `search`, the client gets a search in place of the tools.
+
+        `shared` has the servers that all clients share.
+        """
+        self._config = config
+        self._shared = shared
         self._client = client
         self._snapshot = snapshot
         self._naming: Naming = naming
@@ -231,12 +238,13 @@ class Upstream:
         if "roots" in can:
             options["roots"] = self._roots
         self.box = Toolbox(
-            config,
+            with_sharing(config, shared=False),
             **options,
+            watch=False,  # whoever serves the file follows it
             prefer_modern=client.is_modern,
             on_log=self._log,
             on_approval=self._approve,
-            on_initialized=self._opened,
+            on_initialized=self.opened,
             on_tools_list_changed=partial(self._changed, "tools"),
             on_prompts_list_changed=partial(self._changed, "prompts"),
             on_resources_list_changed=self._resources_changed,
@@ -250,8 +258,8 @@ class Upstream:
         async with self.box:
             if self.journal is not None:
                 self.journal.journal.clients.append(self.journal)
-            for server in self.box.server_names:
-                self._refresh(server, *METHODS)
+            for server in self.server_names:
+                self.refresh(server, *METHODS)
             try:
                 yield self
             finally:
@@ -264,14 +272,18 @@ class Upstream:
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 await in_thread(self._snapshot.write)
 
-    async def use_config(self, config: ClientConfig) -> None:
-        """Use the servers of another configuration, and announce what has changed."""
-        changed = await self.box.use_servers(config)
+    async def use_config(self, config: ClientConfig, changed: frozenset[str]) -> None:
+        """Use the servers of another configuration, and announce what has changed.
+
+        Of the shared servers, those that have `changed` are in use already.
+        """
+        changed |= await self.box.use_servers(with_sharing(config, shared=False))
+        self._config = config
         self._snapshot.use(config)
         for server in changed:
             if server in config.servers:
                 self._redact[server] = Redactor(secret_values(config.servers[server]))
-                self._refresh(server, *METHODS)
+                self.refresh(server, *METHODS)
             else:
                 self._lists.offers.pop(server, None)
         if changed - config.servers.keys():
@@ -282,11 +294,22 @@ class Upstream:
 
     def statuses(self) -> Iterable[ServerStatus]:
         """Return the status of each server, as this client sees it."""
-        return self.box.status().servers.values()
+        boxes = (self.box,) if self._shared is None else (self.box, self._shared)
+        found = {one.name: one for box in boxes for one in box.status().servers.values()}
+        return [found[name] for name in self.server_names if name in found]
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """All servers, in the order of the configuration."""
+        return tuple(self._config.servers)
+
+    def _box_of(self, server: str) -> Toolbox:
+        is_shared = self._shared is not None and server in self._shared.server_names
+        return self._shared if is_shared and self._shared is not None else self.box
 
     # What the servers offer
 
-    def _refresh(self, server: str, *kinds: ListKind, announced: bool = False) -> None:
+    def refresh(self, server: str, *kinds: ListKind, announced: bool = False) -> None:
         """List again; what a server has announced is passed on in any case."""
         for kind in kinds:
             first = self._lists.first.setdefault((server, kind), asyncio.Event())
@@ -297,7 +320,7 @@ class Upstream:
     ) -> None:
         try:
             if kind == "tools":
-                rows = [_row_of(tool) for tool in await self.box.tools(server)]
+                rows = [_row_of(tool) for tool in await self._box_of(server).tools(server)]
             else:
                 rows = await self._read(server, partial(_all_rows, kind), METHODS[kind])
         except ProtocolError as error:
@@ -324,7 +347,7 @@ class Upstream:
 
     def _listed(self, kind: ListKind) -> dict[str, list[Row]]:
         """Return the last list of each server, in the order of the configuration."""
-        offers, names = self._lists.offers, self.box.server_names
+        offers, names = self._lists.offers, self.server_names
         return {name: offers[name].rows(kind) or [] for name in names if name in offers}
 
     async def _first_lists(self, kind: ListKind) -> None:
@@ -332,7 +355,7 @@ class Upstream:
         offers = self._lists.offers
         unknown = [
             asyncio.ensure_future(self._lists.first[name, kind].wait())
-            for name in self.box.server_names
+            for name in self.server_names
             if name not in offers or offers[name].rows(kind) is None
         ]
         if not unknown:
@@ -387,7 +410,7 @@ class Upstream:
         """Return what the servers say about their use, as far as it is known."""
         parts = [
             (name, self._lists.offers[name].instructions)
-            for name in self.box.server_names
+            for name in self.server_names
             if name in self._lists.offers
         ]
         texts = [(name, text) for name, text in parts if text]
@@ -399,7 +422,7 @@ class Upstream:
         """Return what a client means by a name of a tool or prompt."""
         if (target := self._find_listed(kind, name)) is not None:
             return target
-        guess = guessed_target(name, self.box.server_names, self._naming)
+        guess = guessed_target(name, self.server_names, self._naming)
         if guess is None:  # it may be a name that the user chose, of a server that starts now
             await self._first_lists(kind)
         return guess or self._find_listed(kind, name)
@@ -432,7 +455,10 @@ class Upstream:
             arguments = cast("Row", given) if isinstance(given, dict) else {}
         for own in self.box.own_tools():
             if name == own.name:
-                return _result_row(await self.box.call(own.server, own.wire_name, arguments))
+                box, handle = self.box, arguments.get("handle")
+                if self._shared is not None and self._shared.calls.limiter.server_of(handle):
+                    box = self._shared
+                return _result_row(await box.call(own.server, own.wire_name, arguments))
         target = await self._find("tools", name)
         if target is None:
             raise RequestError(types.INVALID_PARAMS, f"Unknown tool: {name}")
@@ -450,23 +476,26 @@ class Upstream:
         return row
 
     async def _call(self, target: Target, arguments: Row, options: CallOptions) -> Row:
-        ask, together = options.ask, options.ask_together
+        ask, together, on_log = options.ask, options.ask_together, options.on_log
+        box = self._box_of(target.server)
+        if box is not self.box and on_log is None:
+            on_log = partial(self._log, target.server)  # other clients must not get it
         call = ToolCall(
             server=target.server,
             tool=target.name,
             arguments=arguments,
             on_progress=options.on_progress,
-            on_log=options.on_log,
+            on_log=on_log,
             on_elicitation=None if ask is None else partial(_elicit, ask),
             on_approval=partial(_ask_approval, ask) if ask and options.can_approve else None,
             on_input=None if together is None else partial(_answer_together, together),
             meta=options.meta,
         )
         try:
-            if (executor := self.box.calls.plain(target.server, target.name)) is not None:
+            if (executor := box.calls.plain(target.server, target.name)) is not None:
                 result = await executor.run(call, _as_sent)
             else:
-                result = await self.box.calls.run(call)
+                result = await box.calls.run(call)
         except (ToolNotFoundError, ProtocolError) as error:
             raise self._sent_error(target.server, error) from error
         except PlaitError as error:
@@ -477,7 +506,7 @@ class Upstream:
 
     def _may_be_listed_later(self, name: str) -> bool:
         """Return whether a tool may be that of a server which has not listed its tools yet."""
-        guess = guessed_target(name, self.box.server_names, self._naming)
+        guess = guessed_target(name, self.server_names, self._naming)
         return guess is not None and guess.server not in self._lists.offers
 
     async def get_prompt(self, params: Row) -> Row:
@@ -511,7 +540,7 @@ class Upstream:
 
     async def _owners(self, uri: str) -> list[Target]:
         """Return the servers that may have a resource, the most likely first."""
-        if (named := named_server(uri, self.box.server_names)) is not None:
+        if (named := named_server(uri, self.server_names)) is not None:
             return [named]
         if (server := self._lister(uri)) is None:
             await self._first_lists("resources")
@@ -552,11 +581,11 @@ class Upstream:
                 return 0
             return 1 if listed.get(server) or rows else 2
 
-        return sorted(self.box.server_names, key=unlikeliness)
+        return sorted(self.server_names, key=unlikeliness)
 
     def _with_public_links(self, server: str, result: Row) -> Row:
         """Name the server in links of a result that would lead to another server."""
-        if len(self.box.server_names) < 2:
+        if len(self.server_names) < 2:
             return result
         content: list[Any] = result.get("content") or []
         changed = [self._public_link(server, block) for block in content]
@@ -584,7 +613,7 @@ class Upstream:
                 ref = {**rest, "type": "ref/prompt", "name": target and target.name}
             case {"type": "ref/resource", "uri": str(uri), **rest}:
                 await self._first_lists("resourceTemplates")
-                target = named_server(uri, self.box.server_names)
+                target = named_server(uri, self.server_names)
                 for server, rows in self._listed("resourceTemplates").items():
                     if target is None and any(row.get("uriTemplate") == uri for row in rows):
                         target = Target(server, uri)
@@ -607,7 +636,9 @@ class Upstream:
             self._client.resource_updated(uri)
 
         try:
-            self._subscriptions[uri] = await self.box.subscribe(target.server, target.name, updated)
+            self._subscriptions[uri] = await self._box_of(target.server).subscribe(
+                target.server, target.name, updated
+            )
         except PlaitError as error:
             raise self._sent_error(target.server, error) from error
 
@@ -618,7 +649,7 @@ class Upstream:
 
     async def set_log_level(self, level: types.LoggingLevel) -> None:
         """Set the lowest level of log messages, on servers that are there."""
-        for server in self.box.server_names:
+        for server in self.box.server_names:  # those of others keep theirs
             self._start(self._set_log_level(server, level))
 
     async def _set_log_level(self, server: str, level: types.LoggingLevel) -> None:
@@ -643,7 +674,7 @@ class Upstream:
     async def _read(
         self, server: str, operation: Callable[[McpSession], Awaitable[T]], method: str
     ) -> T:
-        return await self.box.lifecycle.run(
+        return await self._box_of(server).lifecycle.run(
             lambda runtime: runtime.request(server, operation, method)
         )
 
@@ -730,21 +761,22 @@ class Upstream:
 
     def _changed(self, kind: ListKind, params: object, context: CallbackContext) -> None:
         del params
-        self._refresh(context.server_name, kind, announced=True)
+        self.refresh(context.server_name, kind, announced=True)
 
     def _resources_changed(self, params: object, context: CallbackContext) -> None:
         del params
-        self._refresh(context.server_name, "resources", "resourceTemplates", announced=True)
+        self.refresh(context.server_name, "resources", "resourceTemplates", announced=True)
 
-    def _opened(self, info: Any, context: CallbackContext) -> None:
+    def opened(self, info: Any, context: CallbackContext) -> None:
         """Note what a server says about its use; after a restart it may offer something else."""
         offer = self._lists.offers.setdefault(context.server_name, Offer())
         if self.journal is not None:
-            self.journal.opened(context.server_name, self.box.events())
+            events = self._box_of(context.server_name).events()
+            self.journal.opened(context.server_name, events)
         text = info.instructions
         offer.instructions = sanitize_text(text) if text and self.box.sanitizes else text
         if self._lists.first.get((context.server_name, "tools"), asyncio.Event()).is_set():
-            self._refresh(context.server_name, *METHODS)
+            self.refresh(context.server_name, *METHODS)
 
 
 _NOT_FOUND: Final = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND, -32002})

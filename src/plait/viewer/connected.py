@@ -23,6 +23,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mcp_types import (
@@ -34,7 +35,9 @@ from mcp_types import (
     ResourceTemplate,
 )
 
+from plait._support.files import FileStamp, file_changes, file_stamp
 from plait._support.redact import Redactor
+from plait._support.threads import in_thread
 from plait.client.calls.approval import ApprovalRequest
 from plait.client.calls.outcome import ToolResult
 from plait.client.calls.runtime import Listed
@@ -44,7 +47,7 @@ from plait.client.config.read import ClientConfig
 from plait.client.config.secrets import secret_values
 from plait.client.connections.status import Status
 from plait.client.toolbox import Toolbox
-from plait.errors import PlaitError, ToolFailedError
+from plait.errors import ConfigError, PlaitError, ToolFailedError
 from plait.telemetry.observer import CallTool, Operation
 from plait.traces.codec import Cleaner
 from plait.viewer.inbox import Inbox, Question
@@ -188,14 +191,22 @@ class ConnectedServers:
     open_box: Callable[..., AbstractAsyncContextManager[Toolbox]] = Toolbox
     """Opens the servers, which an agent may share."""
     pulse: Pulse = field(default_factory=Pulse, init=False)
+    reread: Callable[[], ClientConfig] | None = None
+    """Reads the configuration again when its file has changed; `None` keeps the first one."""
     command: Sequence[str] = ("plait",)
     """The command line that has this configuration, for what pages copy."""
     calls: dict[str, RunningCall] = field(default_factory=dict[str, RunningCall], init=False)
     history: deque[PastCall] = field(init=False)
     """The newest first."""
     _box: Toolbox | None = field(default=None, init=False)
+    _kept: dict[str, asyncio.Task[None]] = field(
+        default_factory=dict[str, "asyncio.Task[None]"], init=False
+    )
+    """What keeps each server connected."""
     _changes: int = field(default=0, init=False)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), init=False)
+    _stamp: FileStamp | None = field(init=False)
+    """What the file was when its configuration was read."""
     _redact: Redactor = field(init=False)
     _cleaner: Cleaner = field(init=False)
     _requests: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]], init=False)
@@ -205,6 +216,8 @@ class ConnectedServers:
         known = (one for server in self.config.servers.values() for one in secret_values(server))
         self._redact = Redactor(known)
         self._cleaner = Cleaner(self._redact)
+        source = self.config.source if self.reread is not None else None
+        self._stamp = None if source is None else file_stamp(Path(source))
         self.notices = deque(maxlen=MAX_NOTICES)
         self.history = deque(maxlen=MAX_PAST_CALLS)
 
@@ -222,13 +235,42 @@ class ConnectedServers:
             on_resources_list_changed=self._receiver("resources changed"),
             on_resources_updated=self._receiver("resource updated"),
         ) as self._box:
-            tasks = [asyncio.create_task(self._keep(name)) for name in self.config.servers]
+            self._kept = {
+                name: asyncio.create_task(self._keep(name)) for name in self.config.servers
+            }
+            following = asyncio.create_task(self._follow())
             try:
                 yield
             finally:
+                tasks = [following, *self._kept.values()]
                 for task in tasks:
                     task.cancel()
-                await asyncio.wait(tasks, timeout=_CLOSE_SECONDS) if tasks else None
+                await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
+
+    async def _follow(self) -> None:
+        """Show the servers of the file whenever it changes; a broken file changes nothing."""
+        if self.reread is None or self.config.source is None:
+            return
+        path = Path(self.config.source)
+        async for _ in file_changes(path, self._stamp):
+            try:
+                config = await in_thread(self.reread)
+                changed = await self.box.use_servers(config)
+            except ConfigError as error:
+                self._notice("", "configuration not used", str(error))
+                continue
+            self.config = config
+            known = (one for server in config.servers.values() for one in secret_values(server))
+            self._redact = self._redact.also(known)
+            self._cleaner = Cleaner(self._redact)
+            for name in changed:
+                if (task := self._kept.pop(name, None)) is not None:
+                    task.cancel()
+                self.tools.pop(name, None)
+                self.offers.pop(name, None)
+                if name in config.servers:
+                    self._kept[name] = asyncio.create_task(self._keep(name))
+            self._changes += 1
 
     @property
     def box(self) -> Toolbox:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import psutil
 import pytest
+from mcp import Client
 
-from plait import Toolbox
+from plait import MultiServerMCPClient, Toolbox
+from plait.client.config.read import ClientConfig, read_config
 from plait.errors import ConfigError, UnknownServerError
 from plait.testing import StateDir, eventually
+from plait.viewer.connected import ConnectedServers
 from tests import nursery
 from tests.integration.serve.conftest import connected, text_of, write_config
 
@@ -67,6 +71,72 @@ async def test_a_broken_file_changes_nothing(tmp_path: Path, state: StateDir) ->
         with pytest.raises(ConfigError):
             await box.reload()
         assert not (await box.call("server", "pid")).is_error
+
+
+async def test_a_client_watches_its_file(tmp_path: Path, state: StateDir) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"one": fault})
+    async with MultiServerMCPClient(str(config), watch=True) as client:
+        assert {tool.name for tool in await client.get_tools("one")}
+        config.write_text("{ broken")
+        write_config(tmp_path, {"two": fault})
+        await eventually(lambda: client.toolbox.server_names == ("two",), timeout_seconds=20)
+        assert {tool.name for tool in await client.get_tools("two")}
+        assert list(client.connections) == ["two"]
+
+
+def test_a_client_in_code_without_a_loop_watches_and_reloads(
+    tmp_path: Path, state: StateDir
+) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"one": fault})
+    with MultiServerMCPClient(str(config), watch=True) as client:
+        assert client.get_tools_blocking()
+        write_config(tmp_path, {"one": fault, "two": fault})
+        ends = time.monotonic() + 20
+        while client.toolbox.server_names != ("one", "two"):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+    with MultiServerMCPClient(str(config)) as client:
+        write_config(tmp_path, {"one": fault})
+        assert client.reload_blocking() == {"two"}
+        assert list(client.connections) == ["one"]
+
+
+def test_only_a_file_can_be_watched(state: StateDir) -> None:
+    with pytest.raises(ConfigError, match="from a file"):
+        Toolbox({"server": nursery.stdio_config(state_dir=state.path)}, watch=True)
+
+
+async def test_the_viewer_follows_its_file(tmp_path: Path, state: StateDir) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"one": fault})
+
+    def read() -> ClientConfig:
+        return read_config(str(config))
+
+    servers = ConnectedServers(read(), reread=read)
+    async with servers.running():
+        config.write_text("{ broken")
+        await eventually(lambda: any("configuration" in n.kind for n in servers.notices))
+        write_config(tmp_path, {"two": fault})
+        await eventually(lambda: "two" in servers.tools, timeout_seconds=20)
+        assert list(servers.config.servers) == ["two"]
+
+
+async def test_plait_serve_starts_without_servers(tmp_path: Path, state: StateDir) -> None:
+    config = write_config(tmp_path, {})
+    async with connected("stdio", "legacy", config) as client:
+        assert (await client.list_tools()).tools == []
+        write_config(tmp_path, {"one": nursery.stdio_config(state_dir=state.path)})
+        await eventually_has(client, "one__pid")
+
+
+async def eventually_has(client: Client, name: str) -> None:
+    async def is_listed() -> bool:
+        return any(tool.name == name for tool in (await client.list_tools()).tools)
+
+    await eventually(is_listed, timeout_seconds=20)
 
 
 async def test_servers_from_a_dict_have_no_file_to_reload(state: StateDir) -> None:

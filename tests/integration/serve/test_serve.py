@@ -339,6 +339,39 @@ async def test_two_clients_have_sessions_of_their_own(tmp_path: Path, state: Sta
     assert first != second
 
 
+async def test_clients_may_share_the_session_of_a_server(tmp_path: Path, state: StateDir) -> None:
+    changed = anyio.Event()
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            changed.set()
+
+    servers = {"shared": {**_faults(state), "sharing": "all"}, "own": _faults(state)}
+    with serving_http(write_config(tmp_path, servers)) as server:
+        async with (
+            Client(server.url, mode="legacy") as one,
+            Client(server.url, mode="legacy", message_handler=on_message) as two,
+        ):
+            pids = {
+                (name, text_of(await client.call_tool(f"{name}__pid")))
+                for name in servers
+                for client in (one, two)
+            }
+            before = len((await two.list_tools()).tools)
+            await one.call_tool("shared__grow")
+            with anyio.fail_after(20):
+                while len((await two.list_tools()).tools) == before:
+                    await changed.wait()
+                    changed = anyio.Event()
+            os.kill(next(int(pid) for name, pid in pids if name == "shared"), signal.SIGKILL)
+            healed = [
+                await client.call_tool("shared__echo", {"text": "hi"}) for client in (one, two)
+            ]
+
+    assert sorted(name for name, _ in pids) == ["own", "own", "shared"]
+    assert [text_of(result) for result in healed] == ["hi", "hi"]
+
+
 async def test_a_request_of_a_foreign_page_is_refused(tmp_path: Path, state: StateDir) -> None:
     config = write_config(tmp_path, {"faults": _faults(state)})
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -394,6 +427,10 @@ async def test_a_token_is_needed_once_there_is_one(
                 server.url, json=ping, headers={**session, "Authorization": f"Bearer {ann}"}
             )
 
+            remove_token(tokens_path(), "bo")
+            after_all = await http.post(server.url, json=hello)
+
+    assert after_all.status_code == 401
     assert [one.status_code for one in (nobody, opened, crossed, own, removed)] == [
         401,
         200,
@@ -402,4 +439,21 @@ async def test_a_token_is_needed_once_there_is_one(
         401,
     ]
     assert ann not in tokens_path().read_text()
-    assert json.loads(tokens_path().read_text()).keys() == {"bo"}
+    assert json.loads(tokens_path().read_text()) == {}
+
+
+async def test_a_token_that_is_added_is_needed_at_once(
+    tmp_path: Path, state: StateDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plait.serve.tokens import add_token, tokens_path
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {"Accept": "application/json, text/event-stream"}
+    with serving_http(write_config(tmp_path, {"faults": _faults(state)})) as server:
+        async with httpx2.AsyncClient(headers=headers) as http:
+            before = await http.post(server.url, json=body)
+            add_token(tokens_path(), "ann")
+            after = await http.post(server.url, json=body)
+
+    assert (before.status_code, after.status_code) == (400, 401)

@@ -81,10 +81,24 @@ def serve(
 
         show_status(as_json=as_json)
         return
+    from plait.cli.found_config import find_config
+    from plait.client.config.read import ClientConfig
     from plait.serve.configuration import ServedConfiguration
 
+    may_ask = True
+
     def read() -> ClientConfig:
-        config = _served(read_configuration(ctx), servers, include, exclude)
+        nonlocal may_ask
+        try:
+            config = read_configuration(ctx, may_ask=may_ask)
+        except ConfigError as error:
+            # Servers may be added while a program is connected.
+            if {problem.code for problem in error.problems} != {"no_servers"}:
+                raise
+            found = find_config(settings_of(ctx).config)
+            config = ClientConfig(servers={}, source=str(found.path))
+        may_ask = False
+        config = _served(config, servers, include, exclude)
         if naming == "plain" and len(config.servers) > 1:
             raise ConfigError("--names plain is for one server: add --only SERVER")
         return config
@@ -118,9 +132,8 @@ def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConf
     if not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{address!r} is no address to listen on: write HOST:PORT, or PORT")
     tokens = tokens_path()
-    has_tokens = bool(read_tokens(tokens))
     if host not in LOOPBACK:
-        if not has_tokens:
+        if not read_tokens(tokens):
             raise ConfigError(
                 f"{host} can be reached by others: create a token for each client with "
                 "plait serve token add NAME"
@@ -129,7 +142,7 @@ def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConf
             raise ConfigError(
                 f"{host} can be reached by others: say with --allowed-host under which names"
             )
-    options = HttpOptions(tokens=tokens if has_tokens else None, allowed_hosts=allowed_hosts)
+    options = HttpOptions(tokens=tokens, allowed_hosts=allowed_hosts)
     server = HttpServer(
         lambda name: ClientSession(name or "a client", served.open_upstream), options
     )

@@ -145,14 +145,23 @@ def _servers(ctx: click.Context, *, allow_calls: bool) -> ConnectedServers | Non
     from plait.viewer.connected import ConnectedServers
 
     config = session.read_configuration(ctx)
-    servers = {name: replace(one, required=False) for name, one in config.servers.items()}
-    # Pages show complete results, and list every tool.
-    options = {key: one for key, one in config.options.items() if key not in _UNUSED}
-    shown = replace(config, servers=servers, options=options)
     named = settings_of(ctx).config
     command = ("plait", "--config", str(named)) if named else ("plait",)
     check = partial(_check, config)
-    return ConnectedServers(shown, allow_calls=allow_calls, check=check, command=command)
+    return ConnectedServers(
+        _shown(config),
+        allow_calls=allow_calls,
+        check=check,
+        command=command,
+        reread=lambda: _shown(session.read_configuration(ctx, may_ask=False)),
+    )
+
+
+def _shown(config: ClientConfig) -> ClientConfig:
+    """Return the configuration for pages, which show complete results, and list every tool."""
+    servers = {name: replace(one, required=False) for name, one in config.servers.items()}
+    options = {key: one for key, one in config.options.items() if key not in _UNUSED}
+    return replace(config, servers=servers, options=options)
 
 
 _UNUSED = frozenset({"result_budget", "defer", "on_connection_error"})

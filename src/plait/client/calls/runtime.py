@@ -78,12 +78,14 @@ class Runtime:
         call_settings: CallSettings | None = None,
         sampling: Sampling | None = None,
         follow_tools: bool = True,
+        watch: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """Build the parts.
 
         `identity` is the same for every session; `on_elicitation` returns the callback for a
         server. With `follow_tools`, modern servers announce changes of their tools.
         """
+        self._watch = watch
         self._identity = identity
         self._on_elicitation = on_elicitation
         self._callbacks = {
@@ -131,6 +133,13 @@ class Runtime:
             await self.remove_server(name, keep_subscriptions=True)
         self._server_sampling[name] = server.sampling
         self.pool.add(name, without_run(server))
+
+    def begin(self) -> None:
+        """Start what goes on while the client is open."""
+        self.pool.tasks.open()
+        if self._watch is not None:
+            self.pool.tasks.start(self._watch, name="plait watch")
+            self._watch = None
 
     async def announce_roots(self) -> None:
         """Tell servers that the roots have changed; those of the modern era ask in each call."""
@@ -412,7 +421,7 @@ class Lifecycle:
 
         async def run() -> T:
             self.check_open()
-            self.runtime.pool.tasks.open()
+            self.runtime.begin()
             return await work(self.runtime)
 
         return await self.bridge.run(run)

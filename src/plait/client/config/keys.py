@@ -42,6 +42,7 @@ _SHARED = (
     Key("idle_timeout", values.read_idle_seconds, "idle_seconds", takes_null=True),
     Key("max_concurrency", values.read_count),
     Key("scope", values.one_of("client", "thread")),
+    Key("sharing", values.one_of("client", "all")),
     *keys_with(values.read_patterns, "include", "exclude"),
     Key("output_handling", values.read_output_handling),
     Key("result_budget", read_result_budget),
@@ -109,8 +110,10 @@ SERVER_LISTS = ("mcpServers", "mcp_servers", "servers")
 CLIENT_KEYS = KeyTable(
     (
         *keys_with(values.read_bool, "tool_name_prefix", "prefix_tool_name_with_server_name"),
-        *keys_with(values.read_bool, "throw_on_load_error", "sanitize", "validate_arguments"),
-        *keys_with(values.read_bool, "resources_as_tools", "use_standard_content_blocks"),
+        *keys_with(
+            values.read_bool, "throw_on_load_error", "sanitize", "watch", "validate_arguments"
+        ),
+        *keys_with(values.read_bool, "resources_as_tools", "use_standard_content_blocks", "watch"),
         *keys_with(values.read_patterns, "include", "exclude"),
         *keys_with(values.read_data, "cache", "result_cache", "client_info", "roots", "observers"),
         *keys_with(values.read_data, "record", "replay"),

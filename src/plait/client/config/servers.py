@@ -103,6 +103,8 @@ class ServerOptions:
     max_concurrency: int | None = None
     """Calls in flight at once; `None` is no limit."""
     scope: Literal["client", "thread"] = "client"
+    sharing: Literal["client", "all"] = "client"
+    """Whether the clients of `plait serve` have sessions of their own, or one for all of them."""
     """Who shares a session: everyone with the same credentials, or only one conversation."""
     include: Sequence[str] | None = None
     """Tools to offer, by wire name or glob; `None` is all of them, an empty list none."""

@@ -376,8 +376,24 @@ class MultiServerMCPClient(ConnectionOwner):
         """
         return self.toolbox.read_full_result(handle)
 
+    async def reload(self) -> frozenset[str]:
+        """Read the configuration file again, and start, stop and replace what has changed.
+
+        Returns the names of these servers. See `Toolbox.reload`.
+
+        Raises:
+            ConfigError: The file cannot be used, and nothing has changed.
+        """
+        changed = await (await self._current_toolbox()).reload()
+        self._server_list.take_reloaded()
+        return changed
+
+    reload_blocking = blocking(reload)
+    """Blocking form of `reload`."""
+
     async def _current_toolbox(self) -> Toolbox:
         """Return the toolbox, after applying changes of `connections` to it."""
+        self._server_list.take_reloaded()
         for apply in self._server_list.changes():
             await apply()
         return self.toolbox
@@ -407,6 +423,14 @@ class ServerList:
             ):
                 self.connections = entries
         self._seen = _copy(self.connections)
+        self._reloads = 0
+
+    def take_reloaded(self) -> None:
+        """Take over what the toolbox has reloaded from its file."""
+        if self._reloads != self.toolbox.reloads:
+            self._reloads = self.toolbox.reloads
+            self.connections = dict(self.toolbox.config.servers)
+            self._seen = _copy(self.connections)
 
     def changes(self) -> list[Callable[[], Awaitable[None]]]:
         """Return what applies each change since the last call to the toolbox."""
