@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from _pytest.reports import TestReport
 from _pytest.runner import runtestprotocol
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     repeat, threshold = int(marker.kwargs.get("repeat", 1)), marker.kwargs.get("threshold", 1.0)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    runs: list[list[TestReport]] = []
+    runs: list[list[pytest.TestReport]] = []
     for number in range(1, repeat + 1):
         item._initrequest()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         # The fixtures of the module stay for the next run, those of the test do not.
@@ -224,7 +223,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-def _summed_up(runs: Sequence[list[TestReport]], threshold: float) -> list[TestReport]:
+def _summed_up(
+    runs: Sequence[list[pytest.TestReport]], threshold: float
+) -> list[pytest.TestReport]:
     """Return the reports that stand for all runs: the first failed ones, if too few passed."""
     for reports in runs:
         if any(report.when != "call" and report.failed for report in reports):

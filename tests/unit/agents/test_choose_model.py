@@ -167,7 +167,7 @@ def test_without_any_model_the_choices_are_explained_with_what_was_passed_over()
 
     text = str(explained.value)
     assert len(text.splitlines()) == 6
-    for way in ("ANTHROPIC_API_KEY", "Ollama", "OPENAI_BASE_URL", "scripted:FILE", "is installed"):
+    for way in ("ANTHROPIC_API_KEY", "Ollama", "OPENAI_BASE_URL", "scripted:", "is installed"):
         assert way in text
 
 

@@ -41,9 +41,10 @@ def solve(
     example: str | None,
     schema: bool,
 ) -> None:
-    """Solve the problem in the file PROBLEM, or on standard input with `-`.
+    """Solve a problem of choices and constraints exactly.
 
-    The answer is one solution, several, the best, or which constraints contradict each other.
+    PROBLEM is a JSON file, or `-` for standard input. The answer is one solution, several, the
+    best, or which constraints contradict each other.
 
     Examples:
         plait solve rota.json

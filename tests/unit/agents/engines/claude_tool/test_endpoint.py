@@ -52,7 +52,7 @@ def test_the_url_and_the_key_are_configured_or_of_the_environment(
 
 
 def test_a_missing_key_is_an_error_that_says_where_to_put_it() -> None:
-    with pytest.raises(AgentExecutionError, match=r"anthropic_api_key.*ANTHROPIC_API_KEY"):
+    with pytest.raises(AgentExecutionError, match=r"ANTHROPIC_API_KEY.*anthropic_api_key"):
         anthropic_client(config(), {})
 
 
