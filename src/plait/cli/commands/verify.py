@@ -111,8 +111,12 @@ class ProgressPrinter:
             if result.outcome != "passed":
                 text = f"{result.case} #{result.repeat}: {result.failure}"
                 print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
-            known = {"total": progress.total, "completed": progress.done}
-            self._bar.update(self._task, **known, description=progress_label(progress))
+            self._bar.update(
+                self._task,
+                total=progress.total,
+                completed=progress.done,
+                description=progress_label(progress),
+            )
         elif time.monotonic() - self._last > _QUIET_SECONDS:
             self._last = time.monotonic()
             print_aside("progress", progress_label(progress), colour="blue")
