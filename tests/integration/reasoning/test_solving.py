@@ -49,6 +49,7 @@ HOSTILE: dict[str, Any] = {
         "constraints": ["*".join("abcd" * 60) + " == 3"],
         "maximize": "*".join("abcd" * 60),
     },
+    "long rules": {"variables": NUMBERS, "constraints": ["a == 1" + " " * 90_000] * 100},
     "code": {"variables": NUMBERS, "constraints": ["__import__('os')._exit(3)", "exec('1')"]},
     "names of code": {"variables": {"import, class, lambda": "boolean"}, "constraints": ["class"]},
     "no object": "[1, 2]",

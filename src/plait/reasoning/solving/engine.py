@@ -306,7 +306,10 @@ def _conclusions(core: Core, model: _Model) -> Answer:
         contraries: dict[Verdict, Any] = {"follows": z3.Not(term), "excluded": term}
         for verdict, contrary in contraries.items():
             switch = model.assume(contrary)
-            if model.find(switch) == "none":
+            outcome = model.find(switch)
+            if outcome == "unknown":
+                conclusion = conclusion.model_copy(update={"verdict": "unknown"})
+            if outcome == "none":
                 chosen, _is_minimal = model.needed(model.core(), switch)
                 because = [core.conditions[number].named.name for number in chosen]
                 conclusion = Conclusion(asked=asked, verdict=verdict, because=because)
@@ -317,6 +320,8 @@ def _conclusions(core: Core, model: _Model) -> Answer:
     }
     lines = [f"{one.asked} {_VERDICTS[one.verdict]}{_because(one)}." for one in found]
     status = "several" if verdicts["open"] else "one"
+    if unknown := verdicts.pop("unknown"):
+        status, verdicts["unknown"] = "undecided", unknown
     return Answer(status=status, text=" ".join(lines), solution=verdicts, conclusions=found)
 
 
@@ -324,6 +329,7 @@ _VERDICTS: Final[Mapping[Verdict, str]] = {
     "follows": "follows",
     "excluded": "is excluded",
     "open": "is open: neither it nor its opposite follows",
+    "unknown": "was not decided in time",
 }
 
 

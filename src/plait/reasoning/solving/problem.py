@@ -210,7 +210,7 @@ class Named(BaseModel):
     says: str = ""
 
 
-Verdict: TypeAlias = Literal["follows", "excluded", "open"]
+Verdict: TypeAlias = Literal["follows", "excluded", "open", "unknown"]
 
 
 class Conclusion(BaseModel):

@@ -15,7 +15,15 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from plait._support.front_door import missing_extra
-from plait.reasoning.solving.problem import Answer, Problem, Solution, read_problem
+from plait.reasoning.solving.problem import (
+    MAX_PROBLEM_CHARS,
+    Answer,
+    Mistake,
+    Problem,
+    Solution,
+    malformed,
+    read_problem,
+)
 
 DEFAULT_SECONDS: Final = 10.0
 MAX_SECONDS: Final = 120.0
@@ -23,7 +31,6 @@ GRACE_SECONDS: Final = 3.0
 """How long a process may take to start and to notice that its time is over."""
 MAX_PROCESSES: Final = 2
 """How many problems one event loop solves at the same time; each takes a core."""
-MAX_OUTPUT_BYTES: Final = 50_000_000
 
 _COMMAND: Final = (sys.executable, "-m", "plait.reasoning.solving.worker")
 
@@ -32,13 +39,8 @@ class _Job:
     """One process that solves one problem; it may be ended from another thread."""
 
     def __init__(self, problem: Problem, proposed: Solution | None, seconds: float) -> None:
-        self._request = json.dumps(
-            {
-                "problem": problem.model_dump(mode="json", exclude_none=True),
-                "proposed": proposed,
-                "seconds": seconds,
-            }
-        )
+        self._problem = problem
+        self._proposed = proposed
         self._seconds = seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -46,6 +48,17 @@ class _Job:
 
     def run(self) -> Answer:
         """Return the last answer of the process, and end it when its time is over."""
+        # Written here, in a thread: it may be long.
+        request = json.dumps(
+            {
+                "problem": self._problem.model_dump(mode="json", exclude_none=True),
+                "proposed": self._proposed,
+                "seconds": self._seconds,
+            }
+        )
+        if len(request) > MAX_PROBLEM_CHARS:
+            text = f"a problem has at most {MAX_PROBLEM_CHARS} characters"
+            return malformed([Mistake(place="the problem", problem=text)])
         with self._lock:
             if self._is_cancelled:
                 return Answer(status="undecided", text="It was cancelled.")
@@ -58,7 +71,7 @@ class _Job:
             )
         with process:
             try:
-                output, _ = process.communicate(self._request, self._seconds + GRACE_SECONDS)
+                output, _ = process.communicate(request, self._seconds + GRACE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 output, _ = process.communicate()

@@ -206,3 +206,28 @@ def test_every_function_is_described_as_it_is_called() -> None:
         if answer.status == "malformed":
             answer = solved({"variables": variables, "constraints": [f"{rule} >= 0"]})
         assert answer.status != "malformed", (name, answer.text)
+
+
+class ShortDeadline(Deadline):
+    """Ends after so many looks at the clock."""
+
+    __slots__ = ()
+    looks = 0
+
+    @property
+    def left_ms(self) -> int:
+        ShortDeadline.looks -= 1
+        return 1000 if ShortDeadline.looks > 0 else 0
+
+
+def test_a_question_that_was_not_decided_in_time_is_not_called_open() -> None:
+    read = read_problem({"facts": ["wet"], "rules": ["wet -> cold"], "ask": ["cold", "dark"]})
+    assert not isinstance(read, Answer)
+    # Two looks find that the facts do not contradict each other.
+    ShortDeadline.looks = 3
+
+    *_, answer = answers(read, ShortDeadline(0))
+
+    assert answer.status == "undecided"
+    assert [one.verdict for one in answer.conclusions] == ["follows", "unknown"]
+    assert "dark was not decided in time" in answer.text
