@@ -16,6 +16,7 @@ import yaml
 from annotated_types import Len
 from pydantic import BaseModel, Field, ValidationError
 
+from plait._support.suggestions import did_you_mean
 from plait.errors import ConfigError, Problem
 from plait.verification.checks import check_problem
 from plait.verification.suite import Caps, Case, CaseSettings, Suite
@@ -331,6 +332,13 @@ def _label(key: str, value: Any) -> str:
     return f"{key}={value}"
 
 
+def _unknown_key(name: str, place: str, kind: type[BaseModel]) -> str:
+    if kind is _SuiteFile and name in CaseSettings.model_fields:
+        return "goes into `defaults`, or into a case"
+    hint = did_you_mean(name, kind.model_fields)
+    return f"is no key of a {place}" + (f"; {hint}" if hint else "")
+
+
 _CONTENT = frozenset({"question", "conversation", "checks", "template", "rubric"})
 """The fields of which a case must have some."""
 
@@ -344,6 +352,14 @@ def _faults(kind: type[BaseModel], values: Mapping[str, Any]) -> dict[Path_, str
     else:
         return {}
     faults = {one["loc"]: one["msg"].removeprefix("Value error, ") for one in found}
+    for one in found:
+        match one:
+            case {"type": "extra_forbidden", "loc": (str(name),)} if kind is _SuiteFile:
+                faults[one["loc"]] = _unknown_key(name, "suite", _SuiteFile)
+            case {"type": "extra_forbidden", "loc": (str(name),) | ("defaults", str(name))}:
+                faults[one["loc"]] = _unknown_key(name, "case", Case)
+            case _:
+                pass
     wrong = {str(path[0]) for path in faults if path}
     if wrong & values.keys() and not wrong & _CONTENT:
         # What concerns several fields is checked only where each of them is right.
