@@ -1,4 +1,4 @@
-"""Every test that the pages about security name exists, and each promise names one."""
+"""Every test that the page about security names exists, and each promise names one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-PAGES = (
-    ROOT / "docs" / "concepts" / "threat-model.md",
-    ROOT / "docs" / "reference" / "security-promises.md",
-)
+PAGES = (ROOT / "docs" / "reference" / "security-promises.md",)
 NAMED = re.compile(r"`(?P<file>tests/[\w/]+\.py)(?:::(?P<test>\w+))?`")
 SHOWN = re.compile(r"^\|.*\| Shown by \|\n\|.*\n(?P<rows>(?:\|.*\n)+)", re.MULTILINE)
 
