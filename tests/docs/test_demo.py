@@ -120,3 +120,21 @@ def test_ctrl_c_ends_the_demo_and_its_servers(tmp_path: Path) -> None:
     assert len(servers) >= 8
     assert psutil.wait_procs(servers, timeout=10)[1] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_who_has_seen_enough_ends_the_demo_without_an_error(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        DEMO,
+        env={**environment(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        assert demo.stderr is not None
+        assert any("mcp.Client opened" in line for line in demo.stdout)
+        demo.stdout.close()
+        complaints = demo.stderr.read()
+
+    assert (demo.returncode, complaints) == (0, "")
+    assert list(tmp_path.iterdir()) == []

@@ -195,13 +195,12 @@ class SdkHalf(Half):
         """Keep what the servers write in a folder."""
         super().__init__("mcp.Client", version("mcp"), folder)
         self._clients: dict[str, Client] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._closing = asyncio.Event()
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Open all clients, side by side."""
-        self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
-        stack.callback(self._closing.set)
+        stack.push_async_callback(self.close)
         await asyncio.gather(*map(self.connect, demo_server.NAMES))
 
     async def connect(self, name: str) -> None:
@@ -223,9 +222,13 @@ class SdkHalf(Half):
                 if not opened.done():
                     opened.set_exception(error)
 
-        assert self._tasks is not None  # noqa: S101 - `open` comes first
-        self._tasks.create_task(keep())
+        self._tasks.append(asyncio.create_task(keep()))
         await opened
+
+    async def close(self) -> None:
+        """Close all clients."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks)
 
     async def call(self, server: str, tool: str, arguments: dict[str, Any]) -> str:
         """Call a tool with the client of its server."""
