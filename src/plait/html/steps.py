@@ -72,8 +72,6 @@ def steps_of(trace: Trace) -> list[Step]:
                 continue
             case events.RunStarted():
                 kind, start, end = "question", 0.0, 0.0
-                if event.servers and event.at >= MIN_CONNECT_SECONDS:
-                    steps.append(Step(kind="connect", event=event, start=0.0, end=event.at))
             case events.Turn():
                 kind = "turn"
                 # A turn is recorded when it is complete.
@@ -100,6 +98,9 @@ def steps_of(trace: Trace) -> list[Step]:
             case _:
                 pass
         steps.append(Step(kind=kind, event=event, start=start, end=end, result=result))
+        has_servers = isinstance(event, events.RunStarted) and bool(event.servers)
+        if has_servers and event.at >= MIN_CONNECT_SECONDS:
+            steps.append(Step(kind="connect", event=event, start=0.0, end=event.at))
     if trace.partial_text and trace.ended is None:
         last = trace.events[-1]
         steps.append(Step(kind="partial", event=last, start=last.at, end=last.at))

@@ -80,6 +80,26 @@ def test_bars_stand_where_the_steps_were_in_time() -> None:
     assert boxes == {"0 0 7.1 10"}
 
 
+def test_connecting_is_a_bar_from_the_question_on() -> None:
+    clock = SetClock()
+    recorder = Recorder(clock=clock, run="r")
+    clock.seconds += 2.5
+    recorder.run_started([Message.user("**Why?**")], interface="manual", servers=["shop"])
+    clock.seconds += 1.0
+    recorder.turn(Message.assistant("Since **so**."), seconds=1.0)
+    page = parsed(run_page(recorder.ended("completed")))
+
+    assert [kind for _, kind in _steps(page)] == ["question", "connect", "turn", "end"]
+    assert "Connecting" in page.all("main")[0].text
+    bars = [one for one in page.all("rect") if "bar" in one.inside]
+    assert [(one.attributes["x"], one.attributes["width"]) for one in bars] == [
+        ("0", "2.5"),
+        ("2.5", "1"),
+    ]
+    assert page.all("a", "at")[0].text == "0 s"
+    assert [one.text for one in page.all("strong") if one.text == "so"] == ["so", "so"]
+
+
 def test_results_in_json_are_trees_and_images_are_shown() -> None:
     page = parsed(run_page(full_run()))
 
