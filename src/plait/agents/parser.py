@@ -61,8 +61,10 @@ class ParserPort(Protocol):
         ...
 
 
-def get_parser(model_config: ModelConfig | None, *, max_retries: int = MAX_RETRIES) -> ParserPort:
-    """Create a parser on the engine of a model.
+def get_parser(
+    model_config: ModelConfig | None, *, max_retries: int = MAX_RETRIES, auto_fallback: bool = True
+) -> ParserPort:
+    """Create a parser on the engine of a model; `auto_fallback` is that of `get_agent`.
 
     Raises:
         EngineUnavailableError: No engine can be used, or the model is a recording.
@@ -70,7 +72,9 @@ def get_parser(model_config: ModelConfig | None, *, max_retries: int = MAX_RETRI
     if model_config is not None and model_config.interface == "manual":
         text = "recorded answers cannot fill a schema: use a model"
         raise EngineUnavailableError(text, "manual_parser")
-    return AgentParser(get_agent(model_config), max_retries=max_retries)
+    return AgentParser(
+        get_agent(model_config, auto_fallback=auto_fallback), max_retries=max_retries
+    )
 
 
 class AgentParser(ParserPort):

@@ -298,7 +298,7 @@ class CaseRunner:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plait-")))
         await prepare_folder(run, self.suite.folder, folder)
         servers = servers_of(run, self.suite.folder, folder)
-        agent = get_agent(config)
+        agent = get_agent(config, auto_fallback=False)  # another engine is another measurement
         stack.push_async_callback(agent.aclose)
         toolbox = None
         if servers.servers and isinstance(agent, LiveAgent):
@@ -392,7 +392,9 @@ class CaseRunner:
             try:
                 config = await self._model(name, None)
                 if name not in self._judges:
-                    self._judges[name] = get_parser(config, max_retries=_JUDGE_RETRIES)
+                    self._judges[name] = get_parser(
+                        config, max_retries=_JUDGE_RETRIES, auto_fallback=False
+                    )
                 settings = AgentConfig(
                     max_turns=1,
                     timeout=_JUDGE_SECONDS,

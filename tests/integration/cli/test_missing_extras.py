@@ -110,3 +110,15 @@ def test_the_viewer_shows_traces_without_the_packages_of_the_reasoning_server(
         viewer.terminate()
 
     assert address.startswith("http://127.0.0.1:")
+
+
+def test_a_suite_is_not_run_on_another_engine_than_it_names(tmp_path: Path) -> None:
+    case = {"name": "first", "question": "hi", "checks": [{"contains": "hello"}]}
+    suite = {"defaults": {"model": "claude-haiku-5-5", "engine": "claude_tool"}, "cases": [case]}
+    (tmp_path / "suite.json").write_text(json.dumps(suite))
+
+    done = run_without("anthropic", ["verify", "suite.json"], tmp_path)
+
+    assert done.returncode == 13, done.stderr
+    assert "claude_tool cannot be used: anthropic is not installed" in done.stderr
+    assert "pip install 'plait[anthropic]'" in done.stderr
