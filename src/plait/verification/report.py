@@ -127,7 +127,7 @@ def difference_text(found: PairedDifference) -> str:
 def detectable_text(found: PairedDifference) -> str:
     """Return the smallest difference that a suite could show."""
     if found.detectable >= 1:
-        return "this suite is too small to show any difference: add cases or repeats"
+        return "there are too few cases to show a difference over all: add cases or repeats"
     return f"this suite could show a difference of {found.detectable:.1%}"
 
 
