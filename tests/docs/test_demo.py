@@ -109,11 +109,12 @@ def test_ctrl_c_ends_the_demo_and_its_servers(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as demo:
         assert demo.stdout is not None
         assert any("kill -9" in line for line in demo.stdout)
         servers = psutil.Process(demo.pid).children(recursive=True)
-        demo.send_signal(signal.SIGINT)
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal does, to all in its foreground
         _, complaints = demo.communicate(timeout=30)
 
     assert (demo.returncode, complaints) == (130, "\ninterrupted\n")

@@ -108,7 +108,9 @@ class Half(ABC):
     def start_shop(self) -> None:
         """Start the shop, on the port that it had before, and wait until it listens."""
         command = self.command("shop", str(self._port))
-        self._shop = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # In a session of its own: Ctrl-C at the terminal is for the demo, which ends the shop.
+        pipe = subprocess.PIPE
+        self._shop = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
         assert self._shop.stdout is not None  # noqa: S101 - there is a pipe
         self._port = int(self._shop.stdout.readline())
 
