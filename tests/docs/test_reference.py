@@ -45,13 +45,6 @@ def test_every_error_is_described_with_its_defaults(error: type[PlaitError]) -> 
     assert row in (REFERENCE / "errors.md").read_text()
 
 
-def test_the_tree_of_errors_is_the_one_in_the_code() -> None:
-    tree = re.findall(r"```text\n(.*?)```", errors.__doc__ or "", re.DOTALL)[0]
-    without_remarks = re.sub(r"(?m)(\w) {2,}\S.*$", r"\1", tree)
-
-    assert f"```text\n{without_remarks}```" in (REFERENCE / "errors.md").read_text()
-
-
 def test_every_variable_of_plait_is_described() -> None:
     page = (REFERENCE / "environment-variables.md").read_text()
     code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
