@@ -20,7 +20,7 @@ NPM_FLAGS := --no-save --no-package-lock --no-audit --no-fund --no-update-notifi
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-frameworks test-clients test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
+.PHONY: help setup demo docs dist test test-browser test-wheel test-extras test-langgraph test-beside test-frameworks test-clients test-ray test-embeddings test-kills test-all check types tests fix conformance soak soak-serve soak-stdio eval-reasoning fuzz bench bench-quick bench-guard clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ conformance: setup ## Run the official MCP conformance suites: client, reasoning
 
 soak: setup ## Call servers on every transport under a fault a second (SECONDS=120 SEED=)
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+soak-serve: setup ## Call servers through plait serve under a fault a second (SECONDS=180 SEED=)
+	$(BIN)/python -m tests.soak.served --seconds $(or $(SECONDS),180) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup ## Send mutated messages on every transport, and keep what finds something (SECONDS=60 SEED=)
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
