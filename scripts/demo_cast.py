@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import html
 import io
+import os
 import sys
 import tempfile
 import time
@@ -138,6 +139,8 @@ def look(style: Style | None) -> str:
 def main() -> None:
     """Play the demo, and write the file."""
     silence_other_logs()
+    # As in an environment that is active, where `plait` is on the path.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="plait-demo-") as name:
         stage = Stage(Path(name).resolve(), for_readers=True, on_event=lambda _: None)
         recording = Recording()
