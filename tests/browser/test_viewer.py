@@ -487,6 +487,36 @@ def test_a_session_is_gone_through_thought_by_thought(
         page.click("[data-zoom='1.25']")
 
 
+@pytest.mark.parametrize("width", [1400, 390])
+def test_a_graph_opens_with_readable_text_and_is_panned_and_zoomed(
+    browser: Chromium, served: Served, width: int
+) -> None:
+    smallest = (
+        "(() => {const s = document.querySelector('.session svg');"
+        "const scale = s.getBoundingClientRect().width / s.viewBox.baseVal.width;"
+        "return Math.min(...[...s.querySelectorAll('.card, .card *, text')]"
+        ".map(e => parseFloat(getComputedStyle(e).fontSize) * scale))})()"
+    )
+    with served.open(browser, "/thinking/latency", width=width) as page:
+        assert page.evaluate(smallest) >= 12
+        place = page.evaluate(
+            "(() => {const r = document.querySelector('.graph').getBoundingClientRect();"
+            "return {x: r.x + r.width / 2, y: r.y + 30}})()"
+        )
+        for kind, x in (("mousePressed", 0), ("mouseMoved", -120), ("mouseReleased", -120)):
+            at = {"x": place["x"] + x, "y": place["y"]}
+            page.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+        assert page.evaluate("document.querySelector('.graph').scrollLeft") >= 100
+        wheel = {"deltaX": 0, "deltaY": -100, "modifiers": 2}
+        page.send("Input.dispatchMouseEvent", type="mouseWheel", **place, **wheel)
+        page.wait_for(f"{smallest} > 13")
+        page.click("[data-zoom=fit]")
+        page.wait_for(
+            "document.querySelector('.session svg').getBoundingClientRect().width"
+            " <= document.querySelector('.graph').clientWidth"
+        )
+
+
 def test_a_session_grows_on_the_page(browser: Chromium, served: Served) -> None:
     async def think(content: str) -> None:
         store = SqlStorage(database_from_text(str(served.folder / "reasoning.db")))
