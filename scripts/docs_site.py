@@ -129,7 +129,7 @@ def write_api_pages(names: dict[str, list[str]]) -> None:
 def navigation(names: dict[str, list[str]]) -> list[object]:
     """Return the sections of docs/index.md with their pages, and the API reference."""
     sections = (ROOT / "docs" / "index.md").read_text("utf-8").split("\n## ")[1:]
-    entries: list[object] = [{"plait": "README.md"}]
+    entries: list[object] = [{"Home": "README.md"}]
     commands = Path("docs", "reference", "cli")
     seen: set[str] = set()
     for section in sections:
