@@ -120,8 +120,10 @@ class Budgeted(Completer):
         allowed = self.left - (0 if prompt.pipe == "answer" else ANSWER_TOKENS)
         if allowed < LEAST_TOKENS:
             raise BudgetEndedError
-        # A statement has its own limits; other replies are cut short, so that they end as JSON.
-        schema = prompt.schema if prompt.pipe == "problem-statement-v1" else short(prompt.schema)
+        # Answers and statements have limits of their own; the thoughts of the modes are cut short,
+        # so that they end as JSON.
+        is_whole = prompt.pipe in ("answer", "problem-statement-v1")
+        schema = prompt.schema if is_whole else short(prompt.schema)
         most = min(prompt.max_tokens, allowed)
         done = await self._inner.complete(replace(prompt, max_tokens=most, schema=schema))
         written = done.output_tokens or math.ceil(len(done.text.encode()) / 4)

@@ -103,6 +103,20 @@ async def test_samples_end_with_the_budget_or_with_a_right_answer(desk: Desk) ->
     assert {prompt.temperature for prompt in drawn} == {0.8}
 
 
+async def test_the_form_of_an_answer_is_not_cut_short(desk: Desk) -> None:
+    asked: list[Prompt] = []
+
+    def reply(prompt: Prompt) -> dict[str, Any]:
+        asked.append(prompt)
+        return {"answer": []}
+
+    await bench(desk, reply).answer([])
+
+    (prompt,) = asked
+    assert prompt.schema is not None
+    assert prompt.schema["properties"]["answer"] == answer_schema(ROUTE)
+
+
 async def test_a_failure_of_solve_has_its_cause(desk: Desk) -> None:
     data = ROUTE["data"]
     stated = {"form": "path", "start": data["from"], "end": data["to"], "via": [], "avoid": []}

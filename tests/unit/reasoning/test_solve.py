@@ -20,6 +20,7 @@ from plait.reasoning.modes.solve import SCHEMA_URI
 from plait.reasoning.serving.server import build_server
 from plait.reasoning.serving.service import open_service
 from plait.reasoning.solving.problem import EXAMPLES
+from plait.reasoning.solving.statement import STATE_PROMPT, Statement
 from plait.reasoning.storage.engine import database_from_text
 from tests.unit.reasoning.conftest import Desk
 
@@ -196,6 +197,15 @@ async def test_a_malformed_statement_is_sent_back_once_with_the_solvers_words(de
     desk.script({"problem-statement-v1": [wrong, wrong]})
     assert (await desk("solve", content=QUESTION))["status"] == "malformed"
     assert len(desk.completer.prompts) == 2
+
+
+async def test_the_examples_of_the_prompt_are_statements_with_a_solution(desk: Desk) -> None:
+    forms = re.findall(r"^Form: (.*)$", STATE_PROMPT, re.MULTILINE)
+
+    assert len(forms) == 5
+    for form in forms:
+        problem = Statement.model_validate_json(form, strict=False).data()
+        assert (await desk("solve", problem=problem))["status"] in ("one", "several", "best")
 
 
 async def test_a_statement_that_contradicts_itself_is_shown_as_it_is(desk: Desk) -> None:

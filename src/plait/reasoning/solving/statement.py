@@ -140,11 +140,11 @@ _TASK: Final = (
 )
 
 _FORMS: Final = (
-    "- path: the shortest way between two places. List each road once.\n"
+    "- path: the shortest way between two places. List every road of the question, each once.\n"
     "- order: a row or a round table (circle: true); every thing is its place, from 1. Rules: "
     "before(a, b), next_to(a, b), not next_to(a, b), opposite(a, b), right_after(a, b), "
     "a == 1.\n"
-    "- rules: what follows from facts and if-then rules.\n"
+    "- rules: what follows. Facts are only what is said of the thing itself; list every rule.\n"
     "- variables: everything else. One variable for each thing that must be found, such as a "
     "day or an item; its values are those that it may get. Rules: a == Ann, a != Ben, a == b, "
     "a in [Ann, Ben], all_different(a, b, c), count([a, b, c], Ann) <= 2, "
@@ -215,27 +215,40 @@ STATE_PROMPT: Final = "\n\n".join(
             },
         ),
         _shown(
-            "Roads: Oak-Pine 4, Pine-Yew 3, Oak-Yew 9. The shortest way from Oak to Yew via Pine?",
+            "Roads: Oak-Pine 4, Pine-Yew 3, Oak-Yew 9, Yew-Rue 5, Pine-Rue 12, Rue-Box 2, Oak-Box "
+            "30. The shortest way from Oak to Box via Pine?",
             {
                 "form": "path",
-                "roads": [["Oak", "Pine", 4], ["Pine", "Yew", 3], ["Oak", "Yew", 9]],
+                "roads": [
+                    ["Oak", "Pine", 4],
+                    ["Pine", "Yew", 3],
+                    ["Oak", "Yew", 9],
+                    ["Yew", "Rue", 5],
+                    ["Pine", "Rue", 12],
+                    ["Rue", "Box", 2],
+                    ["Oak", "Box", 30],
+                ],
                 "start": "Oak",
-                "end": "Yew",
+                "end": "Box",
                 "via": ["Pine"],
                 "avoid": [],
             },
         ),
         _shown(
-            "The bird is grey and small. Grey and small ones are shy. Shy ones are quick. "
-            "Is it quick, or loud?",
+            "The bird is grey and small. What is grey and small is shy. What is shy is quick. What "
+            "is big is slow. What is quick and wild is rare. What is red is wild. "
+            "Which are true of it: quick, slow, rare?",
             {
                 "form": "rules",
                 "facts": ["grey", "small"],
                 "rules": [
                     {"when": ["grey", "small"], "then": "shy"},
                     {"when": ["shy"], "then": "quick"},
+                    {"when": ["big"], "then": "slow"},
+                    {"when": ["quick", "wild"], "then": "rare"},
+                    {"when": ["red"], "then": "wild"},
                 ],
-                "ask": ["quick", "loud"],
+                "ask": ["quick", "slow", "rare"],
             },
         ),
     )
