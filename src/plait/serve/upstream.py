@@ -206,6 +206,8 @@ class Upstream:
         """That of the tools which are listed now, once it is needed."""
         self._changes = 0
         """How often lists have changed."""
+        self._named: dict[ListKind, tuple[object, dict[str, Target]]] = {}
+        """What the names of a list stand for, and the version of the lists."""
         self._lists = _Lists(snapshot.load())
         self.journal: ClientJournal | None = None
         self._redact = {
@@ -428,12 +430,16 @@ class Upstream:
         return guess or self._find_listed(kind, name)
 
     def _find_listed(self, kind: ListKind, name: str) -> Target | None:
-        listed = self._listed(kind)
-        rows = {Target(server, row["name"]): row for server, some in listed.items() for row in some}
-        named = with_public_names(
-            ((target, _chosen_name(row)) for target, row in rows.items()), self._naming
-        )
-        return named.get(name)
+        # Naming a thousand tools takes longer than a call.
+        version = (self._changes, self.server_names)
+        if kind not in self._named or self._named[kind][0] != version:
+            found = [
+                (Target(server, row["name"]), _chosen_name(row))
+                for server, rows in self._listed(kind).items()
+                for row in rows
+            ]
+            self._named[kind] = version, with_public_names(found, self._naming)
+        return self._named[kind][1].get(name)
 
     # Requests
 
