@@ -33,6 +33,9 @@ async def server(tmp_path: Path, profile: Profile) -> AsyncIterator[Server[Any]]
         yield build_server(service)
 
 
+SOLVER_RESOURCES: dict[Profile, list[str]] = {"full": [], "compact": ["reasoning://solve/schema"]}
+
+
 @in_both_profiles
 @in_both_eras
 async def test_a_client_without_apps_gets_the_tools_and_resources_unchanged(
@@ -46,7 +49,7 @@ async def test_a_client_without_apps_gets_the_tools_and_resources_unchanged(
         one.model_dump(by_alias=True, exclude_none=True) for one in listed_tools(profile)
     ]
     assert all(tool.meta is None for tool in tools)
-    assert resources == []
+    assert [one.uri for one in resources] == SOLVER_RESOURCES[profile]
 
 
 @in_both_profiles
@@ -55,9 +58,10 @@ async def test_a_host_of_apps_finds_the_graph_of_a_session(
 ) -> None:
     async with Client(server, extensions=HOST_OF_APPS) as client:
         tools = (await client.list_tools()).tools
-        (app,) = (await client.list_resources()).resources
+        resources = (await client.list_resources()).resources
         (page,) = (await client.read_resource(APP_URI)).contents
 
+    (app,) = (one for one in resources if one.uri not in SOLVER_RESOURCES[profile])
     bound = {tool.name: tool.meta for tool in tools if tool.meta}
     assert bound
     assert all(meta == {"ui": {"resourceUri": APP_URI}} for meta in bound.values())
