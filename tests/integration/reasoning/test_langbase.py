@@ -42,7 +42,7 @@ async def test_a_step_goes_through_a_pipe_that_was_made_at_the_start(tmp_path: P
     assert (record.pipe_name, record.success) == ("linear-reasoning-v1", True)
     assert "backend langbase" in told
     assert KEY not in told
-    assert len(langbase.pipes) == 10
+    assert len(langbase.pipes) == len(PROMPTS)
     assert langbase.pipes["tree-reasoning-v1"]["messages"][0]["content"] == PROMPTS["tree"]
     run = langbase.requests[-1].body
     assert run["name"] == "linear-reasoning-v1"
@@ -76,7 +76,7 @@ async def test_the_server_starts_while_langbase_is_not_there_and_makes_the_pipes
     assert not listed.is_error
     assert refused.is_error
     assert result.structured_content["content"] == "at last"
-    assert len(langbase.pipes) == 10
+    assert len(langbase.pipes) == len(PROMPTS)
     assert "langbase is tried again when it is needed" in caplog.text
 
 
