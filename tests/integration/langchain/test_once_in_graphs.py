@@ -6,11 +6,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
@@ -349,6 +351,56 @@ async def test_an_answer_that_is_given_twice_at_once_is_one_payment(
         assert sorted(ledger_of(tmp_path)) in ([1, 20], [20])
         others = texts - {"paid 1", "paid 20"}
         assert all("its result is not known" in text for text in others)
+
+
+class Held(InMemorySaver):
+    """Stores that a call is sent only when another run comes to send it too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = 0
+        self.rival = asyncio.Event()
+
+    async def aput_writes(
+        self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        for _, value in writes:
+            if isinstance(value, dict) and cast("Any", value).get("kind") == "sent":
+                self.sent += 1
+                if self.sent > 1:
+                    self.rival.set()
+                await self.rival.wait()
+        await super().aput_writes(config, writes, task_id, task_path)
+
+
+async def test_of_two_runs_in_one_process_only_the_first_comes_to_send_a_call(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = Held()
+    payments: list[Payment] = [("pay_approved", 1)]
+
+    class Running(WeakValueDictionary[Any, Any]):
+        def get(self, key: Any, default: Any = None) -> Any:
+            if (found := super().get(key, default)) is not None:
+                saver.rival.set()
+            return found
+
+    monkeypatch.setattr(graph_task, "_running", Running())
+
+    async def use(tools: dict[str, Any], _: Any) -> list[Any]:
+        graph = paying_graphs.tool_node(tools, payments, saver)
+        assert await step(graph, payments, tmp_path) is None
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(graph.ainvoke(Command(resume=True), THREAD))
+            await eventually(lambda: saver.sent == 1)
+            second = tasks.create_task(graph.ainvoke(Command(resume=True), THREAD))
+        return [first.result(), second.result()]
+
+    states = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert [state["messages"][-1].text for state in states] == ["paid 1", "paid 1"]
+    assert saver.sent == 1
+    assert ledger_of(tmp_path) == [1]
 
 
 async def test_a_state_that_is_edited_while_the_graph_waits_repeats_only_calls_that_changed(
