@@ -68,7 +68,7 @@ def test_an_interrupted_viewer_ends_the_calls_that_wait_for_a_person(plait: Plai
         wait_until(lambda: "tool-ask" in client.get("/servers/faults").text)
         ask = {"server": "faults", "tool": "ask", field_key("question"): "Which colour?"}
         call = threads.submit(client.post, "/servers/call", json=ask)
-        wait_until(lambda: 'class="asks"' in client.get("/servers/faults").text)
+        wait_until(lambda: 'class="asks"' in client.get("/inbox/questions").text)
 
         terminal.press("Ctrl-C ends it", "\x03")
         code, _ = terminal.end()
