@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from plait import ClientClosedError, Toolbox
+from plait import ClientClosedError, MultiServerMCPClient, Toolbox
 from tests.nursery import stdio_config
 
 FORKING = """
@@ -103,4 +103,22 @@ def test_a_client_may_be_closed_while_its_loop_is_only_stopped() -> None:
         box.close()
         assert not psutil.pid_exists(pid)
     finally:
+        loop.close()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_tool_says_what_to_do_while_the_loop_of_its_client_is_stopped(blocks: bool) -> None:
+    """As when a fixture of all tests enters the client, and each test has a loop of its own."""
+    client = MultiServerMCPClient({"server": stdio_config()})
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(client.__aenter__())
+        tools = {tool.name: tool for tool in loop.run_until_complete(client.get_tools())}
+        counter = tools["counter"]
+        with pytest.raises(ClientClosedError, match="do not enter it"):
+            counter.invoke({}) if blocks else asyncio.run(counter.ainvoke({}))
+        assert loop.run_until_complete(counter.ainvoke({})) == "1"
+    finally:
+        client.close()
         loop.close()

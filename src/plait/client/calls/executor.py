@@ -273,6 +273,8 @@ class DirectTool:
         session = keeper.ready_session
         if session is None or session.holders:
             return None
+        if not session.loop.is_running():
+            return None  # nobody would read the answer, or end the wait for it
         if plan.by_hints:
             # The tool must be listed in this session, and no change announced since.
             listing = self._catalog.lists[0].get(self._key)
