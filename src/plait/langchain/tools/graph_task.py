@@ -478,6 +478,8 @@ class GraphCall:
         outcome = (await self._past_when_ended()).outcome
         if outcome is None:
             raise self.call.error(OutcomeUnknownError, _LOST_TEXT)
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)  # a third run may wait for this one
         return self._result_of(outcome)
 
     async def _past_when_ended(self) -> _Past:
@@ -510,8 +512,11 @@ class GraphCall:
         name = self._task.full_name(self.key)
         with _lock:
             rival = _running.get(name)
-            if rival is not None and not rival.done():
-                raise MadeByAnotherRunError
+            if rival is not None:
+                # One that has just ended may not have recorded its result yet.
+                has_result = rival.done() and rival.exception() is None
+                if not rival.done() or (has_result and self._facts.runs_again):
+                    raise MadeByAnotherRunError
             _running[name] = self._outcome
         arguments = digest(self.call.arguments)
         await self._record(kind="sent", arguments=arguments)
