@@ -203,5 +203,10 @@ def with_originals(edited: Any, shown: Any, original: Any) -> Any:
                 else value
                 for key, value in keys.items()
             }
+        case list(), list(), list():
+            lists = cast("tuple[list[Any], list[Any], list[Any]]", (edited, shown, original))
+            if len({len(one) for one in lists}) == 1:  # else it is not known which one is which
+                return [with_originals(*values) for values in zip(*lists, strict=True)]
+            return cast("Any", edited)
         case _:
             return edited
