@@ -256,7 +256,8 @@ def test_stopping_ends_whatever_still_runs_and_tells_callers_so(bridge: LoopBrid
     async def start() -> asyncio.Task[None]:
         return asyncio.create_task(left())
 
-    bridge.run_blocking(start)
+    # A task that nobody holds may be collected, and then it is never cancelled.
+    held = bridge.run_blocking(start)
     with ThreadPoolExecutor(1) as pool:
         calling = pool.submit(bridge.run_blocking, called)
         assert called.started.wait(5)
@@ -266,6 +267,7 @@ def test_stopping_ends_whatever_still_runs_and_tells_callers_so(bridge: LoopBrid
         with pytest.raises(ClientClosedError, match="during the call"):
             calling.result(timeout=5)
     assert left.cancelled.is_set()
+    assert held.cancelled()
 
 
 def test_stopping_inside_the_background_loop_does_not_wait_for_itself(bridge: LoopBridge) -> None:
