@@ -17,9 +17,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -36,13 +37,12 @@ LEAST_SHARE = 0.99
 WARM_UP_SECONDS = 20.0
 CALM_SECONDS = 5.0
 """How long callers go on after the last fault, before what grew is counted."""
-MOST_GROWTH_MB = 48.0
-MOST_GROWTH = {"descriptors": 40, "tasks": 40, "threads": 20, "processes": 2}
+MOST_GROWTH = {"memory_mb": 48, "descriptors": 40, "tasks": 40, "threads": 20, "processes": 2}
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What the process holds."""
+    """What a process holds."""
 
     memory_mb: float
     descriptors: int
@@ -51,36 +51,80 @@ class Resources:
     processes: int
 
     @classmethod
-    def now(cls) -> Resources:
-        """Count them."""
+    def of(cls, pid: int | None) -> Resources:
+        """Count those of a process, or those of this one with its tasks."""
         gc.collect()
-        process = psutil.Process()
+        process = psutil.Process(pid)
         return cls(
             memory_mb=process.memory_info().rss / 1e6,
             descriptors=process.num_fds(),
-            tasks=len(asyncio.all_tasks()),
-            threads=threading.active_count(),
+            tasks=len(asyncio.all_tasks()) if pid is None else 0,
+            threads=process.num_threads(),
             processes=len(process.children(recursive=True)),
         )
 
-
-def growth(before: Resources, after: Resources) -> list[str]:
-    """Return what has grown by more than chance explains."""
-    grown = [
-        f"{name} grew from {getattr(before, name)} to {getattr(after, name)}"
-        for name, most in MOST_GROWTH.items()
-        if getattr(after, name) > getattr(before, name) + most
-    ]
-    if after.memory_mb > before.memory_mb + MOST_GROWTH_MB:
-        grown.append(f"memory grew from {before.memory_mb:.0f} to {after.memory_mb:.0f} MB")
-    return grown
+    def growth_since(self, before: Resources) -> list[str]:
+        """Return what has grown by more than chance explains."""
+        return [
+            f"{name} grew from {getattr(before, name):.0f} to {getattr(self, name):.0f}"
+            for name, most in MOST_GROWTH.items()
+            if getattr(self, name) > getattr(before, name) + most
+        ]
 
 
-async def soak(seconds: float, seed: int, modes: Sequence[str], folder: Path) -> Verdict:
+async def weather(
+    storm: Storm,
+    seconds: float,
+    book: Book,
+    callers: asyncio.Future[Any],
+    modes: Iterable[str],
+    stop: threading.Event | asyncio.Event,
+    pid: int | None = None,
+) -> tuple[Resources, Resources]:
+    """Blow while callers call; return what a process held after a while, and at the end."""
+    await eventually(lambda: book.modes == set(modes), timeout_seconds=60)
+    blowing = asyncio.create_task(storm.blow(seconds))
+    await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 2))
+    before = Resources.of(pid)
+    await asyncio.wait([blowing, callers], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.sleep(CALM_SECONDS)
+    after = Resources.of(pid)
+    stop.set()
+    await callers
+    await blowing
+    return before, after
+
+
+def conclude(
+    book: Book, storm: Storm, held: tuple[Resources, Resources], left: Iterable[psutil.Process]
+) -> Verdict:
+    """Judge the calls, what the process held before and after, and the processes that are left."""
+    before, after = held
+    verdict = judge(
+        book.records(),
+        Counter(storm.ledger.read_text().split()),
+        storm.outages,
+        spend_seconds=CONNECT_SECONDS,
+        bound_seconds=BOUND_SECONDS,
+    )
+    verdict.problems += after.growth_since(before)
+    verdict.problems += [f"process {one.pid} was left behind" for one in left]
+    if verdict.share < LEAST_SHARE:
+        verdict.problems.append(f"only {verdict.share:.2%} of the calls were answered")
+    print(f"faults: {sum(storm.faults.values())}, {dict(sorted(storm.faults.items()))}")
+    print(f"calls: {verdict.calls}, answered {verdict.answered / max(verdict.calls, 1):.2%}")
+    print(f"of those with the server back in time: {verdict.owed}, answered {verdict.share:.2%}")
+    print(f"errors: {dict(sorted((verdict.errors or {}).items())) or 'none'}")
+    print(f"before: {before}\nafter:  {after}")
+    return verdict
+
+
+async def soak(options: argparse.Namespace, folder: Path) -> Verdict:
     """Run the soak, and judge it."""
+    modes: Sequence[str] = options.mode or MODES
     limits = {"timeout": TIMEOUT_SECONDS, "connect_timeout": CONNECT_SECONDS}
     stop, book = threading.Event(), Book(folder / "calls")
-    with Storm(folder, random.Random(seed)) as storm:  # chance, not a secret
+    with Storm(folder, random.Random(options.seed)) as storm:  # chance, not a secret
         shifts = [
             Shift(
                 mode,
@@ -95,58 +139,27 @@ async def soak(seconds: float, seed: int, modes: Sequence[str], folder: Path) ->
             for mode in modes
         ]
         callers = asyncio.gather(*(run_mode(shift) for shift in shifts))
-        await eventually(lambda: book.modes == set(modes), timeout_seconds=60)
-        blowing = asyncio.create_task(storm.blow(seconds))
-        await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 2))
-        before = Resources.now()
-        await asyncio.wait([blowing, callers], return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.sleep(CALM_SECONDS)
-        after = Resources.now()
-        stop.set()
-        await callers
-        await blowing
-    ran = Counter(storm.ledger.read_text().split())
-    verdict = judge(
-        book.records(),
-        ran,
-        storm.outages,
-        spend_seconds=CONNECT_SECONDS,
-        bound_seconds=BOUND_SECONDS,
-    )
-    verdict.problems += growth(before, after)
-    left = psutil.Process().children(recursive=True)
-    verdict.problems += [f"process {one.pid} was left behind" for one in left]
-    if verdict.share < LEAST_SHARE:
-        verdict.problems.append(f"only {verdict.share:.2%} of the calls were answered")
-    _report(verdict, storm, before, after)
-    return verdict
+        held = await weather(storm, options.seconds, book, callers, modes, stop)
+    return conclude(book, storm, held, psutil.Process().children(recursive=True))
 
 
-def _report(verdict: Verdict, storm: Storm, before: Resources, after: Resources) -> None:
-    faults = ", ".join(f"{name} {count}" for name, count in sorted(storm.faults.items()))
-    errors = ", ".join(f"{name} {count}" for name, count in sorted((verdict.errors or {}).items()))
-    print(f"faults: {sum(storm.faults.values())} ({faults})")
-    print(f"calls: {verdict.calls}, answered {verdict.answered / max(verdict.calls, 1):.2%}")
-    print(f"of those with the server back in time: {verdict.owed}, answered {verdict.share:.2%}")
-    print(f"errors: {errors or 'none'}")
-    print(f"before: {before}")
-    print(f"after:  {after}")
-
-
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def main(
+    soak: Callable[[argparse.Namespace, Path], Coroutine[Any, Any, Verdict]] = soak,
+    about: str = __doc__ or "",
+    modes: Sequence[str] = MODES,
+) -> None:
+    """Run a soak from the command line."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--mode", action="append", choices=MODES)
+    parser.add_argument("--mode", action="append", choices=modes)
     parser.add_argument("--keep", type=Path, help="a folder for the records of all calls")
     options = parser.parse_args()
     print(f"soak: {options.seconds:g} s, seed {options.seed}, process {os.getpid()}", flush=True)
     with tempfile.TemporaryDirectory(prefix="plait-soak-") as folder:
         kept = options.keep or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
-        modes: Sequence[str] = options.mode or MODES
-        verdict = asyncio.run(soak(options.seconds, options.seed, modes, kept))
+        verdict = asyncio.run(soak(options, kept))
     for problem in verdict.problems[:50]:
         print(f"FAILED: {problem}")
     print("passed" if not verdict.problems else f"failed with {len(verdict.problems)} problems")

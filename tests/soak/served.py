@@ -14,10 +14,8 @@ import json
 import os
 import random
 import sys
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,24 +24,22 @@ import psutil
 from mcp import Client, MCPError, types
 
 from plait.serve.journal import read_states, state_folder
-from plait.testing import ServerProcess, eventually
+from plait.testing import ServerProcess
 from tests.soak.__main__ import (
     BOUND_SECONDS,
-    CALM_SECONDS,
     CONNECT_SECONDS,
-    LEAST_SHARE,
-    MOST_GROWTH_MB,
     TIMEOUT_SECONDS,
-    WARM_UP_SECONDS,
+    conclude,
+    main,
+    weather,
 )
-from tests.soak.records import Book, Record, Verdict, judge
+from tests.soak.records import Book, Record, Verdict
 from tests.soak.storm import PROGRAM, Storm
 
 CLIENTS = ("one", "two", "three", "four")
 SERVERS = ("http", "http_legacy", "sse", "websocket")
 """Those on a port; two more are on stdio, with a process for each client."""
 PAUSE_SECONDS = 0.1
-MOST_DESCRIPTORS, MOST_PROCESSES = 40, 2
 READY = r"serving (?P<url>http://\S+)"
 ERRORS = {
     "not known": "OutcomeUnknownError",
@@ -55,33 +51,6 @@ ERRORS = {
 """The errors whose texts have these words: clients get the text only."""
 
 _questions = count()
-
-
-class Held:
-    """What the process of `plait serve` holds."""
-
-    def __init__(self, pid: int) -> None:
-        process = psutil.Process(pid)
-        self.memory_mb = process.memory_info().rss / 1e6
-        self.descriptors = process.num_fds()
-        self.processes = len(process.children(recursive=True))
-
-    def __str__(self) -> str:
-        held = f"{self.descriptors} descriptors, {self.processes} processes"
-        return f"{self.memory_mb:.0f} MB, {held}"
-
-    def growth_since(self, before: Held) -> list[str]:
-        """Return what has grown by more than chance explains."""
-        limits = {
-            "memory_mb": MOST_GROWTH_MB,
-            "descriptors": MOST_DESCRIPTORS,
-            "processes": MOST_PROCESSES,
-        }
-        return [
-            f"{name} grew from {getattr(before, name):.0f} to {getattr(self, name):.0f}"
-            for name, most in limits.items()
-            if getattr(self, name) > getattr(before, name) + most
-        ]
 
 
 async def _ask(client: Client, name: str, server: str, tool: str, book: Book) -> None:
@@ -133,9 +102,10 @@ def _config(storm: Storm, folder: Path) -> Path:
     return config
 
 
-async def soak(seconds: float, seed: int, folder: Path) -> Verdict:
+async def soak(options: argparse.Namespace, folder: Path) -> Verdict:
     """Run the storm, and judge it."""
-    stop, book, chance = asyncio.Event(), Book(folder / "calls"), random.Random(seed)
+    clients: Sequence[str] = options.mode or CLIENTS
+    stop, book, chance = asyncio.Event(), Book(folder / "calls"), random.Random(options.seed)
     env = {**os.environ, "XDG_STATE_HOME": str(folder), "PLAIT_CACHE_DIR": str(folder / "cache")}
     states = state_folder(env)
 
@@ -152,57 +122,14 @@ async def soak(seconds: float, seed: int, folder: Path) -> Verdict:
             assert serve.pid is not None
             for name in ("stdio", "stdio_2"):
                 storm.pids[f"{name}:serve"] = lambda name=name: a_process(name)
-            clients = asyncio.gather(*(_client(serve.url, name, book, stop) for name in CLIENTS))
-            await eventually(lambda: book.modes == set(CLIENTS), timeout_seconds=60)
-            blowing = asyncio.create_task(storm.blow(seconds))
-            await asyncio.sleep(min(WARM_UP_SECONDS, seconds / 2))
-            before = Held(serve.pid)
-            await asyncio.wait([blowing, clients], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(CALM_SECONDS)
-            after = Held(serve.pid)
-            stop.set()
-            await clients
-            await blowing
+            callers = asyncio.gather(*(_client(serve.url, name, book, stop) for name in clients))
+            seconds = options.seconds
+            held = await weather(storm, seconds, book, callers, clients, stop, serve.pid)
             behind = psutil.Process(serve.pid).children(recursive=True)
             serve.kill()
             _, left = psutil.wait_procs(behind, timeout=20)
-        ran = Counter(storm.ledger.read_text().split())
-        verdict = judge(
-            book.records(),
-            ran,
-            storm.outages,
-            spend_seconds=CONNECT_SECONDS,
-            bound_seconds=BOUND_SECONDS,
-        )
-    verdict.problems += after.growth_since(before)
-    verdict.problems += [f"process {one.pid} outlived plait serve" for one in left]
-    if verdict.share < LEAST_SHARE:
-        verdict.problems.append(f"only {verdict.share:.2%} of the calls were answered")
-    print(f"faults: {sum(storm.faults.values())}, {dict(sorted(storm.faults.items()))}")
-    print(f"calls: {verdict.calls}, answered {verdict.answered / max(verdict.calls, 1):.2%}")
-    print(f"of those with the server back in time: {verdict.owed}, answered {verdict.share:.2%}")
-    print(f"errors: {dict(sorted((verdict.errors or {}).items())) or 'none'}")
-    print(f"before: {before}\nafter:  {after}")
-    return verdict
-
-
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=180)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", type=Path, help="a folder for the records of all calls")
-    options = parser.parse_args()
-    print(f"soak of plait serve: {options.seconds:g} s, seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="plait-soak-serve-") as folder:
-        kept = options.keep or Path(folder)
-        kept.mkdir(parents=True, exist_ok=True)
-        verdict = asyncio.run(soak(options.seconds, options.seed, kept))
-    for problem in verdict.problems[:50]:
-        print(f"FAILED: {problem}")
-    print("passed" if not verdict.problems else f"failed with {len(verdict.problems)} problems")
-    raise SystemExit(bool(verdict.problems))
+    return conclude(book, storm, held, left)
 
 
 if __name__ == "__main__":
-    main()
+    main(soak, __doc__ or "", CLIENTS)

@@ -170,7 +170,7 @@ def _items(name: str) -> dict[str, Any]:
     """Return the result of a request for prompts or resources."""
     text = {"type": "text", "text": "x"}
     match name:
-        case "20,000 prompts" | "20,000 prompts, to a session of the SDK":
+        case "20,000 prompts":
             argument = {"name": "a", "description": "b", "required": True}
             prompts = [{"name": f"p{n}", "arguments": [argument] * 2} for n in range(20_000)]
             return {"prompts": prompts}
