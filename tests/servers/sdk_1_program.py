@@ -27,7 +27,8 @@ class Color(BaseModel):
 
 
 server = FastMCP("old", instructions="Ask me.")
-low = Server("low")
+low, deaf = Server("low"), Server("deaf")
+"""Servers of the lower level: the second one lists a tool that it does not let anybody call."""
 hanging, cancelled = asyncio.Event(), asyncio.Event()
 """Set when a call of `hang` begins, and when it is cancelled."""
 
@@ -74,6 +75,7 @@ def greet(name: str) -> str:
     return f"Greet {name}"
 
 
+@deaf.list_tools()
 @low.list_tools()
 async def list_tools() -> list[sdk_types.Tool]:
     return [sdk_types.Tool(name="low", inputSchema={"type": "object"})]
@@ -107,6 +109,7 @@ async def main() -> None:
         "session in process": await by_a_session_of_the_user(plait, here),
         "session over HTTP": await version_headers(plait, url),
         "tools of a session": await by_a_session_of_the_client(plait, here),
+        "error of a server": await by_a_server_that_refuses(plait),
         "tools": await by_tools(plait, here),
         "values of the SDK": await with_its_values(plait, here),
         "low-level server": lowest,
@@ -166,6 +169,16 @@ async def by_a_session_of_the_client(plait: Any, entry: dict[str, Any]) -> list[
             [blob.as_string() for blob in await plait.load_mcp_resources(session)],
             info.capabilities.tools is not None,
         ]
+
+
+async def by_a_server_that_refuses(plait: Any) -> list[Any]:
+    async with plait.create_session({"server": deaf}) as session:
+        await session.initialize()
+        (tool,) = await plait.load_mcp_tools(session, handle_tool_errors=False)
+        try:
+            return [await tool.ainvoke({})]
+        except plait.PlaitError as error:
+            return [type(error).__name__, str(error)]
 
 
 async def by_tools(plait: Any, entry: dict[str, Any]) -> list[Any]:

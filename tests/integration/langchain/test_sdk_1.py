@@ -40,6 +40,10 @@ async def test_servers_and_sessions_may_be_of_sdk_1() -> None:
             ["remember"],
             True,
         ],
+        "error of a server": [
+            "ProtocolError",
+            "unknown/low: the server answered tools/call with error -32601: Method not found",
+        ],
         "tools": ["11", "blue", ["old", "Ask me."]],
         "values of the SDK": [
             "intercepted",

@@ -19,8 +19,16 @@ def test_a_run_has_these_defaults() -> None:
     assert AgentConfig(extra={"task_id": 7}).task_id == "7"
 
 
-@pytest.mark.parametrize("settings", [{"max_turns": 0}, {"timeout": 0}, {"timeout": -1.0}])
-def test_a_run_without_turns_or_time_is_refused(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"max_turns": 0}, {"max_turns": 2.5}, {"max_turns": True}),
+        *({"timeout": 0}, {"timeout": -1.0}),
+        *({"max_tokens_total": 0}, {"max_cost_usd": 0}, {"max_cost_usd": float("nan")}),
+    ],
+    ids=str,
+)
+def test_a_run_without_turns_time_or_budget_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         AgentConfig(**settings)
 

@@ -20,7 +20,13 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.policy import Policy
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.protocol.repair import repair_result
-from plait.errors import AuthRequiredError, ForbiddenError, InputNeededError, PlaitError
+from plait.errors import (
+    AuthRequiredError,
+    ConfigError,
+    ForbiddenError,
+    InputNeededError,
+    PlaitError,
+)
 from plait.langchain.tools.caller import Caller
 from plait.langchain.tools.content import ToolOutput
 from plait.langchain.tools.graph_task import Kind, Question, answers_of, shown_value
@@ -49,6 +55,8 @@ class Server(Caller):
         self.answers = ""
         self.reads: list[tuple[str, CallerCredentials | None]] = []
         self.content: list[Any] = [{"type": "text", "text": "done"}]
+        params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
+        self.requests: dict[str, Any] = {"q": types.ElicitRequest(params=params)}
 
     async def execute(self, call: ToolCall) -> ToolResult:
         if self.stands_in:
@@ -59,8 +67,7 @@ class Server(Caller):
         if not self.signed_in:
             raise self.refusal
         if self.asks and call.input_answers is None:
-            params = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object"})
-            raise InputNeededError(requests={"q": types.ElicitRequest(params=params)})
+            raise InputNeededError(requests=self.requests)
         if call.input_answers is not None:
             self.answers = str(call.input_answers.responses["q"])
         self.made.append(dict(call.arguments))
@@ -306,6 +313,14 @@ async def test_a_refusal_pauses_only_where_other_scopes_would_help(scopes: Any) 
     state = await Graph(server).start()
 
     assert state == AUTH if scopes else state["is_error"]
+
+
+async def test_what_no_person_can_answer_is_named_and_pauses_nothing() -> None:
+    server = Server(approval=False, asks=True)
+    server.requests["folders"] = types.ListRootsRequest()
+
+    with pytest.raises(ConfigError, match=r"shop/paint: .* the server asks for folders"):
+        await Graph(server).start()
 
 
 BAD_ANSWERS: list[tuple[Any, str]] = [
