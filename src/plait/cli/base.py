@@ -273,8 +273,11 @@ class LazyGroup(ExampleGroup):
         with _reader_may_leave():
             try:
                 return super().invoke(ctx)
-            except (KeyboardInterrupt, click.Abort):
-                click.echo("\ninterrupted", err=True)
+            except (KeyboardInterrupt, click.Abort) as error:
+                # click ends a question without an answer, such as at the end of the input.
+                is_question = isinstance(error, click.Abort)
+                reason = "stopped: not confirmed" if is_question else "interrupted"
+                click.echo(f"\n{reason}", err=True)
                 ctx.exit(Exit.INTERRUPTED)
             except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
                 raise

@@ -259,6 +259,7 @@ class Stage:
         self.halves: list[Half] = [self.right] if self.left is None else [self.left, self.right]
         self.events: list[Event] = []
         self.scene = "Five small servers are started for each client"
+        self.is_over = False
         self.began = time.monotonic()
         self._for_readers = for_readers
         self._on_event = on_event
@@ -289,6 +290,7 @@ class Stage:
             await asyncio.gather(*map(self.pay_and_kill, self.halves))
             await self.pause(until=15)
             self.scene = "The end"
+        self.is_over = True
 
     async def pause(self, *, until: float) -> None:
         """Give the reader time until so many seconds after the start, and the servers some calls.
@@ -393,7 +395,8 @@ class Stage:
         for _ in range(SHOWN_EVENTS - len(shown)):
             events.add_row("", "", "")
         elapsed = time.monotonic() - self.began
-        title = Text.assemble((f"{spinner_frame(elapsed)} ", "cyan"), (self.scene, "bold"))
+        mark = "✓" if self.is_over else spinner_frame(elapsed)
+        title = Text.assemble((f"{mark} ", "cyan"), (self.scene, "bold"))
         return Group(halves, Panel(events, title=title, title_align="left", border_style="dim"))
 
     def draw_half(self, half: Half) -> Panel:

@@ -74,6 +74,22 @@ def test_a_command_says_what_to_install(
     assert not (tmp_path / ".cursor").exists()
 
 
+def test_the_demo_servers_come_with_the_line_that_installs_what_else_they_need(
+    tmp_path: Path,
+) -> None:
+    done = run_without(f"{LANGCHAIN},starlette", ["init", "--demo"], tmp_path)
+
+    steps = done.stdout.partition("Next:\n")[2].splitlines()
+    assert [step.split("--")[0].strip() for step in steps] == [
+        "plait servers",
+        "plait tools",
+        "pip install 'plait[models,viewer]'",
+        'plait run "Buy tea"',
+        "plait chat",
+        "plait view",
+    ]
+
+
 def test_a_suite_says_what_its_cases_lack(tmp_path: Path) -> None:
     (tmp_path / "script.json").write_text(json.dumps(["hello"]))
     (tmp_path / "suite.json").write_text(

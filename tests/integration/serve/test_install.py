@@ -136,7 +136,7 @@ def test_the_change_is_shown_without_secrets_and_can_be_refused(home: Path) -> N
 
     refused = _run("install", "cursor", answer="n\n")
 
-    assert refused.exit_code != 0
+    assert (refused.exit_code, refused.stderr.splitlines()[-1]) == (130, "stopped: not confirmed")
     assert "move github to" in refused.output
     assert '-   "mcpServers": {' in refused.output
     assert "ghp_abcdefgh12345678" not in refused.output

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 DEMO_SCRIPT = "demo-model.json"
 """The file of the scripted model, beside the configuration."""
+
+_DEMO_EXTRAS = (("models", "langchain"), ("viewer", "starlette"))
+"""What `plait run`, `plait chat` and `plait view` need, each with a package of it."""
 
 RawServer = dict[str, object]
 """A server as it was written, its variables not replaced."""
@@ -315,7 +319,10 @@ def init(
         click.echo(f"wrote {script}: the answers of a scripted model")
         model = f"--model scripted:{script}"
         steps += [f'plait run "Buy tea" {model}', f"plait chat {model}", "plait view"]
-    click.echo("\n".join(["\nNext:", *(f"  {step}{option}" for step in steps)]))
+    steps = [f"{step}{option}" for step in steps]
+    if demo and (lacking := [extra for extra, module in _DEMO_EXTRAS if find_spec(module) is None]):
+        steps.insert(2, f"pip install 'plait[{','.join(lacking)}]'")
+    click.echo("\n".join(["\nNext:", *(f"  {step}" for step in steps)]))
 
 
 def _select(

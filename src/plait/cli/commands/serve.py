@@ -16,6 +16,7 @@ import click
 
 from plait.cli.base import ExampleGroup, json_option, repeatable, settings_of
 from plait.cli.session import read_configuration, with_servers
+from plait.cli.terminal import print_aside
 from plait.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ def add(name: str) -> None:
     from plait.serve.tokens import add_token, tokens_path
 
     click.echo(add_token(tokens_path(), name))
+    print_aside("note", "clients send it as Authorization: Bearer TOKEN", colour="cyan")
 
 
 @token_group.command("list")
@@ -327,9 +329,11 @@ def list_tokens() -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove the token of a client, which is refused from then on."""
-    from plait.serve.tokens import remove_token, tokens_path
+    from plait.serve.tokens import read_tokens, remove_token, tokens_path
 
     remove_token(tokens_path(), name)
+    if not read_tokens(tokens_path()):
+        print_aside("note", "no token is left: what starts now lets everybody in", colour="cyan")
 
 
 def _served(
