@@ -227,8 +227,8 @@ def answering(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)])
 
 
-def mock_of(**fields: Any) -> MagicMock:
-    mock = MagicMock()
+def mock_of(spec: type | None = None, /, **fields: Any) -> MagicMock:
+    mock = MagicMock(spec=spec)
     for name, value in fields.items():  # `name` means something else to the constructor
         setattr(mock, name, value)
     return mock
@@ -245,8 +245,9 @@ FIELDS = {"name": "add", "description": "Add up."}
         SimpleNamespace(tools=[mock_of(**FIELDS, input_schema=PAIR)]),
         mock_of(tools=[mock_of(**FIELDS, inputSchema=PAIR)]),
         mock_of(tools=[SimpleNamespace(**FIELDS, inputSchema=PAIR)]),
+        mock_of(ListToolsResult, tools=[mock_of(Tool, **FIELDS, inputSchema=PAIR)]),
     ],
-    ids=["tool", "mocked page", "mocked tool", "mocked tool of SDK 1", "namespace"],
+    ids=["tool", "mocked page", "mocked tool", "mocked tool of SDK 1", "namespace", "with a spec"],
 )
 async def test_a_mocked_session_is_called_as_a_session_is(page: Any) -> None:
     session = AsyncMock()
