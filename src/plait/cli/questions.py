@@ -424,14 +424,14 @@ class TerminalApproval:
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Return the decision of the user; without a terminal, the call is rejected."""
         if self._yes:
-            return Approval("approve", message="with --yes", by="program")
+            return Approval("approve", message="with --yes")
         if request.where in self._always:
-            return Approval("approve", message=_ALWAYS)
+            return Approval("approve", message=_ALWAYS, by="person")
         if not self._ask or not sys.stdin.isatty():
-            return Approval("reject", message=NO_TERMINAL, by="program")
+            return Approval("reject", message=NO_TERMINAL)
         async with self._turn:
             if request.where in self._always:  # answered while this request waited
-                return Approval("approve", message=_ALWAYS)
+                return Approval("approve", message=_ALWAYS, by="person")
             print_aside(
                 "policy", f"{request.where} needs your approval: {request.reason}", colour="cyan"
             )
@@ -444,6 +444,7 @@ class TerminalApproval:
                 if word in {"a", "always"}:
                     self._always.add(request.where)
                 if word in {"y", "yes", "a", "always"}:
-                    return Approval("approve")
+                    return Approval("approve", by="person")
                 if word in {"n", "no", ""}:
-                    return Approval("reject", message="the user rejected the call on the terminal")
+                    text = "the user rejected the call on the terminal"
+                    return Approval("reject", message=text, by="person")

@@ -47,7 +47,7 @@ _DECISIONS = {
     "reject": "rejected",
     "deny": "denied",
 }
-_DECIDERS = {"person": "", "program": " without asking a person", "policy": " by the policy"}
+_DECIDERS = {"person": "", "program": " by the program", "policy": " by the policy"}
 
 _TEXT_INDENT = 11
 _SHORT = 160

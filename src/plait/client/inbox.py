@@ -100,7 +100,7 @@ class Inbox:
         from plait.client.calls.approval import Approval  # noqa: PLC0415
 
         is_known = request.where in self._approved
-        return Approval("approve", message=SESSION_TEXT) if is_known else None
+        return Approval("approve", message=SESSION_TEXT, by="person") if is_known else None
 
     async def approve(self, request: ApprovalRequest, *, patient: bool = False) -> Approval | None:
         """Return the decision of the person at a viewer; `None` if nobody looks at one.
@@ -124,13 +124,13 @@ class Inbox:
             case {"decision": "approve"}:
                 if answer.get("scope") == "session":
                     self._approved.add(request.where)
-                return Approval("approve")
+                return Approval("approve", by="person")
             case {"decision": "edit", "args": dict()}:
                 args = with_originals(answer["args"], shown, request.arguments)
-                return Approval("edit", args)
+                return Approval("edit", args, by="person")
             case {"decision": "reject"}:
                 why = answer.get("message") or "the user rejected the call in the viewer"
-                return Approval("reject", message=str(why))
+                return Approval("reject", message=str(why), by="person")
             case _:
                 return None
 

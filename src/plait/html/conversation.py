@@ -410,7 +410,7 @@ def _incident(event: events.TraceEvent) -> Child:
 _DECISIONS = {"approve": "approved", "edit": "changed", "reject": "rejected", "deny": "denied"}
 _DECIDERS = {
     "person": "by the person",
-    "program": "without asking a person",
+    "program": "by the program",
     "policy": "by the policy",
 }
 

@@ -709,7 +709,7 @@ class Upstream:
             f"this client cannot be asked; to allow it, change the policy of your mcp.json "
             f"({request.reason})"
         )
-        return Approval("reject", message=text, by="program")
+        return Approval("reject", message=text)
 
     async def _sample(
         self, server: str, params: types.CreateMessageRequestParams
@@ -838,9 +838,11 @@ async def _ask_approval(ask: AskClient, request: ApprovalRequest) -> Approval:
     }
     match await ask("elicitation/create", params):
         case {"action": "accept", "content": {"allow": True}}:
-            return Approval("approve")
+            return Approval("approve", by="person")
+        case {"action": "accept" | "decline"}:
+            return Approval("reject", by="person")
         case _:
-            return Approval("reject")
+            return Approval("reject", message="the question was not answered")
 
 
 def _plain(model: Any) -> dict[str, Any]:

@@ -197,8 +197,8 @@ class ApprovalDecided(TraceEvent):
     tool: str
     decision: Decision
     by: Literal["person", "program", "policy"]
-    """Who decided: a `program` approves without asking, as `--yes` does, or rejects where there is
-    no terminal; the policy also denies a call where nobody can be asked."""
+    """Who decided: a `person` whom plait has asked, or a `program`, such as `on_approval`, what
+    resumes a graph, or `--yes`; the policy also denies a call where nobody can be asked."""
     reason: str
     """The rule that denies the call, or requires approval."""
     call_id: str | None = None

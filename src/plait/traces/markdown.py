@@ -69,7 +69,7 @@ def _blocks(event: TraceEvent) -> Iterator[str]:
             answer = event.action or "no answer"
             yield f"*Elicitation of {_code(event.server)}: {_inline(event.question)} ({answer})*"
         case events.ApprovalDecided():
-            who = {"person": "a person", "policy": "the policy"}.get(event.by, "no person")
+            who = "a person" if event.by == "person" else f"the {event.by}"
             why = f"{event.reason}: {event.message}" if event.message else event.reason
             tool = _code(f"{event.server}/{event.tool}")
             yield f"*{tool}: {event.decision} by {who} ({_inline(why)})*"

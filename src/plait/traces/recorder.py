@@ -347,7 +347,7 @@ class Recorder:
         decision: Decision,
         reason: str,
         *,
-        by: Literal["person", "program", "policy"] = "person",
+        by: Literal["person", "program", "policy"],
         call_id: str | None = None,
         arguments: Mapping[str, Any] | None = None,
         message: str | None = None,

@@ -11,6 +11,7 @@ import itertools
 import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -133,7 +134,7 @@ class Demo:
 
     async def _approve(self, request: ApprovalRequest) -> Approval | None:
         if self._is_approved:
-            return Approval("approve", message=SESSION_TEXT)
+            return Approval("approve", message=SESSION_TEXT, by="person")
         question = Question(
             kind="approval",
             source="the shopping agent of the demonstration",
@@ -144,7 +145,10 @@ class Demo:
         )
         answer = await self.servers.inbox.ask(question)
         self._is_approved = answer.get("scope") == "session"
-        return Approval.read(answer) or Approval("reject", message="nobody answered", by="program")
+        approval = Approval.read(answer)
+        if approval is None:
+            return Approval("reject", message="nobody answered")
+        return replace(approval, by="person")
 
     async def _shop(self) -> None:
         for number, item in enumerate(itertools.cycle(demo_server.PRICES), 1):

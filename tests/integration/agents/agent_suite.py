@@ -357,7 +357,7 @@ class AgentSuite:
             "pay = paid 1",
             DENIED,
             "pay = paid 3",
-            "pay ! faults/pay: the user did not approve this call. It was not sent.",
+            "pay ! faults/pay: this call was not approved. It was not sent.",
         ]
         assert sorted((tmp_path / "ledger").read_text().split()) == ["1", "3"]
         assert sorted(approved, key=lambda call: call["amount"]) == [{"amount": 3}, {"amount": 4}]
@@ -365,8 +365,8 @@ class AgentSuite:
         decided = [one for one in events if isinstance(one, ApprovalDecided)]
         assert sorted((amounts[one.parent or 0], one.decision, one.by) for one in decided) == [
             (2, "deny", "policy"),
-            (3, "approve", "person"),
-            (4, "reject", "person"),
+            (3, "approve", "program"),
+            (4, "reject", "program"),
         ]
 
     async def test_an_empty_answer_is_an_answer(self, stage: AgentStage) -> None:

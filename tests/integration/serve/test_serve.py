@@ -232,7 +232,7 @@ async def test_what_the_policy_asks_about_is_asked_of_the_person_at_the_client(
         alone = await silent.call_tool("faults__pay", {"amount": 3})
 
     assert not paid.is_error
-    assert "did not approve" in text_of(refused)
+    assert "not approved" in text_of(refused)
     assert "policy of your mcp.json" in text_of(alone)
     assert state.ledger() == ["1"]
     assert len(asked) == 2

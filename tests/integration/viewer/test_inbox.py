@@ -92,7 +92,7 @@ async def test_edited_arguments_keep_the_secrets_that_were_not_shown() -> None:
         await _answer(client, inbox, action="approve", arguments=edited)
         approval = await asked
 
-    assert approval == Approval("edit", {"amount": 6, "note": f"with {SECRET}"})
+    assert approval == Approval("edit", {"amount": 6, "note": f"with {SECRET}"}, by="person")
     nested: dict[str, Any] = {"a": {"b": SECRET, "c": 1}}
     assert with_originals(["***", 2], ["***", 1], ["secret", 1]) == ["secret", 2]
     assert with_originals({"a": {"b": "***", "c": 2}}, {"a": {"b": "***", "c": 1}}, nested) == {

@@ -15,7 +15,7 @@ from plait.client.calls.approval import Approval, ApprovalRequest
 
 pytestmark = pytest.mark.anyio
 
-YES = Approval("approve")
+YES = Approval("approve", by="person")
 
 
 def request(tool: str, **arguments: object) -> ApprovalRequest:

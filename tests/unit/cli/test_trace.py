@@ -24,7 +24,7 @@ def _recorded(path: Path, answer: str | None, status: Status = "completed") -> P
     file = TraceFile(path)
     recorder = begun(file)
     recorder.elicitation("weather", "May I?", "decline")
-    recorder.approval("weather", "now", "reject", "rule 1", message="too late")
+    recorder.approval("weather", "now", "reject", "rule 1", by="person", message="too late")
     recorder.approval("weather", "now", "deny", "rule 2", by="policy")
     if answer is not None:
         recorder.turn(Message.assistant(answer), usage=UsageMetadata(20, 4, 24, 0.0012))

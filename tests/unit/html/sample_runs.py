@@ -114,7 +114,9 @@ def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool
     )
     recorder.tool_called("c3", "book", booking, server="trains", tool="book")
     clock.seconds = 4.6
-    recorder.approval("trains", "book", "approve", "the policy asks about trains/*", call_id="c3")
+    recorder.approval(
+        "trains", "book", "approve", "the policy asks about trains/*", by="person", call_id="c3"
+    )
     clock.seconds = 5.3
     recorder.elicitation("trains", "Pay 23.40 € now?", "accept", tool="book", call_id="c3")
     clock.seconds = 5.9
@@ -189,7 +191,9 @@ def hostile_run(*, big: int = 5_000_000) -> Trace:
     recorder.retry(HOSTILE, HOSTILE, 2, reason=HOSTILE, call_id=HOSTILE)
     recorder.heal(HOSTILE, reason=HOSTILE)
     recorder.elicitation(HOSTILE, HOSTILE)
-    recorder.approval(HOSTILE, HOSTILE, "edit", HOSTILE, arguments=arguments, message=HOSTILE)
+    recorder.approval(
+        HOSTILE, HOSTILE, "edit", HOSTILE, by="person", arguments=arguments, message=HOSTILE
+    )
     huge = HOSTILE + "</pre></details><script>alert(4)</script>" * (big // 41)
     shown = [(one.mime_type, one.data) for one in images]
     recorder.tool_returned(HOSTILE, huge, is_error=True, notes=[HOSTILE], images=shown)

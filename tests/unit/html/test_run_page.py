@@ -130,7 +130,9 @@ def test_an_edited_call_shows_its_new_arguments_and_other_events_their_names() -
 
     recorder = Recorder(clock=SetClock(), run="r")
     recorder.run_started([Message.user("Pay.")], interface="manual")
-    recorder.approval("bank", "pay", "edit", "ask about bank/*", arguments={"amount": 5})
+    recorder.approval(
+        "bank", "pay", "edit", "ask about bank/*", by="person", arguments={"amount": 5}
+    )
     recorder.approval("bank", "pay", "deny", "deny bank/pay", by="policy", message="not today")
     trace = recorder.ended()
     later = Paused(run="r", id=9, time=trace.events[0].time, at=0.0)
@@ -283,6 +285,6 @@ def test_a_page_says_who_approved_a_call() -> None:
         recorder.approval("weather", "now", "approve", "rule 1", by=by, seconds=29.0)
     page = " ".join(parsed(run_page(recorder.ended())).all("main")[0].text.split())
 
-    for text in ("by the person", "without asking a person", "by the policy"):
+    for text in ("by the person", "by the program", "by the policy"):
         assert f"weather/now approved {text}" in page
     assert page.count("answered after 29.0 s") == 3

@@ -58,7 +58,7 @@ def test_an_answer_knows_the_tool_and_the_time_of_its_call() -> None:
 def test_waiting_for_a_person_is_no_time_of_the_tool() -> None:
     recorder = begun()
     recorder.tool_called("c8", "book", {}, server="trains", tool="book")
-    recorder.approval("trains", "book", "approve", "rule 1", call_id="c8", seconds=0.5)
+    recorder.approval("trains", "book", "approve", "rule 1", by="person", call_id="c8", seconds=0.5)
     asked = recorder.elicitation("trains", "Which seat?", "accept", seconds=2.25)
     returned = recorder.tool_returned("c8", "booked")
 
@@ -84,7 +84,9 @@ def test_what_is_written_is_what_is_read() -> None:
     sink = Lines()
     recorder = begun(sink)
     recorder.elicitation("weather", "May I?", "accept", call_id="c9")
-    recorder.approval("weather", "now", "edit", "rule 1", arguments={"city": "Ulm"}, call_id="c1")
+    recorder.approval(
+        "weather", "now", "edit", "rule 1", by="person", arguments={"city": "Ulm"}, call_id="c1"
+    )
     recorder.tool_returned("c9", "a picture", images=[("image/png", "QUJD")])
     recorder.model_retry(2, reason="529", delay_seconds=0.5)
     recorder.summary("So far.", usage=UsageMetadata(1, 2, 3))

@@ -59,8 +59,8 @@ class Approval:
     """The arguments to call with instead, for `edit`."""
     message: str | None = None
     """The reason for a `reject`, which the model reads, or how a program came to its decision."""
-    by: Literal["person", "program"] = "person"
-    """Who decided: `program` if no person was asked about this call. Traces record it."""
+    by: Literal["person", "program"] = "program"
+    """Who decided; traces record it. Say `person` only where a person was asked about the tool."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions."""
@@ -215,12 +215,7 @@ class PolicyCheck:
         self._report(call, decision.reason, approval, time.monotonic() - began)
         if approval.decision == "reject":
             why = f": {approval.message}" if approval.message else ""
-            refusal = (
-                "the user did not approve this call"
-                if approval.by == "person"
-                else "this call needs approval, and no person was asked"
-            )
-            text = f"{refusal}{why}. {_NOT_SENT_TEXT}"
+            text = f"this call was not approved{why}. {_NOT_SENT_TEXT}"
             raise call.error(PermissionDeniedError, text)
         if approval.args is None:
             return call

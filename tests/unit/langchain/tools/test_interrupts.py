@@ -152,10 +152,10 @@ async def test_a_call_waits_for_its_approval_and_is_made_once(yes: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "text", "made"),
     [
-        (False, "the user did not approve this call", []),
-        (NO, "the user did not approve this call", []),
-        ({"decisions": [{"type": "reject"}]}, "the user did not approve this call", []),
-        ({**NO, "message": "red is for exits"}, "not approve this call: red is for exits", []),
+        (False, "this call was not approved", []),
+        (NO, "this call was not approved", []),
+        ({"decisions": [{"type": "reject"}]}, "this call was not approved", []),
+        ({**NO, "message": "red is for exits"}, "this call was not approved: red is for exits", []),
         ({"decision": "edit", "args": {"colour": "blue"}}, "done", [{"colour": "blue"}]),
         (
             {"type": "edit", "edited_action": {"name": "paint", "args": {"colour": "blue"}}},
