@@ -72,7 +72,7 @@ def postgres() -> None:
 
     from plait.reasoning.backends.port import HostCompleter
     from plait.reasoning.reasoner import Reasoner
-    from plait.reasoning.storage.engine import database_from_text
+    from plait.reasoning.storage.database import database_from_text
     from plait.reasoning.storage.sql import SqlStorage
 
     async def think(url: str) -> None:

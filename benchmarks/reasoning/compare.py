@@ -58,7 +58,7 @@ from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
 from plait.reasoning.solving.statement import Statement
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.verification.statistics import mcnemar_p_value, wilson_interval
 

@@ -47,7 +47,7 @@ from plait.reasoning.backends.settings import (
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 ROOT = Path(__file__).resolve().parents[2]

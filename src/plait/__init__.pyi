@@ -5,7 +5,7 @@ from plait.agents.program_tools import StaticTool as StaticTool
 from plait.agents.registry import get_agent as get_agent
 from plait.client.calls.outcome import ToolResult as ToolResult
 from plait.client.calls.tool_call import CallbackContext as CallbackContext
-from plait.client.config.oauth import OAuth as OAuth
+from plait.client.config.oauth_settings import OAuth as OAuth
 from plait.client.config.policy import Policy as Policy
 from plait.client.config.read import read_config as read_config
 from plait.client.toolbox import Toolbox as Toolbox

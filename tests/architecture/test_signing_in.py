@@ -17,7 +17,7 @@ FILES = (
 WITHOUT_SDK = """
 import sys
 sys.modules["mcp"] = None
-import plait.client.transports.auth.choose, plait.client.transports.auth.flow
+import plait.client.transports.auth.auth_objects, plait.client.transports.auth.flow
 """
 
 

@@ -14,9 +14,9 @@ from mcp.client.extension import advertise
 from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
 
 from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
-from plait.reasoning.serving.server import APP_URI, build_server
+from plait.reasoning.serving.mcp_server import APP_URI, build_server
 from plait.reasoning.serving.service import open_service
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from tests.browser.chromium import Chromium
 
 HOST = """<!doctype html><meta charset="utf-8"><title>host</title>

@@ -21,7 +21,7 @@ from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.diagram import read_document
 from plait.reasoning.html import thinking_page
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.testing import stdio_config
 from plait.traces.codec import line_from_event

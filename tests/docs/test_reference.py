@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from plait import PlaitError, errors, testing
-from plait.testing.faults.options import FaultOptions, Run, parse
-from plait.testing.faults.serve import build_server
+from plait.testing.faults.fault_options import FaultOptions, Run, parse
+from plait.testing.faults.fault_server import build_server
 from tests.docs.pages import ROOT, pages
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -9,7 +9,7 @@ from typing import Unpack
 import pytest
 
 from plait.testing import FaultOptions, ServerProcess
-from plait.testing.faults.options import Transport
+from plait.testing.faults.fault_options import Transport
 from plait.testing.fixtures import StartFaultServer
 from tests import nursery
 

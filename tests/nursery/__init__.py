@@ -29,7 +29,7 @@ import psutil
 
 from plait import testing
 from plait.testing import FaultOptions, ServerProcess
-from plait.testing.faults.options import Transport
+from plait.testing.faults.fault_options import Transport
 
 _HERE = Path(__file__).parent
 _nurseries: set[int] = set()

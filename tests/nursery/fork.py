@@ -24,8 +24,12 @@ from typing import Any, NamedTuple
 SLOW = (
     *("anyio._backends._asyncio", "httpcore2", "jsonschema", "mcp.server", "plait.cli.session"),
     *("plait.cli.diagnosis", "plait.client.config.read", "plait.client.toolbox"),
-    *("plait.reasoning.reasoner", "plait.reasoning.storage.sql", "plait.testing.faults.serve"),
-    *("plait.testing.serve", "plait.testing.server", "uvicorn", "websockets"),
+    *(
+        "plait.reasoning.reasoner",
+        "plait.reasoning.storage.sql",
+        "plait.testing.faults.fault_server",
+    ),
+    *("plait.testing.serve_transports", "plait.testing.server", "uvicorn", "websockets"),
 )
 
 

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import exit_when_stdin_closes, http_server
 
 server = MCPServer("both", log_level="WARNING")
 

@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import exit_when_stdin_closes, http_server
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("guarded", log_level="ERROR")

@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse
 
 from plait.testing import ServerProcess
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, http_server, serve_with, sse_app
+from plait.testing.serve_transports import exit_when_stdin_closes, http_server, serve_with, sse_app
 
 PIXEL = "iVBORw0KGgo="
 SOUND = "UklGRiQAAAA="

@@ -42,7 +42,7 @@ from pydantic import BaseModel
 
 from plait.testing import ServerProcess
 from plait.testing.ports import bind
-from plait.testing.serve import (
+from plait.testing.serve_transports import (
     exit_when_stdin_closes,
     http_server,
     serve_websocket,

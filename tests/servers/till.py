@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plait.testing import ServerProcess
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import exit_when_stdin_closes, http_server
 
 LEDGER = "ledger"
 SIGNED_IN = "signed-in"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import httpx2
 
 from plait._support.causes import without_secrets
-from plait._support.http import seconds_from_retry_after
+from plait._support.http_requests import seconds_from_retry_after
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait.agents.config import ModelConfig

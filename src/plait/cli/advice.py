@@ -27,7 +27,7 @@ from plait.cli.base import settings_of
 from plait.cli.exits import ArgumentError
 from plait.cli.terminal import print_aside, visible, wrapped
 from plait.cli.trust import WAY_OUT, WAY_OUT_OF_MANIFEST
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import public_url

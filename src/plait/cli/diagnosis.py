@@ -39,7 +39,7 @@ from plait.client.catalog.names import collisions, with_public_names
 from plait.client.catalog.overrides import apply_override, override_for, override_problems
 from plait.client.catalog.tool import Tool
 from plait.client.catalog.validation import validator_for_schema
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.policy import Policy
 from plait.client.config.read import ClientConfig
 from plait.client.config.servers import (

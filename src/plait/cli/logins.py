@@ -16,15 +16,20 @@ import httpx2
 
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.transports.auth import discovery
-from plait.client.transports.auth.endpoints import EndpointGuard, OAuthError, Send, exchange
+from plait.client.transports.auth.authorization_servers import (
+    EndpointGuard,
+    OAuthError,
+    Send,
+    exchange,
+)
 from plait.client.transports.auth.flow import OAuthFlow
 from plait.client.transports.auth.login import challenge_of, sign_in_with
-from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
-from plait.client.transports.auth.prompts import OpenPrompt, prompt_in_browser
+from plait.client.transports.auth.oauth_tokens import Keychain, OAuthAuth, key_for
+from plait.client.transports.auth.sign_in import OpenPrompt, prompt_in_browser
 from plait.client.transports.auth.stores import FileTokenStore, Login, store_of
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire

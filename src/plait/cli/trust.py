@@ -31,7 +31,7 @@ from plait.cli.base import settings_of
 from plait.cli.terminal import visible
 from plait.client.config.document import load_document, user_path
 from plait.client.config.keys import CLIENT_KEYS, SERVER_LISTS, server_keys
-from plait.client.config.oauth import OAUTH_KEYS
+from plait.client.config.oauth_settings import OAUTH_KEYS
 from plait.client.config.raw_value import (
     InputRequest,
     KeyTable,

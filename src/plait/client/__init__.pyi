@@ -21,7 +21,7 @@ from plait.client.config.budgets import Deferral as Deferral
 from plait.client.config.budgets import IncomingLimits as IncomingLimits
 from plait.client.config.budgets import Limit as Limit
 from plait.client.config.budgets import ResultBudget as ResultBudget
-from plait.client.config.oauth import OAuth as OAuth
+from plait.client.config.oauth_settings import OAuth as OAuth
 from plait.client.config.policy import Policy as Policy
 from plait.client.config.policy import PolicyDecision as PolicyDecision
 from plait.client.config.policy import PolicyRule as PolicyRule

@@ -31,7 +31,7 @@ from plait.client.catalog.names import NamePolicy
 from plait.client.catalog.overrides import ToolOverride, read_overrides
 from plait.client.config.document import workspace_of
 from plait.client.connections.connection import unknown_server
-from plait.client.connections.session import SessionOptions
+from plait.client.connections.session_keeper import SessionOptions
 from plait.client.transports.tape import Tape, tape_from
 from plait.errors import ConfigError, PlaitError
 

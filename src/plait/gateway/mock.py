@@ -31,7 +31,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from plait._support.local_server import KnownHostsOnly, LocalServer, buffer_body, listen
+from plait._support.http_servers import KnownHostsOnly, LocalServer, buffer_body, listen
 from plait._support.mappings import entries_of
 from plait._support.threads import in_thread
 from plait.errors import ConfigError, TokenError

@@ -20,7 +20,12 @@ import httpx2
 from plait._support.clock import Clock
 from plait._support.durations import checked_seconds
 from plait._support.files import make_private, try_lock
-from plait._support.http import HttpReply, seconds_from_retry_after, send_request, with_retries
+from plait._support.http_requests import (
+    HttpReply,
+    seconds_from_retry_after,
+    send_request,
+    with_retries,
+)
 from plait._support.redact import Redactor
 from plait._support.threads import in_thread
 from plait.client.config.secrets import secrets_in_headers

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from plait._support.http import send_request
+from plait._support.http_requests import send_request
 from plait._support.mappings import entries_of
 from plait._support.sanitize import well_formed_data
 from plait.models.call_arguments import arguments_from

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias, cast
 from plait._support.exception_groups import one_line
 from plait.reasoning.arguments import invalid_argument
 from plait.reasoning.modes.sessions import LEFT_MARK
-from plait.reasoning.registry import TOOLS, UNLISTED
 from plait.reasoning.results import Result, ResultPart, result_data
 from plait.reasoning.storage.port import Storage
+from plait.reasoning.tool_registry import TOOLS, UNLISTED
 
 Schema = dict[str, Any]
 

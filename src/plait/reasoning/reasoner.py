@@ -21,9 +21,9 @@ from plait.reasoning.backends.port import Completer, OnProgress
 from plait.reasoning.backends.settings import GotLimits
 from plait.reasoning.call_context import CallContext, Outcome, ignore
 from plait.reasoning.fields import Params
-from plait.reasoning.registry import TOOLS, UNLISTED, Tool
 from plait.reasoning.results import Result, ResultPart
 from plait.reasoning.storage.port import ConflictError, Storage
+from plait.reasoning.tool_registry import TOOLS, UNLISTED, Tool
 from plait.reasoning.values import Changes, Invocation
 
 MAX_CONFLICTS = 50

@@ -30,7 +30,7 @@ from starlette.routing import Route
 
 from plait._support import mcp_types as types
 from plait._support.connection_limits import ConnectionLimits, protocol_with
-from plait._support.local_server import LOOPBACK, KnownHostsOnly
+from plait._support.http_servers import LOOPBACK, KnownHostsOnly
 from plait._support.threads import in_thread
 from plait.client.protocol.headers import (
     METHOD_HEADER,

@@ -30,7 +30,7 @@ from plait.client.config.secrets import secret_values
 from plait.client.connections.operations import all_pages
 from plait.client.inbox import Inbox, viewer_sockets
 from plait.client.protocol.peer import RequestError, is_request_error
-from plait.client.protocol.results import read_aside, result_in_era
+from plait.client.protocol.read_results import read_aside, result_in_era
 from plait.client.toolbox import Toolbox
 from plait.errors import (
     ClientClosedError,

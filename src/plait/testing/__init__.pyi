@@ -3,7 +3,7 @@ from plait.agents.engines.langchain.scripted_model import tool_call as tool_call
 from plait.gateway.mock import MockGateway as MockGateway
 from plait.models.scripts import Call as Call
 from plait.models.scripts import Say as Say
-from plait.testing.faults.options import FaultOptions as FaultOptions
+from plait.testing.faults.fault_options import FaultOptions as FaultOptions
 from plait.testing.llm.anthropic import AnthropicServer as AnthropicServer
 from plait.testing.llm.langbase import LangbaseServer as LangbaseServer
 from plait.testing.llm.openai import OpenAIServer as OpenAIServer

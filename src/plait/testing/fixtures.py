@@ -14,7 +14,7 @@ import pytest
 
 from plait.client.transports.tape import Tape, TapeMode
 from plait.testing import processes
-from plait.testing.faults.options import FaultOptions, Transport
+from plait.testing.faults.fault_options import FaultOptions, Transport
 from plait.testing.ports import blackhole
 from plait.testing.processes import ServerProcess
 from plait.testing.proxy import FaultProxy

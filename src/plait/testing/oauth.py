@@ -24,10 +24,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from plait._support.local_server import LocalServer, buffer_body
+from plait._support.http_servers import LocalServer, buffer_body
 from plait._support.mappings import entries_of
 from plait.testing.ports import bind
-from plait.testing.serve import serve_with, sse_app
+from plait.testing.serve_transports import serve_with, sse_app
 
 _WRITE_SCOPE = "write"
 """The additional scope of `write_note`."""

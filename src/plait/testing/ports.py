@@ -9,7 +9,7 @@ import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from plait._support.local_server import listen
+from plait._support.http_servers import listen
 
 _PORTS = range(15_000, 32_000)
 """Below the ephemeral range of Linux.

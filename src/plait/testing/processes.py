@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from plait._support.gather import resolve
-from plait.testing.faults.options import FaultOptions, Transport, flags_from_options
+from plait.testing.faults.fault_options import FaultOptions, Transport, flags_from_options
 from plait.testing.ports import free_port
 from plait.testing.state import StateDir
 

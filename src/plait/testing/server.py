@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     if arguments.until_stdin_closes and arguments.transport != "stdio":
-        from plait.testing.serve import exit_when_stdin_closes  # noqa: PLC0415  # as above
+        from plait.testing.serve_transports import exit_when_stdin_closes  # noqa: PLC0415  # as above
 
         exit_when_stdin_closes()
     try:
@@ -188,7 +188,7 @@ def serve(transport: str, host: str = "127.0.0.1", port: int = 5000) -> None:
     import anyio  # noqa: PLC0415  # as above
 
     from plait.testing.ports import bind  # noqa: PLC0415
-    from plait.testing.serve import (  # noqa: PLC0415
+    from plait.testing.serve_transports import (  # noqa: PLC0415
         http_app,
         http_server,
         serve_websocket,

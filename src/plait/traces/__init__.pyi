@@ -18,7 +18,6 @@ from plait.traces.events import Turn as Turn
 from plait.traces.file import TraceFile as TraceFile
 from plait.traces.file import read_trace as read_trace
 from plait.traces.file import read_traces as read_traces
-from plait.traces.markdown import trace_to_markdown as trace_to_markdown
 from plait.traces.messages.from_mcp import text_from_mcp as text_from_mcp
 from plait.traces.messages.message import Content as Content
 from plait.traces.messages.message import ContentType as ContentType
@@ -44,3 +43,4 @@ from plait.traces.raw import prepare_evaluation_input as prepare_evaluation_inpu
 from plait.traces.recorder import Recorder as Recorder
 from plait.traces.recorder import hash_question as hash_question
 from plait.traces.trace import Trace as Trace
+from plait.traces.trace_markdown import trace_to_markdown as trace_to_markdown

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from plait._support.local_server import LOOPBACK, listen
+from plait._support.http_servers import LOOPBACK, listen
 from plait.html.elements import h
 from plait.html.page import SCRIPT, STYLE, asset, page
 from plait.reasoning.html import SCRIPT as THINKING_SCRIPT

@@ -20,8 +20,8 @@ from plait import AgentConfig, AgentResult, Message
 from plait.agents import StaticTool, ToolLike
 from plait.errors import AgentExecutionError, ParseError
 from plait.testing import Call, Say, ServerProcess
-from plait.testing.faults.options import Run, parse
-from plait.testing.faults.serve import build_server
+from plait.testing.faults.fault_options import Run, parse
+from plait.testing.faults.fault_server import build_server
 from plait.testing.llm.turns import Cut, Hang, Refuse
 from plait.traces.events import (
     ApprovalDecided,

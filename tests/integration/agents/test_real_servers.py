@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plait import MCPToolsMiddleware, MultiServerMCPClient
-from plait.testing.faults.serve import PNG, WAV
+from plait.testing.faults.fault_server import PNG, WAV
 from tests.integration.agents.helpers import arun, at_once, one_by_one, run, tool_call
 from tests.nursery import fault_server
 from tests.servers import everything_stdio_config, node_stdio_config, raw_stdio_config

@@ -20,7 +20,7 @@ from plait import AuthRequiredError, ConnectError, OAuth, PlaitError, Toolbox
 from plait.cli.logins import probe_sign_in
 from plait.client import FileTokenStore
 from plait.client.config.servers import HttpServer
-from plait.client.transports.auth.endpoints import EndpointGuard, exchange
+from plait.client.transports.auth.authorization_servers import EndpointGuard, exchange
 from plait.testing import OAuthServer, oauth_server
 from tests.integration.auth.helpers import Browser, Shop, whole_text
 

@@ -14,9 +14,9 @@ import pytest
 
 from plait import AuthRequiredError, ConnectError, OAuth, Toolbox
 from plait.cli.logins import sign_in
-from plait.client.transports.auth.endpoints import EndpointGuard, exchange
-from plait.client.transports.auth.oauth import key_for
-from plait.client.transports.auth.prompts import prompt_in_terminal
+from plait.client.transports.auth.authorization_servers import EndpointGuard, exchange
+from plait.client.transports.auth.oauth_tokens import key_for
+from plait.client.transports.auth.sign_in import prompt_in_terminal
 from plait.testing import OAuthServer, free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, Shop, paste_from, whole_text
 from tests.integration.auth.test_attacks import CANARY, Internal

@@ -15,7 +15,7 @@ from langgraph.types import Command
 from plait import AuthRequiredError, MCPToolsMiddleware, MultiServerMCPClient
 from plait.cli.logins import sign_in
 from plait.client import finish_sign_in
-from plait.client.transports.auth.prompts import prompt_in_terminal
+from plait.client.transports.auth.sign_in import prompt_in_terminal
 from plait.testing import OAuthServer, ScriptedChatModel, oauth_server, tool_call
 from tests.integration.auth.helpers import Keeper, Shop, offering, paste_from
 from tests.nursery import stdio_config

@@ -15,7 +15,7 @@ from blockbuster import blockbuster_ctx
 from plait import AuthRequiredError, CallTimeoutError, ForbiddenError, Toolbox
 from plait.cli.logins import login_status, sign_in, sign_out
 from plait.client import finish_sign_in
-from plait.client.transports.auth.prompts import prompt_in_terminal
+from plait.client.transports.auth.sign_in import prompt_in_terminal
 from plait.testing import eventually, free_port, oauth_server
 from tests.integration.auth.helpers import Browser, Keeper, Shop, key_pair, offering, paste_from
 

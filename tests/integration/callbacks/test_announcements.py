@@ -20,8 +20,8 @@ from plait import (
 )
 from plait.client import ServerInfo
 from plait.testing import eventually
-from plait.testing.faults.options import Run, parse
-from plait.testing.faults.serve import build_server
+from plait.testing.faults.fault_options import Run, parse
+from plait.testing.faults.fault_server import build_server
 from tests.integration.callbacks.conftest import Servers
 from tests.integration.callbacks.server_events import KINDS, LEGACY, Notebook, notifying_server
 from tests.servers import everything_stdio_config

@@ -10,7 +10,7 @@ import pytest
 
 from plait import OAuth, PlaitError, Toolbox
 from plait.client import MemoryTokenStore
-from plait.client.transports.auth.oauth import key_for
+from plait.client.transports.auth.oauth_tokens import key_for
 from plait.client.transports.auth.stores import Login
 from tests.integration.canaries.mirror import Mirror
 from tests.integration.canaries.search import canary, found_in, texts_of, texts_of_records

@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 
 from plait import Toolbox
 from plait.testing import FaultOptions, ServerProcess, StateDir
-from plait.testing.faults.options import Transport
+from plait.testing.faults.fault_options import Transport
 from plait.testing.fixtures import StartFaultServer
 from tests.nursery import fault_server, send_signal, stdio_config
 from tests.servers import everything_server, everything_stdio_config, legacy_server

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plait import Toolbox
-from plait.client.connections.session import Session
+from plait.client.connections.session_keeper import Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

@@ -20,12 +20,12 @@ from plait._support.redact import Redactor
 from plait.client.config.read import read_config
 from plait.client.config.servers import StdioServer
 from plait.client.connections.opening import enter_session
-from plait.client.connections.session import ServerMemory, SessionOptions
+from plait.client.connections.session_keeper import ServerMemory, SessionOptions
 from plait.client.transports.process import start_process
 from plait.client.transports.wire_log import make_wire
 from plait.errors import McpVersionError
 from plait.testing import eventually, stdio_config
-from plait.testing.faults.options import NoiseKind
+from plait.testing.faults.fault_options import NoiseKind
 from tests import nursery
 from tests.integration.connections.targets import pid_of
 from tests.nursery import entry

@@ -19,8 +19,8 @@ from plait import (
     load_mcp_tools,
 )
 from plait.testing import ServerProcess, eventually, running
-from plait.testing.faults.options import Run, parse
-from plait.testing.faults.serve import build_server
+from plait.testing.faults.fault_options import Run, parse
+from plait.testing.faults.fault_server import build_server
 from tests.nursery import fault_server, stdio_config
 from tests.servers import raw_stdio_config
 

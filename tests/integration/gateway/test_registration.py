@@ -516,6 +516,8 @@ async def test_an_agent_of_which_nothing_is_known_is_a_type_error(gateway: MockG
                 turn(),
                 token(),
             )
+        with pytest.raises(ConfigError, match="turn_context is required"):
+            await registering.register(None, None, None, token())  # pyright: ignore[reportArgumentType]
 
     assert gateway.requests() == []
 

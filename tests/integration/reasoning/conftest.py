@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from plait.reasoning.storage.engine import Database, database_from_text, make_engine
+from plait.reasoning.storage.database import Database, database_from_text, make_engine
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
 

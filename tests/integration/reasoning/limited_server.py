@@ -15,7 +15,7 @@ from plait.reasoning import (
     read_settings,
     serve_http,
 )
-from plait.reasoning.serving.http import mcp_url
+from plait.reasoning.serving.http_server import mcp_url
 
 LIMITS = ConnectionLimits(
     max_connections=8, header_seconds=0.5, body_seconds=0.5, idle_seconds=0.5, unread_seconds=0.5

@@ -8,9 +8,9 @@ from mcp import Client
 from mcp.client.subscriptions import ResourceUpdated
 
 from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import Service, open_service
-from plait.reasoning.storage.engine import Database
+from plait.reasoning.storage.database import Database
 
 pytestmark = pytest.mark.anyio
 

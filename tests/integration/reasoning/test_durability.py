@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from plait.reasoning.storage.engine import Database, database_from_text
+from plait.reasoning.storage.database import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Session, Thought
 from tests.nursery import python

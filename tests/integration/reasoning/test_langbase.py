@@ -12,13 +12,13 @@ from starlette.responses import Response
 from plait.errors import BackendError
 from plait.reasoning.backends.settings import read_settings
 from plait.reasoning.prompts import PROMPTS
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import open_service
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.values import Invocation
 from plait.testing.llm.langbase import LangbaseServer
-from plait.testing.llm.server import ApiRequest
+from plait.testing.llm.model_server import ApiRequest
 from plait.testing.llm.turns import Refuse, Turn
 
 pytestmark = pytest.mark.anyio

@@ -13,9 +13,9 @@ from mcp.server.apps import APP_MIME_TYPE, EXTENSION_ID
 from mcp.server.lowlevel.server import Server
 
 from plait.reasoning.backends.settings import BackendPreference, Profile, ReasoningSettings
-from plait.reasoning.serving.server import APP_URI, build_server, listed_tools
+from plait.reasoning.serving.mcp_server import APP_URI, build_server, listed_tools
 from plait.reasoning.serving.service import open_service
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 
 pytestmark = pytest.mark.anyio
 

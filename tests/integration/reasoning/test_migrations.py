@@ -13,7 +13,7 @@ from plait.errors import ConfigError
 from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.storage.engine import VERSIONS, database_from_text, make_engine, migrate
+from plait.reasoning.storage.database import VERSIONS, database_from_text, make_engine, migrate
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.storage.tables import metadata
 

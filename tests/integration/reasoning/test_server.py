@@ -18,11 +18,11 @@ from sqlalchemy import event, select
 from plait.errors import BackendError
 from plait.reasoning.backends.port import Completer, Completion, Prompt, ScriptedCompleter
 from plait.reasoning.backends.settings import BackendPreference, ReasoningSettings
-from plait.reasoning.registry import TOOLS
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import Service, open_service
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.tables import answers
+from plait.reasoning.tool_registry import TOOLS
 
 pytestmark = pytest.mark.anyio
 

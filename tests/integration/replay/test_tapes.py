@@ -30,7 +30,7 @@ from plait import (
 from plait._support.redact import Redactor
 from plait.client import Tape, TapeFault
 from plait.client.config.servers import StdioServer
-from plait.client.connections.session import SessionOptions
+from plait.client.connections.session_keeper import SessionOptions
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.session import McpSession
 from plait.client.transports.replay import link_tape

@@ -124,7 +124,7 @@ async def test_lists_reads_and_failures_are_spans(
 SERVE = """
 import anyio
 from plait.testing.ports import bind
-from plait.testing.serve import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import exit_when_stdin_closes, http_server
 
 exit_when_stdin_closes()
 with bind() as listener:

@@ -14,8 +14,8 @@ import pytest
 from mcp import Client, MCPError, types
 
 from plait.testing import FaultOptions, StateDir, eventually
-from plait.testing.faults.options import NoiseKind
-from plait.testing.faults.serve import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
+from plait.testing.faults.fault_options import NoiseKind
+from plait.testing.faults.fault_server import BAD_UTF8, BANNER, BIG_LINE, BOM, HALF
 from tests.integration.testing.support import command_of, parameters, text
 from tests.nursery import stdio_config
 

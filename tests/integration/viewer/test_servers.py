@@ -144,6 +144,7 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
         logo = (await call(client, "logo", {})).text
         unknown = await call(client, "nothing", {})
         garbage = await client.post("/servers/call", content="[1]")
+        nowhere = await client.get("/servers/nowhere")
         feed = (await client.get("/servers/shop")).text
 
     assert "1 of 1 server ready" in listed
@@ -156,7 +157,7 @@ async def test_a_tool_is_called_with_what_its_form_sends() -> None:
     assert '<img src="data:image/png;base64,iVBORw==' in logo
     assert "slow: 1 of 3 one of three" in feed
     assert SECRET not in feed
-    assert unknown.status_code == garbage.status_code == 404
+    assert unknown.status_code == garbage.status_code == nowhere.status_code == 404
 
 
 NAMES = ["../../bank/call/pay", "/servers/bank/call/pay", "//evil.example/", "pay?x#y", "\u202epay"]
@@ -248,6 +249,18 @@ async def test_an_elicitation_of_a_call_is_answered_on_the_page() -> None:
     assert "decline: 0 apples" in results
     assert late.status_code == 404
     assert "shop asks" not in after
+
+
+async def test_a_call_that_ends_with_the_viewer_says_so() -> None:
+    servers = _connected([])
+    async with viewing(ViewerOptions(servers=servers)) as client, asyncio.TaskGroup() as tasks:
+        await _listed(servers)
+        called = tasks.create_task(call(client, "order", {}))
+        await eventually(lambda: bool(servers.inbox.questions), timeout_seconds=30)
+        servers.end_requests()
+
+    assert called.result().status_code == 503
+    assert "It was cancelled." in called.result().text
 
 
 async def test_resources_are_read_and_prompts_filled_in() -> None:

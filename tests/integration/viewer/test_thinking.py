@@ -11,7 +11,7 @@ import pytest
 from plait.html.elements import Html, h
 from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.viewer.app import ViewerOptions
 from plait.viewer.sections import ReportLine

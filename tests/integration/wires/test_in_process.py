@@ -17,7 +17,7 @@ from mcp.server.mcpserver import Context
 from plait import ConfigError, ConnectError, MultiServerMCPClient, PlaitError, Toolbox
 from plait._support.redact import Redactor
 from plait.client.config.servers import InProcessServer
-from plait.client.connections.session import SessionOptions
+from plait.client.connections.session_keeper import SessionOptions
 from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.peer import RequestError

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from plait._support.clock import SystemClock
-from plait._support.http import HttpReply, send_request, with_retries
+from plait._support.http_requests import HttpReply, send_request, with_retries
 from plait.errors import BackendError, PlaitError
 
 

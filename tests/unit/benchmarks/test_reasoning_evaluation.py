@@ -27,7 +27,7 @@ from benchmarks.reasoning.evaluate import (
     wilson,
 )
 from benchmarks.reasoning.puzzles import LEVELS, MOST_LEVEL, game_of_24, puzzles
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from plait.cli.diagnosis import AuthSeen, Examined, Finding, check_auth, plain_secrets
 from plait.cli.logins import LoginStatus, SignInProbe
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.servers import HttpServer, StdioServer
 from plait.client.connections.status import ServerStatus
 from plait.errors import AuthRequiredError

@@ -16,7 +16,7 @@ from plait.cli.exits import Exit
 from plait.reasoning.backends.port import HostCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.reasoning.values import Changes, Session, Thought
 

@@ -13,7 +13,7 @@ import pytest
 from plait.reasoning.backends.port import HostCompleter, Script, ScriptedCompleter
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 

@@ -14,10 +14,10 @@ from mcp import Client
 from plait.reasoning.backends.port import Completer, HostCompleter, ScriptedCompleter
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.compact import COMPACT_TOOLS
-from plait.reasoning.registry import TOOLS
-from plait.reasoning.serving.server import build_server, listed_tools
+from plait.reasoning.serving.mcp_server import build_server, listed_tools
 from plait.reasoning.serving.service import open_service
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
+from plait.reasoning.tool_registry import TOOLS
 from tests.unit.reasoning.test_results import REPLIES
 
 pytestmark = pytest.mark.anyio

@@ -127,6 +127,14 @@ async def test_ids_of_another_session_are_refused(desk: Desk) -> None:
         assert text in await _refused(desk, tool, session_id="mine", **arguments)
 
 
+async def test_a_graph_without_thoughts_has_no_conclusions(desk: Desk) -> None:
+    await desk("got_init", content="root", session_id="s")
+
+    text = await _refused(desk, "got_finalize", session_id="s")
+
+    assert text.startswith("Validation failed: terminal_node_ids - There are no active nodes")
+
+
 def refers_to(branch: str) -> dict[str, str]:
     return {"to_branch": branch, "type": "extends"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait.errors import ConfigError
-from plait.reasoning.serving.http import http_options_from_text
+from plait.reasoning.serving.http_server import http_options_from_text
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:80", "[::]:80", "192.0.2.7:80", "example.org:80"])

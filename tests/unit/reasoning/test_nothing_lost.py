@@ -9,8 +9,8 @@ import pytest
 
 from plait.errors import RefusedError
 from plait.reasoning.reasoner import Reasoner
-from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data
+from plait.reasoning.tool_registry import TOOLS
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from plait.reasoning.backends.port import Prompt
 from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import log_to_stderr
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from tests.unit.reasoning.conftest import Desk
 

@@ -11,11 +11,11 @@ from dirty_equals import IsFloat, IsList, IsPartialDict, IsStr
 from sqlalchemy import select
 
 from plait.errors import RefusedError
-from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
-from plait.reasoning.serving.server import input_schema, listed_tools, output_schema
+from plait.reasoning.serving.mcp_server import input_schema, listed_tools, output_schema
 from plait.reasoning.solving.problem import EXAMPLES
 from plait.reasoning.storage import tables
+from plait.reasoning.tool_registry import TOOLS
 from plait.reasoning.values import Invocation, StateSnapshot
 from tests.unit.reasoning.conftest import Desk
 

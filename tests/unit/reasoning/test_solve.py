@@ -17,11 +17,11 @@ from plait.reasoning.backends.settings import ReasoningSettings
 from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS
 from plait.reasoning.modes.solve import SCHEMA_URI
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import open_service
 from plait.reasoning.solving.problem import EXAMPLES
 from plait.reasoning.solving.statement import STATE_PROMPT, Statement
-from plait.reasoning.storage.engine import database_from_text
+from plait.reasoning.storage.database import database_from_text
 from tests.unit.reasoning.conftest import Desk
 
 pytestmark = pytest.mark.anyio

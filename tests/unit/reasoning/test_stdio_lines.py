@@ -6,7 +6,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
-from plait.reasoning.serving.stdio import MAX_LINE_BYTES, read_lines
+from plait.reasoning.serving.stdio_server import MAX_LINE_BYTES, read_lines
 
 
 def test_a_line_that_is_too_long_is_refused_and_not_kept(tmp_path: Path) -> None:

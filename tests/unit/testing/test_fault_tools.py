@@ -12,8 +12,8 @@ from mcp import Client, MCPError, types
 from mcp.client.subscriptions import ToolsListChanged
 
 from plait.testing import eventually
-from plait.testing.faults.options import FaultOptions, Run, flags_from_options, parse
-from plait.testing.faults.serve import PNG, WAV, build_server
+from plait.testing.faults.fault_options import FaultOptions, Run, flags_from_options, parse
+from plait.testing.faults.fault_server import PNG, WAV, build_server
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 
 from plait.testing import StateDir
-from plait.testing.faults.options import FaultOptions, NoiseKind, flags_from_options, parse
-from plait.testing.faults.serve import BAD_UTF8, BANNER, BOM, HALF, NoisyStdout, noisy_chunks
+from plait.testing.faults.fault_options import FaultOptions, NoiseKind, flags_from_options, parse
+from plait.testing.faults.fault_server import BAD_UTF8, BANNER, BOM, HALF, NoisyStdout, noisy_chunks
 from plait.testing.ports import worker_ports
 
 LINE = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "é"}}, ensure_ascii=False) + "\n"

@@ -6,8 +6,8 @@ import re
 
 from markdown_it import MarkdownIt
 
-from plait.traces.markdown import trace_to_markdown
 from plait.traces.messages.message import Message, ToolUseContent
+from plait.traces.trace_markdown import trace_to_markdown
 from tests.unit.traces.runs import begun
 
 

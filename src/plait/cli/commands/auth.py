@@ -19,7 +19,7 @@ from plait.cli.terminal import cell, plain_table, print_json, print_rich, tick
 
 if TYPE_CHECKING:
     from plait.cli.logins import LoginStatus
-    from plait.client.transports.auth.prompts import OpenPrompt
+    from plait.client.transports.auth.sign_in import OpenPrompt
 
 
 @click.group(cls=ExampleGroup)
@@ -160,8 +160,8 @@ def state_of(login: LoginStatus, now: float) -> str:
 
 def _prompt_for(*, no_browser: bool) -> OpenPrompt:
     """Return how the user is sent to the authorization server: browser or terminal."""
-    from plait.client.transports.auth.endpoints import OAuthError
-    from plait.client.transports.auth.prompts import (
+    from plait.client.transports.auth.authorization_servers import OAuthError
+    from plait.client.transports.auth.sign_in import (
         open_browser,
         prompt_in_browser,
         prompt_in_terminal,

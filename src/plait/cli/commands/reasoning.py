@@ -36,7 +36,7 @@ from plait.errors import ConfigError, RefusedError
 if TYPE_CHECKING:
     from plait.reasoning.backends.settings import BackendPreference, Profile, ReasoningSettings
     from plait.reasoning.diagram import SessionDocument
-    from plait.reasoning.storage.engine import Database
+    from plait.reasoning.storage.database import Database
     from plait.reasoning.storage.sql import SqlStorage
     from plait.reasoning.values import GraphNode, Session, Thought
 
@@ -166,9 +166,9 @@ def serve(
     settings = _settings(BackendPreference(**preference))
     settings = settings.model_copy(update={"profile": profile or settings.profile})
     database = _database(db, settings)
-    from plait.reasoning.serving import http as over_http
+    from plait.reasoning.serving import http_server as over_http
     from plait.reasoning.serving import service as serving
-    from plait.reasoning.serving.server import serve_stdio
+    from plait.reasoning.serving.mcp_server import serve_stdio
 
     serving.log_to_stderr(settings.log_level, settings.log_format)
     options = None
@@ -346,8 +346,8 @@ def migrate(db: str | None) -> None:
     database = _database(db)
 
     async def run() -> tuple[str | None, str]:
-        from plait.reasoning.storage.engine import make_engine
-        from plait.reasoning.storage.engine import migrate as bring_up
+        from plait.reasoning.storage.database import make_engine
+        from plait.reasoning.storage.database import migrate as bring_up
 
         engine = make_engine(database)
         try:

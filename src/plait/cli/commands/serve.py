@@ -123,7 +123,7 @@ async def _serve_stdio(served: ServedConfiguration) -> None:
 
 
 def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConfiguration) -> None:
-    from plait._support.local_server import LOOPBACK, listen
+    from plait._support.http_servers import LOOPBACK, listen
     from plait.serve.http import PATH, HttpOptions, HttpServer, serve_http
     from plait.serve.session import ClientSession
     from plait.serve.tokens import read_tokens, tokens_path

@@ -17,10 +17,10 @@ from plait.errors import TraceFormatError
 from plait.traces.codec import line_from_event
 from plait.traces.differences import differences
 from plait.traces.file import read_trace, read_traces
-from plait.traces.markdown import trace_to_markdown
 from plait.traces.messages.message import messages_to_json
 from plait.traces.metrics import extract_agent_metrics
 from plait.traces.trace import Trace
+from plait.traces.trace_markdown import trace_to_markdown
 
 _TRACE_FILE = click.Path(exists=True, dir_okay=False)
 _FORMATS = ("markdown", "html", "raw", "messages", "events", "metrics")

@@ -121,7 +121,7 @@ def _store(db: str | None) -> tuple[Storage, str] | None:
     default = DEFAULT_DATABASE.expanduser()
     if named is None and not default.exists():
         return None  # Without the packages of the reasoning server too.
-    from plait.reasoning.storage.engine import database_from_text
+    from plait.reasoning.storage.database import database_from_text
 
     database = database_from_text(named or str(default))
     if database.is_sqlite and not Path(str(database)).exists():

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from plait.client.connections.connection import ConnectionPool
     from plait.client.connections.loop_bridge import LoopBridge
     from plait.client.connections.operations import InputAnswers
-    from plait.client.connections.session import Session
+    from plait.client.connections.session_keeper import Session
     from plait.client.protocol.exchange import PendingRequest
     from plait.client.protocol.session import McpSession, OnElicitation, RequestContext
 

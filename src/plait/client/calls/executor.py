@@ -73,8 +73,8 @@ from plait.client.protocol.exchange import (
 )
 from plait.client.protocol.headers import VERSION_HEADER, routing_headers
 from plait.client.protocol.peer import closed
+from plait.client.protocol.read_results import read_aside, result_of
 from plait.client.protocol.repair import is_plain_text, is_unfinished
-from plait.client.protocol.results import read_aside, result_of
 from plait.client.transports.wire import Wire
 from plait.errors import (
     CallTimeoutError,
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from plait.client.connections.connection import ConnectionPool, ServerConnection
     from plait.client.connections.deadline import Deadline
     from plait.client.connections.loop_bridge import LoopBridge
-    from plait.client.connections.session import Session
+    from plait.client.connections.session_keeper import Session
     from plait.client.protocol.session import McpSession
 
 T = TypeVar("T")

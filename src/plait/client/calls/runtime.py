@@ -27,7 +27,7 @@ from plait.client.connections.credentials import CallerCredentials, without_run
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.loop_bridge import LoopBridge
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.session import Session, SessionOptions
+from plait.client.connections.session_keeper import Session, SessionOptions
 from plait.client.connections.status import Event, ServerInfo, Status
 from plait.client.protocol.peer import RequestError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError

@@ -13,7 +13,7 @@ from plait.client.config.budgets import (
     read_result_budget,
     read_server_deferral,
 )
-from plait.client.config.oauth import read_auth
+from plait.client.config.oauth_settings import read_auth
 from plait.client.config.policy import policy_from_raw
 from plait.client.config.raw_value import Key, KeyTable, RawValue, keys_with
 from plait.client.config.servers import TransportName, read_reconnect

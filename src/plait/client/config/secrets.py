@@ -12,7 +12,7 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 from plait._support.redact import looks_secret
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer
 from plait.client.config.urls import secrets_in_url
 

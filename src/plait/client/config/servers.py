@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from plait._support.durations import check_counts, check_durations, is_finite_number
 from plait._support.redact import Redactor
 from plait.client.config.budgets import DEFAULT_LIMITS, Deferral, IncomingLimits, ResultBudget
-from plait.client.config.oauth import person_seconds
+from plait.client.config.oauth_settings import person_seconds
 from plait.client.config.raw_value import Key, KeyTable, RawValue, read_table
 from plait.client.config.urls import public_url
 from plait.client.config.value_types import read_bool, read_count, read_delay, read_seconds

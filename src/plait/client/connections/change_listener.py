@@ -22,7 +22,7 @@ from plait._support import mcp_types as types
 from plait._support.mappings import entries_of
 from plait.client.connections.deadline import Deadline, Patience
 from plait.client.connections.operations import is_modern
-from plait.client.connections.session import Session
+from plait.client.connections.session_keeper import Session
 from plait.client.protocol.session import SubscriptionLostError
 from plait.errors import ClientClosedError, PlaitError, ProtocolError
 

@@ -42,7 +42,7 @@ from plait.client.config.servers import (
 )
 from plait.client.connections.error_mapping import leaf_of, request_failure, with_cause
 from plait.client.connections.operations import ping
-from plait.client.connections.session import MAX_USER_SESSIONS, SessionKeeper, SessionTurns
+from plait.client.connections.session_keeper import MAX_USER_SESSIONS, SessionKeeper, SessionTurns
 from plait.client.connections.status import Event, Status, UserStatus, with_users
 from plait.client.protocol.exchange import (
     Exchanges,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from plait.client.connections.credentials import CallerCredentials
     from plait.client.connections.deadline import Deadline
-    from plait.client.connections.session import Session, SessionOptions
+    from plait.client.connections.session_keeper import Session, SessionOptions
     from plait.client.connections.status import ServerStatus
     from plait.client.protocol.session import McpSession
 

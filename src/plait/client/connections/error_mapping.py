@@ -17,7 +17,7 @@ from plait import errors
 from plait._support import mcp_types as types
 from plait._support.causes import without_secrets
 from plait._support.exception_groups import first_cause
-from plait._support.http import seconds_from_retry_after
+from plait._support.http_requests import seconds_from_retry_after
 from plait.client.protocol.handshake import supported_versions
 from plait.client.protocol.peer import RequestError, is_request_error
 from plait.client.transports.tape import NOT_RECORDED

@@ -15,7 +15,7 @@ from plait._support.threads import import_in_thread
 from plait.client.config.servers import HttpServer, ServerConfig, SseServer
 from plait.client.connections.error_mapping import connect_failure, leaf_of, with_cause
 from plait.client.connections.operations import is_modern, set_log_level
-from plait.client.connections.session import PLAIT, ServerMemory, SessionOptions
+from plait.client.connections.session_keeper import PLAIT, ServerMemory, SessionOptions
 from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.handshake import negotiate
 from plait.client.protocol.session import McpSession

@@ -17,7 +17,7 @@ from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.protocol.exchange import OnProgress, PendingRequest, collect, received_bytes
 from plait.client.protocol.peer import RequestError, is_request_error
-from plait.client.protocol.results import read_aside, result_in_era
+from plait.client.protocol.read_results import read_aside, result_in_era
 from plait.client.protocol.session import McpSession, RequestContext
 from plait.client.protocol.tool_rows import RawRow, Row, collected_rows
 from plait.errors import InputNeededError, InputRefusedError, ProtocolError

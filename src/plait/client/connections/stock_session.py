@@ -22,8 +22,8 @@ from plait._support import mcp_types as types
 from plait.client.protocol.exchange import PendingRequest, RequestTemplate, collect
 from plait.client.protocol.handshake import supported_versions
 from plait.client.protocol.peer import Peer, RequestError, closed
+from plait.client.protocol.read_results import HANDSHAKE_VERSION, read_aside, result_of
 from plait.client.protocol.reading import RequestId, coerced_id
-from plait.client.protocol.results import HANDSHAKE_VERSION, read_aside, result_of
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
 from plait.errors import ConfigError
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from plait._support import mcp_types as types
 from plait.client.protocol.peer import RequestError
+from plait.client.protocol.read_results import HANDSHAKE_VERSION, result_of
 from plait.client.protocol.repair import is_plain_handshake
-from plait.client.protocol.results import HANDSHAKE_VERSION, result_of
 from plait.client.protocol.session import McpSession
 
 DISCOVER_SECONDS = 10.0

@@ -25,9 +25,7 @@ from plait.client.protocol.headers import (
     routing_headers,
 )
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
-from plait.client.protocol.reading import RequestId, coerced_id
-from plait.client.protocol.repair import check_result, is_unfinished
-from plait.client.protocol.results import (
+from plait.client.protocol.read_results import (
     HANDSHAKE_VERSION,
     in_era,
     read_aside,
@@ -35,6 +33,8 @@ from plait.client.protocol.results import (
     result_of,
     typed_result,
 )
+from plait.client.protocol.reading import RequestId, coerced_id
+from plait.client.protocol.repair import check_result, is_unfinished
 from plait.client.protocol.tool_rows import current_rows, parse_list
 from plait.telemetry.spans import describe_request, is_traced, trace_context
 

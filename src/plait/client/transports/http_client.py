@@ -38,7 +38,7 @@ from plait.errors import ConfigError, PlaitError
 
 logger = logging.getLogger("plait.client.transports")
 
-_AUTH = "plait.client.transports.auth.choose"
+_AUTH = "plait.client.transports.auth.auth_objects"
 """The module that makes auth objects, with what they need of cryptography."""
 
 T = TypeVar("T")
@@ -109,8 +109,8 @@ async def open_http_client(
     if server.auth is not None:
         # With what they need of cryptography, these modules are slow to import.
         await import_in_thread(_AUTH)
-        from plait.client.transports.auth.choose import auth_of  # noqa: PLC0415
-        from plait.client.transports.auth.oauth import OAuthAuth  # noqa: PLC0415
+        from plait.client.transports.auth.auth_objects import auth_of  # noqa: PLC0415
+        from plait.client.transports.auth.oauth_tokens import OAuthAuth  # noqa: PLC0415
 
         auth = auth_of(server, wire.server, wire.hide)
         attach = auth.attach if isinstance(auth, OAuthAuth) else None

@@ -35,7 +35,7 @@ from plait.client.connections.error_mapping import (
 from plait.client.connections.loop_bridge import LoopBridge, running_loop
 from plait.client.connections.opening import enter_stock_session, stock_transport
 from plait.client.connections.operations import call_tool, list_tools
-from plait.client.connections.session import ServerMemory, SessionOptions
+from plait.client.connections.session_keeper import ServerMemory, SessionOptions
 from plait.client.protocol.exchange import Exchanges
 from plait.client.protocol.tool_rows import row_of
 from plait.client.transports.wire import Wire

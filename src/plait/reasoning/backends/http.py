@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 import httpx2
 
 from plait._support.clock import Clock, SystemClock
-from plait._support.http import send_request, with_retries
+from plait._support.http_requests import send_request, with_retries
 from plait._support.mappings import entries_of
 from plait._support.redact import Redactor
 from plait.errors import BackendError, PlaitError

@@ -30,7 +30,7 @@ from plait.reasoning.backends.settings import (
 )
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.serving.changes import ChangeBus
-from plait.reasoning.storage.engine import Database, database_from_text
+from plait.reasoning.storage.database import Database, database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 
 logger = logging.getLogger(__name__)

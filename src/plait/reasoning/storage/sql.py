@@ -34,7 +34,7 @@ from plait.errors import ConfigError
 from plait.reasoning import values
 from plait.reasoning.graphs import leads_to
 from plait.reasoning.storage import tables
-from plait.reasoning.storage.engine import (
+from plait.reasoning.storage.database import (
     WRITES,
     Database,
     make_engine,

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from plait.testing.faults.options import Run, parse
+from plait.testing.faults.fault_options import Run, parse
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if settings.exit_after == 0:
         run.exit()
     # Imported late: a server that exits at the start should not take a second to do so.
-    from plait.testing.faults.serve import serve  # noqa: PLC0415
+    from plait.testing.faults.fault_server import serve  # noqa: PLC0415
 
     serve(run)
 

@@ -13,8 +13,8 @@ from typing import Any
 from plait.errors import ConfigError
 from plait.models.scripts import read_script
 from plait.testing.llm.anthropic import AnthropicServer
+from plait.testing.llm.model_server import ProviderServer
 from plait.testing.llm.openai import OpenAIServer
-from plait.testing.llm.server import ProviderServer
 
 
 def main(argv: Sequence[str] | None = None) -> None:

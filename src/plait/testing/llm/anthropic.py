@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
-from plait.testing.llm.server import (
+from plait.testing.llm.model_server import (
     ApiRequest,
     EscapedJSON,
     EventStream,

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Say
+from plait.testing.llm.model_server import ApiRequest, ProviderServer
 from plait.testing.llm.openai import completion
-from plait.testing.llm.server import ApiRequest, ProviderServer
 from plait.testing.llm.turns import Refuse, Script, Turn
 
 _MODEL = "openai:gpt-4o-mini"

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from starlette.responses import JSONResponse, Response
 
 from plait.models.scripts import Call, Say
-from plait.testing.llm.server import (
+from plait.testing.llm.model_server import (
     ApiRequest,
     EscapedJSON,
     EventStream,

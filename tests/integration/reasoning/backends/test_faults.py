@@ -16,7 +16,7 @@ from plait.errors import BackendError
 from plait.reasoning.backends.http import RetryPolicy
 from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
-from plait.testing.llm.server import ProviderServer
+from plait.testing.llm.model_server import ProviderServer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 from tests.integration.reasoning.backends.support import (
     NotingClock,

@@ -9,7 +9,7 @@ import pytest
 
 from plait import ConfigError, OAuth, read_config
 from plait.client import HttpServer, MemoryTokenStore, SseServer
-from plait.client.config.oauth import person_seconds
+from plait.client.config.oauth_settings import person_seconds
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import connect_seconds_of
 

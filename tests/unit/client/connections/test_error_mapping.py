@@ -24,7 +24,7 @@ from plait.client.connections.error_mapping import (
 )
 from plait.client.protocol.exchange import Exchanges, HttpReply, PendingRequest
 from plait.client.protocol.peer import RequestError
-from plait.client.protocol.results import error_of
+from plait.client.protocol.read_results import error_of
 from plait.client.transports.wire import Wire
 from plait.errors import (
     AuthRequiredError,

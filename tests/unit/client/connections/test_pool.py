@@ -19,7 +19,7 @@ from plait.client.connections.connection import ConnectionPool
 from plait.client.connections.credentials import CallerCredentials
 from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import call_tool
-from plait.client.connections.session import SessionOptions
+from plait.client.connections.session_keeper import SessionOptions
 from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio

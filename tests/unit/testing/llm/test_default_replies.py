@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plait.models.scripts import Call, Say
-from plait.testing.llm.server import (
+from plait.testing.llm.model_server import (
     Conversation,
     conversation_from_anthropic,
     conversation_from_openai,

@@ -27,7 +27,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from plait._support.http import send_request
+from plait._support.http_requests import send_request
 from plait.errors import AgentExecutionError, ConfigError
 from plait.models.call_arguments import arguments_from
 from plait.models.endpoints import provider_client

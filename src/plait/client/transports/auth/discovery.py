@@ -15,7 +15,13 @@ from annotated_types import Predicate
 from mcp_types import LATEST_PROTOCOL_VERSION
 from pydantic import BaseModel, Field
 
-from plait.client.transports.auth.endpoints import Model, OAuthError, Send, read_model, unreachable
+from plait.client.transports.auth.authorization_servers import (
+    Model,
+    OAuthError,
+    Send,
+    read_model,
+    unreachable,
+)
 from plait.errors import ConnectError
 
 MAX_AUTHORIZATION_SERVERS: Final = 5

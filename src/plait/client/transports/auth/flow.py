@@ -22,11 +22,9 @@ from pydantic import BaseModel, Field, FiniteFloat
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
-from plait.client.config.oauth import CLIENT_AUTH_METHODS, OAuth
+from plait.client.config.oauth_settings import CLIENT_AUTH_METHODS, OAuth
 from plait.client.transports.auth import discovery
-from plait.client.transports.auth.challenge import Challenge, joined_scopes
-from plait.client.transports.auth.discovery import ResourceMetadata, ServerMetadata
-from plait.client.transports.auth.endpoints import (
+from plait.client.transports.auth.authorization_servers import (
     OAuthError,
     RefusedRequestError,
     Send,
@@ -35,7 +33,9 @@ from plait.client.transports.auth.endpoints import (
     require_https,
     unreachable,
 )
-from plait.client.transports.auth.prompts import Prompt, is_same_state
+from plait.client.transports.auth.challenge import Challenge, joined_scopes
+from plait.client.transports.auth.discovery import ResourceMetadata, ServerMetadata
+from plait.client.transports.auth.sign_in import Prompt, is_same_state
 from plait.client.transports.auth.stores import Login
 
 Save = Callable[[Login], Awaitable[None]]

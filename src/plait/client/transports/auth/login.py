@@ -9,11 +9,11 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 
 from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
-from plait.client.config.oauth import sign_in_listeners
+from plait.client.config.oauth_settings import sign_in_listeners
 from plait.client.config.servers import HttpServer, SseServer
+from plait.client.transports.auth.auth_objects import ProviderAuth, is_provider
 from plait.client.transports.auth.challenge import Challenge, SignInNeededError, challenge_from
-from plait.client.transports.auth.choose import ProviderAuth, is_provider
-from plait.client.transports.auth.oauth import OAuthAuth
+from plait.client.transports.auth.oauth_tokens import OAuthAuth
 from plait.client.transports.auth.stores import Login
 from plait.client.transports.http_client import open_http_client
 from plait.client.transports.wire import Wire

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.client.protocol.exchange import Advice
+from plait.client.transports.auth.authorization_servers import OAuthError
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -16,8 +17,7 @@ from plait.client.transports.auth.challenge import (
     joined_scopes,
     sign_in_advice,
 )
-from plait.client.transports.auth.endpoints import OAuthError
-from plait.client.transports.auth.prompts import result_from_text
+from plait.client.transports.auth.sign_in import result_from_text
 
 REQUEST = httpx2.Request("POST", "https://example.com/mcp")
 scopes = st.lists(st.sampled_from(["read", "write", "list", "mcp:tools"]), max_size=4).map(" ".join)

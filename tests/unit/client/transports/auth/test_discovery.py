@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from plait.client.transports.auth.authorization_servers import OAuthError
 from plait.client.transports.auth.discovery import (
     covers,
     discover,
@@ -17,7 +18,6 @@ from plait.client.transports.auth.discovery import (
     is_web_address,
     resource_of,
 )
-from plait.client.transports.auth.endpoints import OAuthError
 from plait.errors import ConnectError
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,11 @@ from ipaddress import ip_address
 
 import pytest
 
-from plait.client.transports.auth.endpoints import EndpointGuard, RefusedAddressError, reach_of
+from plait.client.transports.auth.authorization_servers import (
+    EndpointGuard,
+    RefusedAddressError,
+    reach_of,
+)
 
 pytestmark = pytest.mark.anyio
 

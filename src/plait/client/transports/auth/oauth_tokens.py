@@ -17,9 +17,16 @@ import httpx2
 
 from plait._support.exception_groups import one_line
 from plait._support.redact import Redactor
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.secrets import secrets_in_auth
 from plait.client.protocol.exchange import Advice, clock_held
+from plait.client.transports.auth.authorization_servers import (
+    EndpointGuard,
+    OAuthError,
+    RefusedRequestError,
+    Send,
+    exchange,
+)
 from plait.client.transports.auth.challenge import (
     Challenge,
     SignInNeededError,
@@ -28,15 +35,8 @@ from plait.client.transports.auth.challenge import (
     sign_in_advice,
 )
 from plait.client.transports.auth.discovery import resource_of
-from plait.client.transports.auth.endpoints import (
-    EndpointGuard,
-    OAuthError,
-    RefusedRequestError,
-    Send,
-    exchange,
-)
 from plait.client.transports.auth.flow import OAuthFlow
-from plait.client.transports.auth.prompts import OpenPrompt, Prompt
+from plait.client.transports.auth.sign_in import OpenPrompt, Prompt
 from plait.client.transports.auth.stores import Login, LoginKey, TokenStore
 from plait.errors import ConnectError
 

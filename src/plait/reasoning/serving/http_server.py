@@ -19,11 +19,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plait._support.connection_limits import ConnectionLimits, protocol_with
-from plait._support.local_server import LOOPBACK, KnownHostsOnly
+from plait._support.http_servers import LOOPBACK, KnownHostsOnly
 from plait._version import __version__
 from plait.errors import ConfigError
 from plait.models.endpoints import is_loopback
-from plait.reasoning.serving.server import build_server
+from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import Service, open_sibling
 
 PATH = "/mcp"

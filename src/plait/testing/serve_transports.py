@@ -30,7 +30,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from plait._support.local_server import LocalServer
+from plait._support.http_servers import LocalServer
 
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024
 """Far above the SDK's 4 MiB, so that tests may send big arguments."""

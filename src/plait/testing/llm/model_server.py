@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from plait._support.local_server import LocalServer
+from plait._support.http_servers import LocalServer
 from plait.models.scripts import USAGE_KEYS, Call, Say, ScriptEndError, ScriptPlayer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
 from plait.testing.ports import bind

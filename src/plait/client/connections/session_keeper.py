@@ -21,7 +21,7 @@ from plait._support.causes import without_secrets
 from plait._support.redact import Redactor
 from plait._support.threads import import_in_thread, is_imported
 from plait._version import __version__
-from plait.client.config.oauth import may_ask_person, sign_in_listeners
+from plait.client.config.oauth_settings import may_ask_person, sign_in_listeners
 from plait.client.config.secrets import secret_values
 from plait.client.config.servers import RemoteOptions, ServerConfig, StdioServer, connect_seconds_of
 from plait.client.connections.deadline import HASTY, PATIENT, Patience

@@ -50,13 +50,13 @@ from plait.reasoning.diagram import read_document
 from plait.reasoning.export import EXPORTERS, Exported
 from plait.reasoning.html import SCRIPT, STYLE, thinking_page
 from plait.reasoning.modes.solve import SCHEMA_URI
-from plait.reasoning.registry import TOOLS
 from plait.reasoning.results import result_data, result_text
 from plait.reasoning.serving.changes import session_uri
 from plait.reasoning.serving.service import Service
-from plait.reasoning.serving.stdio import stdio_streams
+from plait.reasoning.serving.stdio_server import stdio_streams
 from plait.reasoning.solving.problem import EXAMPLES, problem_schema
 from plait.reasoning.storage.port import Storage
+from plait.reasoning.tool_registry import TOOLS
 from plait.reasoning.values import new_id
 
 logger = logging.getLogger(__name__)

@@ -42,11 +42,11 @@ from websockets.asyncio.server import Server as WebSocketServer
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from plait._support.local_server import buffer_body
+from plait._support.http_servers import buffer_body
 from plait._support.mappings import entries_of
-from plait.testing.faults.options import Moment, NoiseKind, Run
+from plait.testing.faults.fault_options import Moment, NoiseKind, Run
 from plait.testing.ports import bind
-from plait.testing.serve import (
+from plait.testing.serve_transports import (
     ServeStreams,
     exit_when_stdin_closes,
     http_app,

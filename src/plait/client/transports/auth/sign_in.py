@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from plait._support.gather import resolve
 from plait._support.threads import in_thread
-from plait.client.config.oauth import OAuth
-from plait.client.transports.auth.endpoints import OAuthError
+from plait.client.config.oauth_settings import OAuth
+from plait.client.transports.auth.authorization_servers import OAuthError
 from plait.client.transports.auth.stores import Login
 from plait.errors import ConfigError
 

@@ -20,13 +20,13 @@ import httpx2
 from pydantic import BaseModel
 
 from plait._support.gather import resolve
-from plait.client.config.oauth import OAuth
+from plait.client.config.oauth_settings import OAuth
 from plait.client.config.raw_value import camel_case
 from plait.client.config.servers import RemoteOptions
+from plait.client.transports.auth.authorization_servers import OAuthError
 from plait.client.transports.auth.discovery import resource_of
-from plait.client.transports.auth.endpoints import OAuthError
-from plait.client.transports.auth.oauth import Keychain, OAuthAuth, key_for
-from plait.client.transports.auth.prompts import (
+from plait.client.transports.auth.oauth_tokens import Keychain, OAuthAuth, key_for
+from plait.client.transports.auth.sign_in import (
     CodeResult,
     Prompt,
     prompt_for,
