@@ -27,6 +27,7 @@ from plait.cli.exits import ArgumentError, Exit, exit_code_for
 
 if TYPE_CHECKING:
     from plait.client.config.servers import ServerConfig
+    from plait.serve.first_answers import Conversation
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,6 +44,8 @@ class Settings:
     """Whether the configuration of the working folder is approved."""
     servers: Mapping[str, ServerConfig] = field(default_factory=dict[str, "ServerConfig"])
     """The servers of the configuration, once it has been read."""
+    begun: Conversation | None = None
+    """What the client of `plait serve` was answered before the command line was imported."""
 
 
 def settings_of(ctx: click.Context) -> Settings:

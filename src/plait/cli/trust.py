@@ -72,6 +72,8 @@ class Preview:
     digest: str
     servers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """Each server, and for each thing it does a verb and an object."""
+    files: tuple[Path, ...] = ()
+    """The files that decide it, too: those of the environment, and the policy."""
 
     def lines(self) -> Iterator[str]:
         """Yield lines that are safe for a terminal, without a line break in any of them."""
@@ -117,9 +119,10 @@ def preview_of(path: Path) -> Preview:
     # The env files and the policy that the configuration names decide it, too.
     named = [_path_in(entry.get("env_file"), variables) for entry in entries.values()]
     named.append(_path_in(options.get("policy"), variables))
-    for file in sorted({file for file in named if file is not None}):
+    files = sorted({file for file in named if file is not None})
+    for file in files:
         digest.update(_with_label(str(file), _bytes_of(file)))
-    return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers))
+    return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers), tuple(files))
 
 
 def _by_name(value: object, keys: KeyTable) -> dict[str, object]:
@@ -287,7 +290,7 @@ class Approvals:
 
     def get(self, path: Path) -> Approval | None:
         """Return what was approved of a file."""
-        return _read_approval(self._file_for(path))
+        return _read_approval(self.file_for(path))
 
     def add(self, path: Path, digest: str) -> None:
         """Approve a content of a file, besides those approved before."""
@@ -297,12 +300,12 @@ class Approvals:
         approval = Approval(_key(path), digests, time.time())
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
-        write_atomically(self._file_for(path), json.dumps(asdict(approval)) + "\n", mode=0o600)
+        write_atomically(self.file_for(path), json.dumps(asdict(approval)) + "\n", mode=0o600)
 
     def revoke(self, path: Path) -> bool:
         """Forget what was approved of a file; return whether there was anything."""
         with suppress(FileNotFoundError):
-            self._file_for(path).unlink()
+            self.file_for(path).unlink()
             return True
         return False
 
@@ -311,7 +314,8 @@ class Approvals:
         found = [_read_approval(file) for file in self.folder.glob("*.json")]
         return sorted((one for one in found if one is not None), key=lambda one: one.path)
 
-    def _file_for(self, path: Path) -> Path:
+    def file_for(self, path: Path) -> Path:
+        """Return the file with what was approved of a file."""
         return self.folder / f"{hashlib.sha256(_key(path).encode()).hexdigest()}.json"
 
 

@@ -166,6 +166,8 @@ class ClientSession:
         self.client_info: Mapping[str, Any] = {}
         self.version: str | None = None
         """The version of the handshake; `None` before it, and in the modern era."""
+        self.opening: tuple[str, Row] | None = None
+        """The method and params of the first request, if it says what the client can do."""
         self._instructions = instructions
         self._open_upstream = open_upstream
         self._upstream: Upstream | None = None
@@ -259,6 +261,7 @@ class ClientSession:
         request = _Request(request_id, method, fields, modern, current_stream.get(), level)
         _current.set(request)
         keeps_on = modern and method in _ASKS
+        says_abilities = self._upstream is None and (modern or method == "initialize")
         try:
             if keeps_on:
                 return self._stamped(request, await self._answer_with_questions(request, handle))
@@ -272,6 +275,8 @@ class ClientSession:
             raise RequestError(types.INTERNAL_ERROR, "Internal error") from error
         finally:
             request.ended = not keeps_on
+        if says_abilities and self.opening is None:
+            self.opening = method, fields
         return self._stamped(request, result) if modern else _without_modern_fields(result)
 
     def _check_modern(self, version: object, meta: Row) -> None:

@@ -6,19 +6,20 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait._support.files import write_atomically
+from plait._support.folders import cache_folder
 from plait._support.redact import encoded_forms
 from plait._version import __version__
-from plait.client.catalog.listing import cache_folder
 from plait.client.config.document import read_json_file
 from plait.client.config.keys import SERVER_LISTS
 from plait.client.config.raw_value import Location, Problems, as_mapping
 from plait.client.config.secrets import secret_values
+from plait.client.options import lock_mode, lockfile_path
+from plait.serve.first_answers import fingerprint, read_own_file
 
 if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("plait.serve")
 
-MAX_SNAPSHOT_BYTES = 64_000_000
-"""A larger file is not read: reading it would take longer than asking the servers."""
 SAVE_SECONDS = 0.5
 _FINGERPRINT = "configured"
 """The key with what a server's entry was when it listed this."""
-_OTHERS_MAY_WRITE = 0o022
 
 
 def fingerprints(config: ClientConfig) -> dict[str, str]:
@@ -42,6 +40,8 @@ def fingerprints(config: ClientConfig) -> dict[str, str]:
         path = Path(config.source)
         document = read_json_file(path, Location(problems, file=config.source)) or {}
     options = {key: value for key, value in document.items() if key not in SERVER_LISTS}
+    if lock_mode(config.options) != "off":
+        options["lockfile"] = fingerprint([str(lockfile_path(config.options, config.source))])
     entries = [as_mapping(document.get(key)) or {} for key in SERVER_LISTS]
     found: dict[str, str] = {}
     for name in config.servers:
@@ -49,6 +49,12 @@ def fingerprints(config: ClientConfig) -> dict[str, str]:
         text = json.dumps([entry, options], sort_keys=True)
         found[name] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return found
+
+
+def secrets_in(config: ClientConfig) -> list[str]:
+    """Return the secrets of all servers, in every form in which a text may hold them."""
+    secrets = {one for server in config.servers.values() for one in secret_values(server)}
+    return [form for one in secrets for form in (one, *encoded_forms(one)) if form]
 
 
 class Snapshot:
@@ -65,8 +71,7 @@ class Snapshot:
 
     def use(self, config: ClientConfig) -> None:
         """Store what the servers of this configuration offer from now on."""
-        secrets = {one for server in config.servers.values() for one in secret_values(server)}
-        self._secrets = [form for one in secrets for form in (one, *encoded_forms(one)) if form]
+        self._secrets = secrets_in(config)
         self._fingerprints = fingerprints(config)
 
     def load(self) -> dict[str, Offer]:
@@ -74,22 +79,16 @@ class Snapshot:
         from plait.serve.upstream import Offer  # noqa: PLC0415  # it imports this module's type
 
         try:
-            with self._path.open("rb") as file:
-                facts = os.fstat(file.fileno())
-                if facts.st_size > MAX_SNAPSHOT_BYTES:
-                    return {}
-                if os.name == "posix" and (
-                    facts.st_mode & _OTHERS_MAY_WRITE or facts.st_uid != os.getuid()
-                ):
-                    logger.warning("%s is writable by others, and is not used", self._path)
-                    return {}
-                found: dict[str, dict[str, Any]] = json.loads(file.read())
+            found: dict[str, dict[str, Any]] = json.loads(read_own_file(self._path))
             return {
                 name: Offer(**fields)
                 for name, fields in found.items()
                 if fields.pop(_FINGERPRINT) == self._fingerprints.get(name)
             }
         except FileNotFoundError:
+            return {}
+        except PermissionError as error:
+            logger.warning("%s", error)
             return {}
         except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             logger.debug("%s cannot be used: %s", self._path, type(error).__name__)

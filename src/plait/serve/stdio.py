@@ -7,15 +7,18 @@ import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from plait.client.config.budgets import DEFAULT_LIMITS
+from plait.client.protocol.peer import RequestError
 from plait.client.transports.pipes import LineProtocol, PipeReader, PipeWriter
 
 if TYPE_CHECKING:
     from plait.client.protocol.exchange import PendingRequest
+    from plait.serve.answer_store import AnswerStore
+    from plait.serve.first_answers import Conversation
     from plait.serve.session import ClientSession
 
 DRAIN_SECONDS: Final = 5.0
@@ -23,8 +26,10 @@ DRAIN_SECONDS: Final = 5.0
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
-async def serve_stdio(session: ClientSession) -> None:
-    """Serve until the input ends, or a signal arrives."""
+async def serve_stdio(
+    session: ClientSession, begun: Conversation | None = None, store: AnswerStore | None = None
+) -> None:
+    """Serve until the input ends, or a signal arrives; a conversation that has begun goes on."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -32,20 +37,32 @@ async def serve_stdio(session: ClientSession) -> None:
             loop.add_signal_handler(number, stopped.set)
     with _diverted(_STDIN) as source, _diverted(_STDOUT) as sink:
         lines = LineProtocol(DEFAULT_LIMITS.message_bytes)
+        if begun is not None:
+            lines.data_received(begun.unread)
         reader, writer = PipeReader(source, lines), PipeWriter(sink)
         async with session.open():
             session.peer.use(_LineSender(writer))
+            unsent = b"" if begun is None else bytes(begun.unsent)
+            sending = loop.create_task(writer.send(unsent))
+            if begun is not None and begun.opening is not None:
+                with suppress(RequestError):  # what follows will fail in the same way
+                    await loop.create_task(session.answer(0, *begun.opening))
             receiving = loop.create_task(_receive(session, lines))
             stopping = loop.create_task(stopped.wait())
+            tasks: list[asyncio.Task[Any]] = [sending, receiving, stopping]
+            if store is not None:
+                tasks.append(loop.create_task(store.run()))
             try:
                 await asyncio.wait({receiving, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 requests = session.peer.server_requests.values()
-                if under_way := [one.task for one in requests if one.task is not None]:
-                    await asyncio.wait(under_way, timeout=DRAIN_SECONDS)
+                under_way = [one.task for one in requests if one.task is not None]
+                await asyncio.wait([sending, *under_way], timeout=DRAIN_SECONDS)
+                if store is not None:
+                    await store.store()
             finally:
-                for task in (receiving, stopping):
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(receiving, stopping, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
                 reader.close()
                 writer.close()
 

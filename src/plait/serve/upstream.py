@@ -204,8 +204,8 @@ class Upstream:
         self._has_search = search
         self._search: ToolSearch | None = None
         """That of the tools which are listed now, once it is needed."""
-        self._changes = 0
-        """How often lists have changed."""
+        self.changes = 0
+        """How often what the servers offer has changed."""
         self._named: dict[ListKind, tuple[object, dict[str, Target]]] = {}
         """What the names of a list stand for, and the version of the lists."""
         self._lists = _Lists(snapshot.load())
@@ -290,7 +290,7 @@ class Upstream:
                 self._lists.offers.pop(server, None)
         if changed - config.servers.keys():
             self._search = None
-            self._changes += 1
+            self.changes += 1
             for kind in METHODS:
                 self._client.list_changed(kind)
 
@@ -344,7 +344,7 @@ class Upstream:
             self._client.list_changed(kind)
         if changed:
             self._search = None
-            self._changes += 1
+            self.changes += 1
             self._snapshot.save(self._lists.offers)
 
     def _listed(self, kind: ListKind) -> dict[str, list[Row]]:
@@ -352,14 +352,15 @@ class Upstream:
         offers, names = self._lists.offers, self.server_names
         return {name: offers[name].rows(kind) or [] for name in names if name in offers}
 
+    def unlisted(self, kind: ListKind) -> list[str]:
+        """Return the servers whose list is not known."""
+        offers, names = self._lists.offers, self.server_names
+        return [one for one in names if one not in offers or offers[one].rows(kind) is None]
+
     async def _first_lists(self, kind: ListKind) -> None:
         """Wait, in the first moments only, for servers that were never seen."""
-        offers = self._lists.offers
-        unknown = [
-            asyncio.ensure_future(self._lists.first[name, kind].wait())
-            for name in self.server_names
-            if name not in offers or offers[name].rows(kind) is None
-        ]
+        first = self._lists.first
+        unknown = [asyncio.ensure_future(first[name, kind].wait()) for name in self.unlisted(kind)]
         if not unknown:
             return
         clock, ends = asyncio.get_running_loop().time, self._waits_until
@@ -385,10 +386,10 @@ class Upstream:
     async def _tool_search(self) -> ToolSearch:
         search = self._search
         if search is None:
-            rows, changes = await self._public_rows("tools"), self._changes
+            rows, changes = await self._public_rows("tools"), self.changes
             names = [name for name, offer in self._lists.offers.items() if offer.tools]
             search = await in_thread(ToolSearch, rows, names)
-            if changes == self._changes:
+            if changes == self.changes:
                 self._search = search
         return search
 
@@ -431,7 +432,7 @@ class Upstream:
 
     def _find_listed(self, kind: ListKind, name: str) -> Target | None:
         # Naming a thousand tools takes longer than a call.
-        version = (self._changes, self.server_names)
+        version = (self.changes, self.server_names)
         if kind not in self._named or self._named[kind][0] != version:
             found = [
                 (Target(server, row["name"]), _chosen_name(row))
@@ -780,7 +781,11 @@ class Upstream:
             events = self._box_of(context.server_name).events()
             self.journal.opened(context.server_name, events)
         text = info.instructions
+        before = offer.instructions
         offer.instructions = sanitize_text(text) if text and self.box.sanitizes else text
+        if offer.instructions != before:
+            self.changes += 1
+            self._snapshot.save(self._lists.offers)
         if self._lists.first.get((context.server_name, "tools"), asyncio.Event()).is_set():
             self.refresh(context.server_name, *METHODS)
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import pytest
 from mcp import Client, StdioServerParameters, types
 
-from plait.testing import ServerProcess, StateDir
+from plait.testing import ServerProcess, StateDir, eventually
 from tests import nursery
 
 BOTH_ERAS = Path(__file__).parents[2] / "servers" / "both_eras.py"
+RAW = str(Path(__file__).parents[2] / "servers" / "raw" / "shared_uris.py")
+LEGACY = "2025-11-25"
 READY = r"serving (?P<url>http://\S+)"
 
 Wire = Literal["stdio", "http"]
@@ -94,3 +99,60 @@ def text_of(result: types.CallToolResult) -> str:
 def python_server(*arguments: str) -> dict[str, object]:
     """Return the entry of a Python program that is started like any other."""
     return {"command": sys.executable, "args": list(arguments)}
+
+
+class RawClient:
+    """Sends what it is given, and keeps what it gets."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._ids = count(1)
+        self.notifications: list[dict[str, Any]] = []
+        self.answers: dict[object, dict[str, Any]] = {}
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def listen(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            message = json.loads(line)
+            if "method" in message:
+                self.notifications.append(message)
+            else:
+                self.answers[message["id"]] = message
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        self.send({"id": number, "method": method, "params": params})
+        await eventually(lambda: number in self.answers, timeout_seconds=30)
+        answer = self.answers[number]
+        result: dict[str, Any] = answer["result"] if "result" in answer else answer["error"]
+        return result
+
+    async def call(self, name: str) -> dict[str, Any]:
+        return await self.ask("tools/call", name=name, arguments={})
+
+
+@asynccontextmanager
+async def raw_client(config: Path, *words: str, **capabilities: Any) -> AsyncGenerator[RawClient]:
+    """Yield a client of the handshake era, on stdio."""
+    pipe = asyncio.subprocess.PIPE
+    line = command(config, *words)
+    process = await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe, limit=2**24)
+    client = RawClient(process)
+    listening = asyncio.create_task(client.listen())
+    info = {"name": "raw", "version": "1"}
+    await client.ask(
+        "initialize", protocolVersion=LEGACY, capabilities=capabilities, clientInfo=info
+    )
+    client.send({"method": "notifications/initialized"})
+    try:
+        yield client
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        with anyio.fail_after(20):
+            await process.wait()
+            await listening

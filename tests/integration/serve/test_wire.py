@@ -7,9 +7,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,70 +19,19 @@ from plait.serve.http import MAX_SESSIONS
 from plait.serve.journal import read_states
 from plait.serve.upstream import FIRST_LIST_SECONDS
 from plait.testing import eventually
-from tests.integration.serve.conftest import command, python_server, serving_http, write_config
+from tests.integration.serve.conftest import (
+    LEGACY,
+    RAW,
+    RawClient,
+    python_server,
+    raw_client,
+    serving_http,
+    write_config,
+)
 
 pytestmark = pytest.mark.anyio
 
-RAW = str(Path(__file__).parents[2] / "servers" / "raw" / "shared_uris.py")
-LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
-
-
-class RawClient:
-    """Sends what it is given, and keeps what it gets."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._ids = count(1)
-        self.notifications: list[dict[str, Any]] = []
-        self.answers: dict[object, dict[str, Any]] = {}
-
-    def send(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-
-    async def listen(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            message = json.loads(line)
-            if "method" in message:
-                self.notifications.append(message)
-            else:
-                self.answers[message["id"]] = message
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        number = next(self._ids)
-        self.send({"id": number, "method": method, "params": params})
-        await eventually(lambda: number in self.answers, timeout_seconds=30)
-        answer = self.answers[number]
-        result: dict[str, Any] = answer["result"] if "result" in answer else answer["error"]
-        return result
-
-    async def call(self, name: str) -> dict[str, Any]:
-        return await self.ask("tools/call", name=name, arguments={})
-
-
-@asynccontextmanager
-async def raw_client(config: Path, *words: str, **capabilities: Any) -> AsyncGenerator[RawClient]:
-    """Yield a client of the handshake era, on stdio."""
-    pipe = asyncio.subprocess.PIPE
-    line = command(config, *words)
-    process = await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe, limit=2**24)
-    client = RawClient(process)
-    listening = asyncio.create_task(client.listen())
-    info = {"name": "raw", "version": "1"}
-    await client.ask(
-        "initialize", protocolVersion=LEGACY, capabilities=capabilities, clientInfo=info
-    )
-    client.send({"method": "notifications/initialized"})
-    try:
-        yield client
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        with anyio.fail_after(20):
-            await process.wait()
-            await listening
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,9 @@ from plait.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.client.config.read import ClientConfig
+    from plait.serve.answer_store import Deciding
     from plait.serve.configuration import ServedConfiguration
+    from plait.serve.first_answers import Conversation
     from plait.serve.names import Naming
 
 
@@ -84,7 +86,11 @@ def serve(
         return
     from plait.cli.found_config import find_config
     from plait.client.config.read import ClientConfig
+    from plait.client.options import lockfile_path
+    from plait.serve.answer_store import Deciding
     from plait.serve.configuration import ServedConfiguration
+    from plait.serve.first_answers import fingerprint
+    from plait.serve.snapshot import secrets_in
 
     may_ask = True
 
@@ -104,22 +110,52 @@ def serve(
             raise ConfigError("--names plain is for one server: add --only SERVER")
         return config
 
+    begun = settings_of(ctx).begun
+    files = _deciding_files(ctx) if begun is not None else []
+    known = fingerprint(files)
     choices = (*servers, "|", *include, "|", *exclude)
     served = ServedConfiguration(
         read, choices=choices, naming=naming, search=search, traces=not no_trace
     )
     if address is None:
-        asyncio.run(_serve_stdio(served))
+        deciding = None
+        if files and fingerprint(files) == known:
+            files.append(str(lockfile_path(served.config.options, served.config.source)))
+            deciding = Deciding(files, fingerprint(files), secrets_in(served.config))
+        asyncio.run(_serve_stdio(served, begun, deciding))
     else:
         _serve_http(address, allowed_hosts, served)
 
 
-async def _serve_stdio(served: ServedConfiguration) -> None:
+def _deciding_files(ctx: click.Context) -> list[str]:
+    """Return the files that decide which configuration is used, and what it says, if it is valid.
+
+    Besides them, its lockfile decides what is listed.
+    """
+    from plait.cli.found_config import config_places, find_config
+    from plait.cli.trust import Approvals, preview_of
+
+    try:
+        found = find_config(settings_of(ctx).config)
+        others = preview_of(found.path).files
+    except ConfigError:
+        return []  # reading it says why
+    places = () if found.origin == "named" else config_places()
+    files = [found.path, *places, Approvals().file_for(found.path), *others]
+    return [str(file.absolute()) for file in files]
+
+
+async def _serve_stdio(
+    served: ServedConfiguration, begun: Conversation | None, deciding: Deciding | None
+) -> None:
+    from plait.serve.answer_store import AnswerStore
     from plait.serve.session import ClientSession
     from plait.serve.stdio import serve_stdio
 
+    session = ClientSession("the client", served.open_upstream)
+    store = AnswerStore(session, begun, deciding) if begun and deciding else None
     async with served.running():
-        await serve_stdio(ClientSession("the client", served.open_upstream))
+        await serve_stdio(session, begun, store)
 
 
 def _serve_http(address: str, allowed_hosts: tuple[str, ...], served: ServedConfiguration) -> None:

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from plait._support.exception_groups import one_line
 from plait._support.files import write_atomically
+from plait._support.folders import cache_folder
 from plait._support.redact import Redactor, encoded_forms
 from plait._support.sanitize import escaped, is_clean_body, is_clean_json, sanitize_text
 from plait._support.threads import collection_paused, in_thread
@@ -82,14 +83,6 @@ class _Document:
 @cache
 def _document() -> TypeAdapter[_Document]:
     return TypeAdapter(_Document)  # most clients need none
-
-
-def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the cache folder: `$PLAIT_CACHE_DIR`, or the user's cache."""
-    known = os.environ if environ is None else environ
-    if named := known.get("PLAIT_CACHE_DIR"):
-        return Path(named).expanduser()
-    return Path(known.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plait"
 
 
 class ListCache:
