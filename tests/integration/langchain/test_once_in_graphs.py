@@ -188,6 +188,114 @@ async def test_equal_calls_are_as_many_calls_as_there_are(
     assert ledger_of(tmp_path) == [5] * 8
 
 
+def calls_of_one_id(tools: Any, orders: list[list[int]], *, at_once: bool) -> Any:
+    """A node whose calls have one id, and another order in each of its runs."""
+    rounds = iter(orders)
+
+    async def node(state: paying_graphs.Paid) -> paying_graphs.Paid:
+        async def pay(amount: int) -> str:
+            name = "pay_approved" if amount < 300 else "pay"
+            call = {"type": "tool_call", "id": "1", "name": name, "args": {"amount": amount}}
+            return (await tools[name].ainvoke(call)).text
+
+        order = next(rounds)
+        if at_once:
+            made = await asyncio.gather(*map(pay, order))
+        else:
+            made = [await pay(amount) for amount in order]
+        return {"texts": [text for _, text in sorted(zip(order, made, strict=True))]}
+
+    return node
+
+
+async def test_calls_of_one_id_are_told_apart_by_their_arguments(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    orders = [[1, 20, 300, 4000], [4000, 300, 20, 1]]
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        node = calls_of_one_id(tools, orders, at_once=True)
+        graph = paying_graphs.compiled(paying_graphs.Paid, node, saver)
+        assert await step(graph, [], tmp_path) is None
+        (asked,) = (await graph.aget_state(THREAD)).interrupts
+        answers = [one["arguments"]["amount"] == 1 for one in asked.value["requests"]]
+        return await graph.ainvoke(Command(resume=answers), THREAD)
+
+    state = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert state["texts"][0] == "paid 1"
+    assert "not approved" in state["texts"][1]
+    assert state["texts"][2:] == ["paid 300", "paid 4000"]
+    assert sorted(ledger_of(tmp_path)) == [1, 300, 4000]
+
+
+async def test_a_call_of_which_nobody_can_tell_whether_it_was_made_is_refused(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    orders = [[300, 4000, 1, 500], [500, 300, 4000, 1]]
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        node = calls_of_one_id(tools, orders, at_once=False)
+        graph = paying_graphs.compiled(paying_graphs.Paid, node, saver)
+        assert await step(graph, [], tmp_path) is None
+        return await step(graph, [], tmp_path)
+
+    texts = await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert texts[:2] == ["paid 1", "paid 300"]
+    assert "give each call an id of its own" in texts[2]
+    assert texts[3] == "paid 4000"
+    assert sorted(ledger_of(tmp_path)) == [1, 300, 4000]
+
+
+async def test_no_call_is_forgotten_while_many_tasks_wait(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 9
+    all_are_there = asyncio.Barrier(count)
+    begun: list[None] = []
+
+    async def use(tools: dict[str, Any], saver: Any) -> Any:
+        async def node(state: paying_graphs.Paid) -> dict[str, Any]:
+            begun.append(None)
+            await tools["pay"].ainvoke({"amount": 1})
+            if len(begun) <= count:
+                await all_are_there.wait()
+            await tools["pay"].ainvoke({"amount": 1})
+            interrupt("go on?")
+            return {}
+
+        builder: Any = StateGraph(paying_graphs.Paid)
+        builder.add_node("pay", node)
+        sent = [Send("pay", {"texts": [str(one)]}) for one in range(count)]
+        builder.add_conditional_edges(START, lambda _: sent)
+        graph = builder.compile(checkpointer=saver)
+        with monkeypatch.context() as patched:
+            patched.setattr(graph_task, "MAX_ENDED_TASKS", 2)
+            waiting = (await graph.ainvoke({"texts": []}, THREAD))["__interrupt__"]
+        await graph.ainvoke(Command(resume={one.id: True for one in waiting}), THREAD)
+
+    await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert ledger_of(tmp_path) == [1] * 2 * count
+
+
+async def test_tasks_that_have_ended_leave_the_memory(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_task, "MAX_ENDED_TASKS", 3)
+    monkeypatch.setattr(graph_task, "_tasks", {})
+
+    async def use(tools: dict[str, Any], _: Any) -> None:
+        graph = paying_graphs.one_after_the_other(tools, [("pay", 1)], InMemorySaver())
+        for number in range(12):
+            await graph.ainvoke({"texts": []}, {"configurable": {"thread_id": f"{number}"}})
+
+    await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert len(graph_task._tasks) < 9  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.parametrize("way", ["here", "elsewhere"])
 async def test_a_call_that_outlasts_the_interrupt_is_waited_for_or_reported(
     server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str

@@ -36,6 +36,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import sys
 import threading
 import time
 import uuid
@@ -46,7 +47,6 @@ from functools import partial
 from typing import Any, Final, Literal, NoReturn
 from weakref import WeakValueDictionary
 
-from cachetools import LRUCache
 from langgraph.errors import GraphInterrupt
 from langgraph.types import interrupt
 
@@ -71,14 +71,18 @@ _SETTLE_SECONDS: Final = 0.05
 
 _CHANNEL: Final = "plait_calls"
 
-_MAX_TASKS: Final = 4096
-"""How many tasks are known at once; LangGraph does not say when one ends, so the oldest leave."""
+MAX_ENDED_TASKS = 4096
+"""How many tasks that have ended are kept in memory at most, beside those that run."""
 
 _LOST_TEXT = (
     "an earlier run of the graph sent it, or one at the same time, and its result is not known. "
     "It may have taken effect, so it was not sent again; check before doing it again"
 )
 
+_SAME_ID_TEXT = (
+    "an earlier run of the graph made several calls with its tool_call_id and other arguments, and "
+    "this may be one of them. It was not sent; give each call an id of its own"
+)
 
 Kind = Literal["approval", "sign-in", "elicitation"]
 
@@ -178,10 +182,16 @@ class GraphTask:
     @classmethod
     def of(cls, facts: TaskFacts) -> GraphTask:
         """Return the run of the task that makes a call."""
+        global _kept_tasks  # noqa: PLW0603
         name = facts.thread, facts.namespace
         with _lock:
             task = _tasks.get(name)
             if task is None or task.info is not facts.info:
+                if len(_tasks) >= _kept_tasks + MAX_ENDED_TASKS:
+                    # LangGraph does not say when a task ends. Then nobody else has its facts.
+                    for ended in [one for one, kept in _tasks.items() if kept.has_ended]:
+                        del _tasks[ended]
+                    _kept_tasks = len(_tasks)
                 task = _tasks[name] = cls(facts)
             return task
 
@@ -210,16 +220,24 @@ class GraphTask:
         """What calls ask, and how to wake them when another call has ended or asks."""
         self._graph_interrupt: GraphInterrupt | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody but this module refers to what LangGraph says of the run."""
+        return sys.getrefcount(self.info) <= _REFERENCES_OF_ATTRIBUTES
+
     async def call(self, call: ToolCall, facts: TaskFacts, *, is_repeatable: bool) -> GraphCall:
-        """Return a call of the task; in each run it is known by its id, or else its arguments.
+        """Return a call of the task; in each run it is known by its id and its arguments.
 
         Calls that are the same in this are told apart by their order.
+
+        Raises:
+            OutcomeUnknownError: Nobody can tell which call of an earlier run it is.
         """
-        key = self._key_of(call)
         async with self._loading:
             if not self._is_loaded:
                 await self._load(facts)
                 self._is_loaded = True
+            key = self._key_of(call)
             await self._take_answers(facts, key)
         before: Sequence[_Past] = ()
         if self._before_edit and key not in self.past:
@@ -229,11 +247,19 @@ class GraphTask:
         return GraphCall(self, facts, key, call, is_repeatable, past)
 
     def _key_of(self, call: ToolCall) -> str:
-        name = f"{call.where} {call.call_id or digest(call.arguments)}"
+        identity = f"{call.where} {call.call_id or ''} "
+        name = f"{identity}{digest(call.arguments)}"
         with _lock:  # nodes that are not async make their calls in threads
             number = self._calls[name]
             self._calls[name] += 1
             key = f"{name} {number}"
+            if call.call_id and key not in self.past:
+                # An earlier run may have made it with other arguments, such as the time.
+                left = [one for one in self.past if one.startswith(identity)]
+                left = [one for one in left if one not in self._order] or [key]
+                key = left[0] if len(left) == 1 else ""
+            if not key or key in self._order:
+                raise call.error(OutcomeUnknownError, _SAME_ID_TEXT)
             self._order[key] = len(self._order)
         return key
 
@@ -576,7 +602,12 @@ def _records_in(writes: Sequence[Write]) -> list[dict[str, Any]]:
     return sorted(records, key=lambda record: record["number"])
 
 
-_tasks: LRUCache[tuple[str, str], GraphTask] = LRUCache(_MAX_TASKS)
+_tasks: dict[tuple[str, str], GraphTask] = {}
+_kept_tasks = 0
+"""How many of them had not ended when they were last looked at."""
+_PROBE: Final = _Past(outcome={})
+_REFERENCES_OF_ATTRIBUTES: Final = sys.getrefcount(_PROBE.outcome)
+"""Those of a value that only an attribute refers to, which differ between versions of Python."""
 _lock = threading.Lock()
 _running: WeakValueDictionary[tuple[str, str, str], concurrent.futures.Future[Mapping[str, Any]]]
 _running = WeakValueDictionary()
