@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,6 +67,7 @@ class KnownHostsOnly:
         return host is not None and not self._known.isdisjoint({(host, None), (host, port)})
 
 
+@lru_cache(1000)  # a client sends the same ones with every request
 def _host_and_port(address: str) -> tuple[str | None, int | None]:
     """Read an address that consists of a host and maybe a port; any other has no host."""
     try:

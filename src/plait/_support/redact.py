@@ -99,8 +99,10 @@ class Redactor:
                 lower = lower.replace(secret, HIDDEN)
         folded = text.casefold()
         for words, pattern, replacement in _PATTERNS:
-            if any(word in folded for word in words):
-                text = pattern.sub(replacement, text)
+            for word in words:  # a generator would take longer than the search in a short text
+                if word in folded:
+                    text = pattern.sub(replacement, text)
+                    break
         return text
 
     def also(self, secrets: Iterable[str]) -> Redactor:

@@ -7,11 +7,9 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
-
-from cachetools import LRUCache
 
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, ResultImage, TraceEvent, Turn
@@ -23,6 +21,8 @@ Redact = Callable[[str], str]
 _PROBE = "some-value"
 """A value to find out whether the redactor hides values of a name."""
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 _WITHOUT_SECRETS = frozenset({"run", "id", "parent", "time", "at", "question_hash"})
 """The fields that the recorder fills itself."""
 
@@ -30,19 +30,24 @@ _WITHOUT_SECRETS = frozenset({"run", "id", "parent", "time", "at", "question_has
 def line_from_event(event: TraceEvent, cleaner: Cleaner | None = None) -> bytes:
     """Encode an event as one line with its line break; fields that are `None` are left out."""
     data: dict[str, object] = {"v": VERSION, "event": event.kind}
-    for field in fields(event):
-        value: object = getattr(event, field.name)
-        if value is None or (field.name == "images" and not value):
+    for name in _field_names(type(event)):
+        value: object = getattr(event, name)
+        if value is None or (name == "images" and not value):
             continue
         value = plain(value)
-        if cleaner is not None and field.name not in _WITHOUT_SECRETS:
-            value = cleaner.clean(value, field.name)
-        data[field.name] = value
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        if cleaner is not None and name not in _WITHOUT_SECRETS:
+            value = cleaner.clean(value, name)
+        data[name] = value
+    text = _ENCODER.encode(data)
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:  # a lone surrogate, which needs an escape
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+@cache
+def _field_names(kind: type[TraceEvent]) -> Sequence[str]:
+    return [field.name for field in fields(kind)]
 
 
 def event_from_line(line: bytes) -> TraceEvent | None:
@@ -135,7 +140,7 @@ class Cleaner:
 
     def __init__(self, redact: Redact) -> None:
         self._redact = redact
-        self._names: LRUCache[str, tuple[str, bool]] = LRUCache(1000)
+        self._name = lru_cache(1000)(self._read_name)
 
     def clean(self, value: object, name: str = "") -> object:
         """Return the data without secrets, which a name such as `password` marks too."""
@@ -156,15 +161,11 @@ class Cleaner:
             case _:
                 return value
 
-    def _name(self, name: str) -> tuple[str, bool]:
+    def _read_name(self, name: str) -> tuple[str, bool]:
         """Return the redacted name, and whether its value is a secret."""
-        known = self._names.get(name)
-        if known is None:
-            # A redactor also finds secrets by the name before them.
-            labelled = f"{name}={_PROBE}"
-            known = (self._redact(name), self._redact(labelled) != labelled)
-            self._names[name] = known
-        return known
+        # A redactor also finds secrets by the name before them.
+        labelled = f"{name}={_PROBE}"
+        return self._redact(name), self._redact(labelled) != labelled
 
 
 Fits = Callable[[Any], bool]
