@@ -6,11 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
+from functools import partial
 
 import psutil
 import pytest
 
-from plait import ClientClosedError, MultiServerMCPClient, Toolbox
+from plait import ClientClosedError, MultiServerMCPClient, Toolbox, load_mcp_tools
 from tests.nursery import stdio_config
 
 FORKING = """
@@ -122,3 +123,18 @@ def test_a_tool_says_what_to_do_while_the_loop_of_its_client_is_stopped(blocks: 
     finally:
         client.close()
         loop.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(60)
+async def test_a_session_says_that_it_belongs_to_another_loop() -> None:
+    """It waited for an answer that the other loop would read."""
+    client = MultiServerMCPClient({"server": stdio_config()})
+    async with client.session("server") as session:
+        tools = await load_mcp_tools(session, handle_tool_errors=False)
+        counter = next(tool for tool in tools if tool.name == "counter")
+        for use in (session.list_tools, partial(counter.ainvoke, {})):
+            with pytest.raises(ClientClosedError, match="another event loop"):
+                await asyncio.to_thread(lambda use=use: asyncio.run(use()))
+        assert await counter.ainvoke({}) == "1"
+    await client.aclose()

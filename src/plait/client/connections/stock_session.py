@@ -25,7 +25,7 @@ from plait.client.protocol.peer import Peer, RequestError, closed
 from plait.client.protocol.read_results import HANDSHAKE_VERSION, read_aside, result_of
 from plait.client.protocol.reading import RequestId, coerced_id
 from plait.client.transports.sdk_messages import IS_SDK_1, message_from_plain, message_from_sdk
-from plait.errors import ConfigError
+from plait.errors import ClientClosedError, ConfigError
 
 _OF_SDK_2 = frozenset({"cache", "log_level"})
 """Arguments that a session of SDK 1.x does not have."""
@@ -114,9 +114,19 @@ class StockWrite(AsyncResource):
         self._to_session = to_session
         self._asked: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         """Requests of the server that the session has not answered."""
+        self._loop = asyncio.get_running_loop()
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send a message of the session."""
+        """Send a message of the session.
+
+        Raises:
+            ClientClosedError: It is used in another event loop, where no answer would arrive.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise ClientClosedError(
+                f"{self._peer.server}: this session was opened in another event loop: use it "
+                "there, or open one here. The tools of get_tools() can be called in every loop"
+            )
         message = message_from_sdk(item)
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": request_id}} if (
