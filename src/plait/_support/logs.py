@@ -106,10 +106,10 @@ def silence_other_logs() -> None:
     logging.lastResort = logging.NullHandler()
 
 
-def show_debug_log(environ: Mapping[str, str] = os.environ) -> None:
+def show_debug_log() -> None:
     """Turn on the logs in `PLAIT_DEBUG`, for a program without logging of its own."""
-    if environ.get("PLAIT_DEBUG") and not _installed():
-        configure_logging(0, environ)
+    if os.environ.get("PLAIT_DEBUG") and not _installed():
+        configure_logging(0)
 
 
 def hide_in_logs(secrets: Iterable[str]) -> None:

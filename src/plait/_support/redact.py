@@ -157,6 +157,7 @@ MIN_ENCODED_CHARS = 6
 """Encodings of shorter values could occur in other words by chance."""
 
 MIN_LINE_CHARS = 8
+"""Shorter lines of a value, such as `}`, stand in other texts too."""
 
 
 _QUOTINGS: tuple[Callable[[str], str], ...] = (

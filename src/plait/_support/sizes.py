@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MAX_LABEL_BYTES = 10**24
+"""No file is larger, but a server may claim so: there is no unit for it."""
 
 
 def size_label(size_bytes: int) -> str:

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+MAX_SUGGESTED_NAMES: Final = 3
+"""More names are no suggestion, but a list."""
 MAX_COMPARED_NAMES: Final = 150
 MAX_COMPARED_CHARS: Final = 64
 """Comparing two names takes time that grows with the product of their lengths."""
@@ -31,15 +33,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f'did you mean "{meant}"?' if meant else None
 
 
-def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that are similar or contain each other, the likeliest first."""
     by_letters: dict[str, str] = {}
     for one in known:
         by_letters.setdefault(_letters(one), one)
     letters = _letters(name)
-    close = _close(letters, by_letters, most=most, cutoff=0.6)
+    close = _close(letters, by_letters, most=MAX_SUGGESTED_NAMES, cutoff=0.6)
     parts = [one for one in by_letters if letters and one and (letters in one or one in letters)]
-    return [by_letters[one] for one in dict.fromkeys([*close, *parts])][:most]
+    return [by_letters[one] for one in dict.fromkeys([*close, *parts])][:MAX_SUGGESTED_NAMES]
 
 
 def suggest_names(name: str, known: Iterable[str], *, most_listed: int = 12) -> str:

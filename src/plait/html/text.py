@@ -16,7 +16,7 @@ MAX_JSON_CHARACTERS = 200_000
 """A longer text is not read as JSON: that would hold up the page."""
 MAX_TREE_VALUES = 400
 """Values of a tree; what is beyond them is shown as text, since each is several elements."""
-MAX_TREE_DEPTH = 24
+MAX_TREE_LEVELS = 24
 """Deeper values are shown as text: nobody unfolds so many."""
 MAX_PIECE_CHARACTERS = 8_000
 """Characters of a huge text that a browser lays out together."""
@@ -135,7 +135,7 @@ class _Tree:
             line = json.dumps(value, ensure_ascii=False, default=str) if is_plain else None
             if line is not None and len(line) <= MAX_PREVIEW_CHARACTERS:
                 return h("code", line, class_="lit", dir="auto")
-        if depth > MAX_TREE_DEPTH or self._left < len(rows):
+        if depth > MAX_TREE_LEVELS or self._left < len(rows):
             text = json.dumps(value, ensure_ascii=False, indent=1, default=str)
             return text_block(text, source=self._source)
         nodes = [h("li", label, " ", self.node(one, depth + 1)) for label, one in rows]

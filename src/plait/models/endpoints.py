@@ -24,7 +24,9 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 
 _OLLAMA_PORT = 11434
 
-_LIST_SECONDS = 10.0
+_LIST_SECONDS = 5.0
+"""Timeout for a list of models, without which one can still be named."""
+_CONTEXT_SECONDS = 10.0
 """Timeout for the context length of a model."""
 
 _BOUND_TO_ALL = frozenset({"0.0.0.0", "::", ""})  # noqa: S104
@@ -121,18 +123,16 @@ def may_look_for_ollama(environ: Mapping[str, str]) -> bool:
     return environ.get("PLAIT_NO_OLLAMA", "").strip() in ("", "0")
 
 
-async def list_models(
-    base_url: str, key: str | None = None, *, timeout_seconds: float = 5.0
-) -> tuple[str, ...]:
+async def list_models(base_url: str, key: str | None = None) -> tuple[str, ...]:
     """List the models of an endpoint that generate text; empty on failure."""
-    body = await _get_json(f"{with_version(base_url)}/models", key, timeout_seconds)
+    body = await _get_json(f"{with_version(base_url)}/models", key, _LIST_SECONDS)
     return writing_models(texts_at(body.get("data"), "id"))
 
 
 async def context_tokens(base_url: str, model: str, key: str | None = None) -> int | None:
     """Return the context length of a model from its endpoint; `None` if unknown."""
     origin = base_url.rstrip("/").removesuffix("/v1")
-    body = await _get_json(f"{origin}/v1/models", key, _LIST_SECONDS)
+    body = await _get_json(f"{origin}/v1/models", key, _CONTEXT_SECONDS)
     for entry in _objects(body.get("data")):
         length = entry.get("max_model_len")
         if entry.get("id") == model and isinstance(length, int) and length > 0:

@@ -45,15 +45,15 @@ def bind(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
     raise OSError(errno.EADDRINUSE, f"no free port between {ports[0]} and {ports[-1]}")
 
 
-def free_port(host: str = "127.0.0.1") -> int:
+def free_port() -> int:
     """Return a port without a listener; connecting to it is refused."""
-    with bind(host) as listener:
+    with bind() as listener:
         return int(listener.getsockname()[1])
 
 
 @contextmanager
-def blackhole(host: str = "127.0.0.1") -> Generator[int]:
+def blackhole() -> Generator[int]:
     """Listen on a port that accepts connections and never answers; yields the port."""
     # The kernel completes handshakes for the backlog; nothing accepts or reads.
-    with bind(host) as listener:
+    with bind() as listener:
         yield int(listener.getsockname()[1])

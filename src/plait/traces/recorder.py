@@ -32,10 +32,10 @@ Listener = Callable[[TraceEvent], None]
 _PARTS_SECONDS = 0.05
 """Parts of an answer that come faster are written together."""
 
-_IMAGE_BYTES = 512 * 1024
+_MAX_IMAGE_BYTES = 512 * 1024
 """The largest image of a tool result whose bytes a trace keeps."""
 
-_IMAGES_BYTES = 8 * 1024 * 1024
+_MAX_ALL_IMAGES_BYTES = 8 * 1024 * 1024
 """How many bytes of such images a trace keeps in all."""
 
 Kind = TypeVar("Kind", bound=TraceEvent)
@@ -93,7 +93,7 @@ class Recorder:
         self._defined: set[str] = set()
         self._images: set[str] = set()
         """The digests of the images whose bytes are kept."""
-        self._image_bytes_left = _IMAGES_BYTES
+        self._image_bytes_left = _MAX_ALL_IMAGES_BYTES
         self._parts: list[str] = []
         """The parts of an answer that are not written yet."""
         self._part_of: tuple[DeltaKind, str | None, str | None] = ("text", None, None)
@@ -334,7 +334,7 @@ class Recorder:
         content = bytes_from_base64(data)
         digest = hashlib.sha256(content).hexdigest()
         size, kept = len(content), None
-        if digest not in self._images and size <= min(_IMAGE_BYTES, self._image_bytes_left):
+        if digest not in self._images and size <= min(_MAX_IMAGE_BYTES, self._image_bytes_left):
             self._images.add(digest)
             self._image_bytes_left -= size
             kept = data

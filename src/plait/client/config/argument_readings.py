@@ -29,7 +29,9 @@ _MAX_LEVELS = 16
 _MAX_SCHEMA_PARTS = 200
 """How many parts of a schema are searched for defaults: references may go in circles."""
 _MAX_DECODINGS = 3
+"""How often a text is decoded again: a server does so once, or twice by mistake."""
 _MAX_NUMBER_CHARACTERS = 64
+"""No argument is a longer number, and reading one takes time."""
 _MAX_QUICK_VALUES = 1_000
 _MAX_QUICK_CHARACTERS = 100_000
 """What an event loop may read itself, in about a millisecond."""

@@ -18,7 +18,8 @@ Grant = Literal["authorization_code", "client_credentials"]
 
 CLIENT_AUTH_METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
 STORE_NAMES: Final = ("file", "keyring", "memory")
-_MAX_PORT: Final = 65535
+_MAX_PORT_NUMBER: Final = 65535
+"""The highest port of TCP."""
 _REDIRECT_METHODS: Final = ("redirect_to_authorization", "redirectToAuthorization")
 """Names of the method of a provider object that redirects a person."""
 
@@ -132,7 +133,8 @@ def _contradiction(settings: OAuth) -> str | None:
         "set a private_key or a private_key_file, not both": len(keys) > 1,
         "a client_secret needs its client_id": secret and not settings.client_id,
         "on_callback needs on_redirect, which shows the authorization URL": unseen,
-        f"redirect_port must be from 0 to {_MAX_PORT}": port and not 0 <= port <= _MAX_PORT,
+        f"redirect_port must be from 0 to {_MAX_PORT_NUMBER}": port
+        and not 0 <= port <= _MAX_PORT_NUMBER,
         "issuer must be the http(s) address of the authorization server": (
             issuer.scheme not in {"http", "https"}
         ),

@@ -41,6 +41,7 @@ _CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
 
 _MAX_PAGES = 1000
 _MAX_ITEMS = 100_000
+"""A list has an end; a server that never says so must not fill the memory."""
 _MAX_CURSOR_CHARACTERS = 16_384
 """All cursors of a list are kept while it is fetched."""
 _MAX_LIST_BYTES = 32_000_000
@@ -49,6 +50,7 @@ _MAX_ROUNDS = 10
 """How often a server may request input during one call: a person answers each time."""
 _FIRST_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 0.25
+"""Pauses between rounds in which a server asks nothing: it only wants the call again."""
 
 
 @cache

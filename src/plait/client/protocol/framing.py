@@ -27,7 +27,7 @@ HEAD_BYTES: Final = 200
 """How much of the beginning and the end of a message is searched for its id."""
 MAX_FAILURES: Final = 64
 """How many positions of a noisy line are tried as the start of a message."""
-MAX_BATCHED: Final = 1000
+MAX_BATCH_MESSAGES: Final = 1000
 """How many messages of a batch are read."""
 MAX_SEARCHED_BYTES: Final = 4 * 1024 * 1024
 """In a longer line that is not one message, only its last message is looked for."""
@@ -81,7 +81,7 @@ def frames(
 
 def frames_from(value: object) -> Framed:
     """Return the messages that a JSON value holds: one, or those of a batch."""
-    batch = cast("list[Any]", value)[:MAX_BATCHED] if isinstance(value, list) else [value]
+    batch = cast("list[Any]", value)[:MAX_BATCH_MESSAGES] if isinstance(value, list) else [value]
     found = tuple(message for item in batch if (message := message_from(item)) is not None)
     return Framed(found, noise=len(found) < len(batch))
 

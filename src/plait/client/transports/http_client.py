@@ -46,6 +46,7 @@ Send = Callable[..., Coroutine[Any, Any, httpx2.Response]]
 
 SESSION_HEADER: Final = "mcp-session-id"
 MAX_REDIRECTS: Final = 5
+"""A server that moved redirects once or twice; more are a circle."""
 
 NEVER_COMPLETE = (
     httpx2.ConnectError,
@@ -61,6 +62,7 @@ NEVER_COMPLETE = (
 MAX_REFUSAL_BYTES: Final = 1024 * 1024
 """How much is read of a body that is no message: of an error, a redirect, or of OAuth."""
 MAX_BODY_CHARS = 4000
+"""How much of an error's body is kept, for messages and for what it says of the session."""
 MAX_SEARCHED_CHARS = 64_000
 """How much of an error's body is searched for secrets."""
 _CLEANUP_SECONDS = 5.0

@@ -46,6 +46,7 @@ _NEXT_ADDRESS_SECONDS: Final = 1.0
 leaks sockets when it is cancelled.)"""
 
 _MAX_SWEEP_SECONDS: Final = 1.0
+"""Between two looks at what has waited too long: no timeout is over by more than this."""
 
 _INCOMPLETE: Final = "peer closed connection without sending complete message body"
 

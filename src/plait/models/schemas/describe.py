@@ -119,9 +119,9 @@ MAX_OUTLINE_LEVELS: Final = 4
 """An outline is a hint for a model, not the whole schema."""
 
 
-def outline(schema: Any, levels: int = MAX_OUTLINE_LEVELS) -> str:
+def outline(schema: Any) -> str:
     """Outline a schema: `{"id": integer, "tags"?: list of string}`."""
-    text = _outline(schema, levels)
+    text = _outline(schema, MAX_OUTLINE_LEVELS)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
 
 

@@ -32,6 +32,7 @@ from plait.reasoning.values import Changes, Session, Thought
 
 MAX_SAMPLES: Final = 20
 MAX_SAMPLE_TOKENS: Final = 20_000
+"""What one call may cost: drawing on does not help where so many answers failed."""
 SCHEMA_URI: Final = "reasoning://solve/schema"
 """The resource with the schema of problems and an example of each form."""
 

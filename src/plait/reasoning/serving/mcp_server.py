@@ -75,7 +75,7 @@ _WITH_APP: Final = frozenset(
 )
 """Tools whose results are about a whole session."""
 
-MAX_ANSWER_AGE = timedelta(days=1)
+MAX_ANSWER_AGE_DAYS = 1
 """Answers of calls that a client never finished are deleted when they are older."""
 
 
@@ -270,7 +270,9 @@ class ClientSampler:
     async def finish(self, store: Storage) -> None:
         """Delete the answers of a finished call, and expired ones."""
         if self.answers:
-            before = (datetime.now(UTC) - MAX_ANSWER_AGE).isoformat(timespec="microseconds")
+            before = (datetime.now(UTC) - timedelta(days=MAX_ANSWER_AGE_DAYS)).isoformat(
+                timespec="microseconds"
+            )
             await store.delete_answers(self.run_id, before=before)
 
     async def sample(self, prompt: Prompt) -> Completion:
