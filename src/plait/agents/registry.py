@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -213,13 +214,14 @@ def get_agent(
     auto_fallback: bool = True,
     registry: EngineRegistry = REGISTRY,
 ) -> AgentPort:
-    """Create an agent on the engine of a model, or, with a warning, on its fallback.
+    """Create an agent on the engine of a model, or, with a `RuntimeWarning`, on its fallback.
 
     Raises:
         EngineUnavailableError: The configuration is incomplete, or no engine can be used.
     """
     config = _checked(model_config)
     tried: set[str] = set()
+    refused: list[str] = []
     while True:
         engine = config.interface
         availability = registry.availability(engine)
@@ -230,12 +232,15 @@ def get_agent(
         fallback, reason = availability.fallback, availability.reason
         if fallback is None or fallback in tried or not auto_fallback:
             raise EngineUnavailableError(f"{engine} cannot be used: {reason}", reason, fallback)
-        logger.warning("%s cannot be used (%s); falling back to %s", engine, reason, fallback)
+        refused.append(f"{engine} cannot be used ({reason})")
         provider = config.model_provider
         if provider is None and engine.startswith("claude_"):
             provider = "anthropic"  # which these engines imply
         update = {"interface": fallback, "model_provider": provider}
         config = _checked(config.model_copy(update=update))
+    if refused:  # no log record: another engine is to be seen by programs that have no logging
+        text = f"{'; '.join(refused)}: the agent runs on {engine}"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
     factory = spec.agent_factory
     try:
         if isinstance(factory, str):

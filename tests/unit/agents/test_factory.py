@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def _config(interface: str, **more: Any) -> ModelConfig:
     ids=["its own engine", "no key on this machine", "the fallback", "an unknown engine"],
 )
 def test_an_agent_is_made_for_its_interface_or_its_fallback(
-    config: ModelConfig, made_for: str, caplog: pytest.LogCaptureFixture
+    config: ModelConfig, made_for: str
 ) -> None:
     registry = _registry(
         EngineSpec(name="acme", agent_factory=EchoAgent),
@@ -83,14 +84,15 @@ def test_an_agent_is_made_for_its_interface_or_its_fallback(
         EngineSpec(name="claude_tool", needs=(MISSING,), install="plait[x]", fallback="langchain"),
     )
 
-    with caplog.at_level(logging.WARNING, "plait.agents"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         agent = get_agent(config, registry=registry)
 
     assert isinstance(agent, EchoAgent)
     assert isinstance(agent, AgentPort)
     assert agent.capabilities == AgentCapabilities()
     assert agent.model_config.interface == made_for
-    warned = [record.getMessage() for record in caplog.records]
+    warned = [str(warning.message) for warning in caught]
     assert len(warned) == (made_for != config.interface)
     if config.interface == "claude_tool":
         assert f"{MISSING} is not installed: pip install 'plait[x]'" in warned[0]
