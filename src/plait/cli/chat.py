@@ -35,6 +35,7 @@ from plait.cli.run_agent import (
     RunPlan,
     answer,
     client_config,
+    inbox_of,
     is_continued,
     print_end,
     stopped_by_signals,
@@ -44,6 +45,7 @@ from plait.cli.terminal import print_aside, print_rich
 from plait.cli.trace_view import RunScreen, run_view, usage_label
 from plait.client.config.raw_value import state_folder
 from plait.client.config.read import ClientConfig
+from plait.client.inbox import Inbox, question_line
 from plait.client.toolbox import Toolbox
 from plait.errors import PlaitError
 from plait.html.pieces import count_label
@@ -89,7 +91,8 @@ def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: b
 
         # One model for the conversation: each run by itself would begin the script again.
         agent = LangChainAgent(config, scripted_model(config.model_name or ""))
-    callbacks = tool_callbacks(plan, screen)
+    inbox = inbox_of(plan)
+    callbacks = tool_callbacks(plan, screen, inbox)
     plan = replace(plan, settings=replace(plan.settings, tool_options=callbacks))
     words = [name.split()[0] for name in _COMMANDS]
     with (
@@ -99,7 +102,9 @@ def run_chat(ctx: click.Context, plan: RunPlan, screen: RunScreen, *, as_json: b
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(_kept_servers(ctx, agent, plan)) as toolbox,
     ):
-        conversation = Conversation(ctx, plan, screen, agent, portal, toolbox, as_json=as_json)
+        conversation = Conversation(
+            ctx, plan, screen, agent, portal, toolbox, inbox, as_json=as_json
+        )
         try:
             return conversation.run(lines)
         finally:
@@ -222,6 +227,7 @@ class Conversation:
         agent: AgentPort,
         portal: BlockingPortal,
         toolbox: Toolbox | None,
+        inbox: Inbox,
         *,
         as_json: bool,
     ) -> None:
@@ -231,6 +237,7 @@ class Conversation:
         self._agent = agent
         self._portal = portal
         self._toolbox = toolbox
+        self._inbox = inbox
         self._as_json = as_json
         self._continues = plan.settings.continues
         """The run that the next message continues."""
@@ -318,6 +325,7 @@ class Conversation:
                 max_cost_usd=None if cost is None else cost - (spent.cost_usd or 0.0),
             ),
         )
+        self._inbox.source = f"plait: {question_line(plan.messages)}"
         self._screen.begin()
         signals: list[SignalName] = []
         work = answer(self._agent, plan, self._screen, signals, as_json=self._as_json)

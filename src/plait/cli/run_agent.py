@@ -320,7 +320,7 @@ def run_agent(plan: RunPlan, screen: RunScreen, *, as_json: bool = False) -> Run
     """Run an agent until it completes, fails, or is stopped; `as_json` prints its events."""
     agent = get_agent(plan.choice.config, auto_fallback=False)
     signals: list[SignalName] = []
-    callbacks = tool_callbacks(plan, screen)
+    callbacks = tool_callbacks(plan, screen, inbox_of(plan))
     plan = replace(plan, settings=replace(plan.settings, tool_options=callbacks))
 
     async def work() -> RunOutcome:
@@ -443,14 +443,19 @@ def client_config(plan: RunPlan) -> ClientConfig | None:
     return replace(plan.config, servers=servers, options={**options, **read_options(overrides)})
 
 
-def tool_callbacks(plan: RunPlan, screen: RunScreen) -> Mapping[str, Any]:
+def inbox_of(plan: RunPlan) -> Inbox:
+    """Return what asks viewers for the calls and servers of a run."""
+    servers = () if plan.config is None else plan.config.servers.values()
+    known = [one for server in servers for one in secret_values(server)]
+    return Inbox(f"plait: {question_line(plan.messages)}", known)
+
+
+def tool_callbacks(plan: RunPlan, screen: RunScreen, inbox: Inbox) -> Mapping[str, Any]:
     """Return the options of the toolbox that prompt and inform on the terminal."""
     if plan.config is None:
         return {}
     approval = TerminalApproval(yes=plan.yes)
-    known = [one for server in plan.config.servers.values() for one in secret_values(server)]
     has_terminal = person_at_terminal() is not None
-    inbox = Inbox(f"plait: {question_line(plan.messages)}", known)
 
     async def approve(request: ApprovalRequest) -> Approval:
         async def at_terminal() -> Approval:
@@ -584,7 +589,7 @@ def run_tasks(
     """Run the tasks, print each outcome when it is there, and return the exit code."""
     agent = get_agent(plan.choice.config, auto_fallback=False)
     signals: list[SignalName] = []
-    settings = replace(plan.settings, tool_options=tool_callbacks(plan, screen))
+    settings = replace(plan.settings, tool_options=tool_callbacks(plan, screen, inbox_of(plan)))
     servers = client_config(plan)
     outcomes: list[BatchOutcome] = []
 

@@ -90,9 +90,9 @@ class Inbox:
 
     def __init__(self, source: str, secrets: Iterable[str] = ()) -> None:
         """Take what asks, as the viewer names it, and the secrets that it must not show."""
-        redact = Redactor(secrets)
-        self._source = redact(source)
-        self._cleaner = Cleaner(redact)
+        self.source = source
+        self._redact = Redactor(secrets)
+        self._cleaner = Cleaner(self._redact)
         self._approved: set[str] = set()
 
     def remembered(self, request: ApprovalRequest) -> Approval | None:
@@ -164,7 +164,8 @@ class Inbox:
         return elicit
 
     async def _ask(self, question: Mapping[str, Any], *, patient: bool) -> Mapping[str, Any] | None:
-        line = json.dumps({**question, "source": self._source, "patient": patient}, default=str)
+        about = {"source": self._redact(self.source), "patient": patient}
+        line = json.dumps({**question, **about}, default=str)
         for path in await in_thread(viewer_sockets):
             with suppress(OSError, ValueError, TimeoutError):
                 answer = await _exchange(path, line)

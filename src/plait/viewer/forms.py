@@ -12,7 +12,7 @@ from plait.html.elements import Child, Html, h
 from plait.models.schemas.for_provider import inline_refs
 from plait.models.schemas.json_schema import as_list, as_schema
 
-Kind = Literal["text", "integer", "number", "boolean", "choice", "json"]
+Kind = Literal["text", "integer", "number", "boolean", "choice", "choices", "json"]
 
 _KINDS: Final[Mapping[str, Kind]] = {
     "string": "text",
@@ -41,7 +41,8 @@ class Field:
     required: bool
     description: str
     schema: Mapping[str, Any]
-    choices: tuple[Any, ...] = ()
+    choices: tuple[tuple[Any, str], ...] = ()
+    """The values to choose from, each with its label."""
 
 
 def field_key(argument: str) -> str:
@@ -62,19 +63,38 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
     for name, inner in as_schema(root.get("properties")).items():
         described = as_schema(inner)
         plain = _without_null(described)
-        choices = as_list(plain.get("enum"))
-        kind: Kind = "choice" if choices else _KINDS.get(str(plain.get("type")), "json")
+        is_list = plain.get("type") == "array"
+        choices = _choices(as_schema(plain.get("items")) if is_list else plain)
+        kind: Kind = _KINDS.get(str(plain.get("type")), "json")
+        if choices:
+            kind = "choices" if is_list else "choice"
+        texts = [described.get("description") or plain.get("description"), plain.get("title")]
         fields.append(
             Field(
                 name=name,
                 kind=kind,
                 required=name in needed,
-                description=str(described.get("description") or plain.get("description") or ""),
+                description=str(next(filter(None, texts), "")),
                 schema=plain,
-                choices=tuple(choices),
+                choices=choices,
             )
         )
     return sorted(fields, key=lambda field: not field.required)
+
+
+def _choices(schema: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
+    """Return the values of an enum with their labels, in each of the ways of writing it."""
+    for union in ("oneOf", "anyOf"):
+        options = [as_schema(one) for one in as_list(schema.get(union))]
+        if options and all("const" in one for one in options):
+            values = [one["const"] for one in options]
+            titles = [one.get("title") for one in options]
+            break
+    else:
+        values, titles = as_list(schema.get("enum")), as_list(schema.get("enumNames"))
+    labels = titles if len(titles) == len(values) else [None] * len(values)
+    pairs = zip(values, labels, strict=True)
+    return tuple((value, str(label or as_text(value))) for value, label in pairs)
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,7 +120,9 @@ def form_of(
         mark = h("span", "required", class_="muted") if field.required else None
         head = h("span", h("b", field.name), " ", h("i", kind), " ", mark)
         description = h("small", field.description) if field.description else None
-        rows.append(h("label", head, _input(field), description))
+        # Each box of a choice of several has a label of its own.
+        kind = "div" if field.kind == "choices" else "label"
+        rows.append(h(kind, head, _input(field), description, class_="field"))
     title = "Arguments as JSON"
     shape = {"name": WHOLE, "rows": 4, "spellcheck": "false", "placeholder": "{}"}
     whole = h("textarea", **shape, aria_label=title, data_whole=True)
@@ -139,10 +161,19 @@ def _input(field: Field) -> Html:
     name = field_key(field.name)
     match field.kind:
         case "choice" | "boolean":
-            values = field.choices if field.kind == "choice" else (True, False)
-            options = [h("option", as_text(value), value=as_text(value)) for value in values]
+            values = field.choices or ((True, "true"), (False, "false"))
+            options = [h("option", label, value=as_text(value)) for value, label in values]
             empty = h("option", f"default {hint}" if hint else "–", value="")
             return h("select", empty, options, name=name)
+        case "choices":
+            return h(
+                "div",
+                [
+                    h("label", h("input", type="checkbox", name=name, value=as_text(one)), label)
+                    for one, label in field.choices
+                ],
+                class_="boxes",
+            )
         case "integer" | "number":
             step = "1" if field.kind == "integer" else "any"
             return h("input", type="number", name=name, step=step, placeholder=hint)
@@ -174,8 +205,10 @@ def arguments_from(schema: Mapping[str, Any], entered: Mapping[str, str]) -> dic
         if not text and not (field.required and field.kind == "text"):
             continue
         value: Any = text
-        if field.kind == "choice":
-            value = next((one for one in field.choices if as_text(one) == text), text)
+        if field.choices:
+            by_text = {as_text(one): one for one, _ in field.choices}
+            values = [by_text.get(one, one) for one in text.split("\n")]
+            value = values if field.kind == "choices" else values[0]
         elif field.kind != "text":
             value = _json(text, field.name)
         if field.kind in {"integer", "number"}:

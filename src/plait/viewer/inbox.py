@@ -20,6 +20,8 @@ from starlette.routing import Route
 
 from plait._support.sanitize import sanitize_for_terminal
 from plait._support.threads import in_thread
+from plait.client.calls.arguments import prepare_in_bounded_time
+from plait.client.catalog.validation import prepare
 from plait.client.inbox import MAX_LINE_BYTES, inbox_folder, is_private
 from plait.html.elements import Child, Html, h, join
 from plait.html.page import page
@@ -28,6 +30,7 @@ from plait.viewer.forms import (
     WHOLE,
     FormError,
     arguments_from,
+    fields_of,
     form_of,
     form_shell,
     submit_button,
@@ -190,9 +193,11 @@ class Inbox:
             text = "Nothing waits for this answer any more."
             return HTMLResponse(h("p", text, class_="warning"), 404)
         try:
-            future.set_result(_answer_from(question, entered))
+            answer = await _answer_from(question, entered)
         except FormError as error:
             return HTMLResponse(h("p", str(error), class_="warning"))
+        if not future.done():  # another page may have answered meanwhile
+            future.set_result(answer)
         return HTMLResponse(h("p", "answered", class_="muted"))
 
 
@@ -231,19 +236,37 @@ def _read_question(value: Any) -> Question:
     )
 
 
-def _answer_from(question: Question, entered: Mapping[str, str]) -> Mapping[str, Any]:
+async def _answer_from(question: Question, entered: Mapping[str, str]) -> Mapping[str, Any]:
     action = entered.get("action", "")
     if question.kind == "question":
         if action != "accept":
             return {"action": "decline"}
-        content = None if question.schema is None else arguments_from(question.schema, entered)
-        return {"action": "accept", "content": content}
+        return {"action": "accept", "content": await _content(question.schema, entered)}
     if action not in {"approve", "session"}:
         return {"decision": "reject", "message": entered.get("why") or None}
     edited = arguments_from({}, {WHOLE: entered.get(WHOLE, "")})
     if json.dumps(edited, sort_keys=True) != json.dumps(question.arguments, sort_keys=True):
         return {"decision": "edit", "args": edited}
     return {"decision": "approve", "scope": action}
+
+
+async def _content(
+    schema: Mapping[str, Any] | None, entered: Mapping[str, str]
+) -> Mapping[str, Any] | None:
+    """Read what answers a server, with defaults for what was left empty.
+
+    Raises:
+        FormError: It is not what the server wants.
+    """
+    if schema is None:
+        return None
+    fields = fields_of(schema)
+    defaults = {one.name: one.schema["default"] for one in fields if "default" in one.schema}
+    content = {**defaults, **arguments_from(schema, entered)}
+    checked = await prepare_in_bounded_time(await prepare(schema), content, tool="the answer")
+    if checked.problems:
+        raise FormError("; ".join(checked.problems))
+    return checked.arguments
 
 
 def _card(question: Question) -> Html:

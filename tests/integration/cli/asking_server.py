@@ -54,5 +54,17 @@ async def pay(ctx: Context) -> str | types.InputRequiredResult:
     return answer.action if isinstance(answer, types.ElicitResult) else "?"
 
 
+@server.tool(structured_output=False)
+async def add(a: int, b: int) -> str:
+    """Add numbers."""
+    return str(a + b)
+
+
+@server.tool(structured_output=False)
+async def note(text: str) -> str:
+    """Write something down."""
+    return f"noted {text}"
+
+
 if __name__ == "__main__":
     uvicorn.run(server.streamable_http_app(), port=int(sys.argv[-1]))

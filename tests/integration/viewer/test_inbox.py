@@ -119,6 +119,32 @@ async def test_a_question_of_a_server_is_answered_by_its_form_or_declined() -> N
     assert declined.action == "decline"
 
 
+async def test_an_answer_that_the_server_does_not_want_is_not_sent_and_defaults_are() -> None:
+    properties = {
+        "count": {"type": "integer", "maximum": 9},
+        "sort": {"type": "array", "items": {"enum": ["mild", "hot"]}, "minItems": 1},
+        "note": {"type": "string", "default": "none"},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["count", "sort"]}
+    params = ElicitRequestFormParams(message="Tea?", requested_schema=schema)
+    async with _inbox() as (client, inbox):
+        asked = asyncio.ensure_future(Asker("plait").elicit("shop", params))
+        await eventually(lambda: len(inbox.questions) == 1, timeout_seconds=30)
+        target = {"question": inbox.questions[0].key, "action": "accept"}
+        refused = [
+            (await client.post("/inbox/answer", json={**target, **fields})).text
+            for fields in ({}, {"field.count": "10", "field.sort": "hot"}, {"field.count": "x"})
+        ]
+        assert len(inbox.questions) == 1
+        await _answer(client, inbox, **target, **{"field.count": "3", "field.sort": "mild\nhot"})
+        answer = await asked
+
+    assert all("warning" in one for one in refused)
+    assert "missing required argument: count" in refused[0]
+    assert answer is not None
+    assert answer.content == {"count": 3, "sort": ["mild", "hot"], "note": "none"}
+
+
 async def test_a_question_ends_with_the_process_that_asked_it() -> None:
     async with _inbox() as (_, inbox):
         asked = asyncio.ensure_future(Asker("plait").approve(PAY))

@@ -118,3 +118,33 @@ def test_the_name_of_a_field_is_its_own_and_returns_as_it_was_sent(name: str) ->
 def test_a_strange_schema_still_has_a_form(schema: dict[str, Any]) -> None:
     assert "Arguments as JSON" in form_of(schema, action="/x", target={}, buttons=None)
     assert arguments_from(schema, {"arguments": '{"a": 1}'}) == {"a": 1}
+
+
+TITLED: dict[str, Any] = {
+    "properties": {
+        "size": {"type": "string", "title": "Size of the cup", "enum": ["s", "l"]},
+        "old": {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]},
+        "new": {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+        "tags": {"type": "array", "items": {"type": "string", "enum": ["hot", "sweet", "big"]}},
+        "more": {"type": "array", "items": {"anyOf": [{"const": 1, "title": "One"}]}},
+    }
+}
+"""The ways in which a server may let a person choose."""
+
+
+def test_choices_have_labels_and_several_may_be_chosen_where_a_list_is_wanted() -> None:
+    choices = {field.name: [label for _, label in field.choices] for field in fields_of(TITLED)}
+    text = form_of(TITLED, action="/x", target={}, buttons=None)
+
+    assert choices == {
+        "size": ["s", "l"],
+        "old": ["Small", "Large"],
+        "new": ["Small", "Large"],
+        "tags": ["hot", "sweet", "big"],
+        "more": ["One"],
+    }
+    assert "Size of the cup" in text
+    assert text.count('type="checkbox"') == 4
+    entered = _sent({"old": "l", "new": "s", "tags": "hot\nbig", "more": "1"})
+    chosen = {"old": "l", "new": "s", "tags": ["hot", "big"], "more": [1]}
+    assert arguments_from(TITLED, entered) == chosen

@@ -171,7 +171,9 @@
   }
   async function call(form, more = {}) {
     const buttons = all("button", form);
-    const body = { ...JSON.parse(form.dataset.target), ...Object.fromEntries(new FormData(form)), ...more };
+    const entered = new FormData(form); // of boxes that are checked, a line for each
+    const fields = Object.fromEntries([...entered.keys()].map((name) => [name, entered.getAll(name).join("\n")]));
+    const body = { ...JSON.parse(form.dataset.target), ...fields, ...more };
     for (const button of buttons) button.disabled = true;
     const part = partOf(form);
     form.querySelector(".outcome").textContent = "calling …";
