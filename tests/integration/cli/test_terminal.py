@@ -1,5 +1,6 @@
 """What a person sees on a terminal."""
 
+import json
 import os
 import pty
 import re
@@ -90,3 +91,32 @@ def test_a_call_shows_no_waiting_line_where_it_would_disturb(with_shop: Plait, o
 
     assert "…" not in re.sub(r"\{.*", "", output)
     assert ("→ shop" in output) == (option == "--wire")
+
+
+def test_a_suite_has_one_bar_below_what_failed_which_ends_before_the_report(plait: Plait) -> None:
+    (plait.folder / "script.json").write_text('["It is 42."]')
+    cases = [
+        {"name": name, "question": "?", "checks": [{"contains": text}]}
+        for name, text in (("right", "42"), ("wrong", "43"))
+    ]
+    suite = {"defaults": {"model": "scripted:script.json", "repeat": 2}, "cases": cases}
+    (plait.folder / "suite.json").write_text(json.dumps(suite))
+
+    code, output = on_terminal(plait, "verify", "suite.json", COLUMNS="100")
+    _, quiet = on_terminal(plait, "verify", "suite.json", "--quiet", COLUMNS="100")
+
+    lines = re.split(r"\r|\n", re.sub(r"\x1b\[[0-9;?]*m", "", output))
+    bars = [line for line in lines if "━" in line]
+    assert code == 13
+    assert bars[-1].endswith("4 of 4")
+    failed = [line for line in lines if "wrong #" in line]
+    assert [line.removeprefix("\x1b[2K")[:16] for line in failed] == [
+        "failed: wrong #1",
+        "failed: wrong #2",
+    ]
+    assert not any("right #" in line for line in lines)
+    # The bar is erased, and below it are the report and the command that opens it.
+    after = output[output.rindex("4 of 4") :]
+    assert "\x1b[2K" in after
+    assert "open: plait view plait-report --open" in after
+    assert "━" not in quiet

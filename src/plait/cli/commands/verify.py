@@ -109,8 +109,10 @@ class ProgressPrinter:
         """Show one result."""
         if self._bar is not None:
             if result.outcome != "passed":
-                text = f"{result.case} #{result.repeat}: {result.failure}"
-                print_aside(result.outcome, text, colour=_COLOURS[result.outcome])
+                text = f" {result.case} #{result.repeat}: {result.failure}"
+                colour = f"bold {_COLOURS[result.outcome]}"
+                # By the bar, which erases itself before: click would write behind it.
+                self._bar.print(Text.assemble((f"{result.outcome}:", colour), visible(text)))
             self._bar.update(
                 self._task,
                 total=progress.total,
