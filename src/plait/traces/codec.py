@@ -7,9 +7,14 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import cache, lru_cache
+from pathlib import PurePath
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from plait._support.redact import HIDDEN
 from plait.traces.events import KINDS, VERSION, ResultImage, TraceEvent, Turn
@@ -115,7 +120,7 @@ def bytes_from_base64(data: str) -> bytes:
 
 
 def plain(value: object) -> object:
-    """Convert a value to JSON types; an unknown type becomes its text."""
+    """Convert a value to JSON types; an unknown object, whose text may be secret, to its type."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -131,8 +136,12 @@ def plain(value: object) -> object:
             return {str(name): plain(inner) for name, inner in items}
         case list() | tuple() | set() | frozenset():
             return [plain(inner) for inner in cast("list[object]", value)]
-        case _:
+        case Enum():
+            return plain(value.value)
+        case PurePath() | date() | time() | timedelta() | Decimal() | UUID():
             return str(value)
+        case _:
+            return f"<{getattr(value, '__name__', type(value).__name__)}>"
 
 
 class Cleaner:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -154,6 +157,25 @@ def test_secrets_are_not_written_but_the_result_is_what_was_said() -> None:
     assert "hunter" not in sink.data.decode()
     assert len(_written(sink)) == 6
     assert trace.final_response == f"I got {canary}"
+
+
+def test_of_an_object_only_its_type_is_written_as_its_text_may_hold_a_secret() -> None:
+    @dataclass
+    class Login:
+        phrase: str = "hunter twelve"
+
+    sink = Lines()
+    recorder = Recorder(sink)
+    settings = {"login": Login(), "kind": Lines, "folder": Path("a/b"), "on": date(2026, 11, 20)}
+    recorder.run_started([Message.user("x")], interface="x", settings={"extra_kwargs": settings})
+
+    (written,) = _written(sink)
+    assert written["settings"]["extra_kwargs"] == {
+        "login": "<Login>",
+        "kind": "<Lines>",
+        "folder": "a/b",
+        "on": "2026-11-20",
+    }
 
 
 def test_listeners_hear_each_event_and_cannot_hurt_the_run() -> None:
