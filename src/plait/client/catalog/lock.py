@@ -53,6 +53,7 @@ _SHORT_SECRET = frozenset({"-p", "-P", "-k", "-t", "-s", "-a", "-w"})
 _WORDS = frozenset(
     {"stdio", "http", "sse", "streamable-http", "serve", "start", "mcp", "server", "--", "-"}
     | {"true", "false", "yes", "no", "on", "off", "debug", "info", "warning", "error", "json"}
+    | {"v1", "v2", "v3"}
     | _SUBCOMMANDS
 )
 
@@ -64,7 +65,6 @@ _PATH = re.compile(rf"(?:~|\.{{1,2}})?(?:/[\w.@+ -]+)+/?|\.{{1,2}}|~|/|[\w./-]+\
 _PACKAGE = re.compile(r"@[a-z0-9~-][\w.~-]*/[\w.~-]+(?:@[\w.^~-]+)?")
 _NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)*[A-Za-z][\w.-]*(?:\[\w+\])?(?:(?:@|:|==)[\w.+-]+)?")
 _RANDOM = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_=+-]{20,}")
-_STEP = re.compile(r"(?:[a-z]{1,16}(?:[_-][a-z]{1,16})*|v\d{1,3})?")
 _VARIABLE = re.compile(r"\$\{[^{}]*\}")
 
 
@@ -172,13 +172,13 @@ def _shown(word: str, flag: str) -> tuple[str, str | None]:
 
 
 def _shown_url(url: str) -> tuple[str, str | None]:
-    """Return a URL without the steps of its path that are no plain words, and what is hashed.
+    """Return a URL without its path, but for steps such as "mcp", and what is hashed.
 
-    Programs get keys of any form in the path: a bot's, a webhook's, a personal address.
+    Programs get keys of any form in the path, also plain words: a bot's, a webhook's, a phrase.
     """
     scheme, _, place = public_url(url).partition("://")
     host, *steps = place.split("/")
-    hidden = [step for step in steps if step and not _STEP.fullmatch(_VARIABLE.sub("", step))]
+    hidden = [step for step in steps if (plain := _VARIABLE.sub("", step)) and plain not in _WORDS]
     path = ["…" if step in hidden else step for step in steps]
     return "/".join([f"{scheme}://{host}", *path]), "&".join(
         [*hidden, *_plain_parameters(url)]

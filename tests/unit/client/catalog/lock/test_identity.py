@@ -19,6 +19,7 @@ from plait.client.config.read import read_config
 from plait.client.config.servers import HttpServer, ServerConfig, StdioServer
 
 SECRET = "hunter2-Zx9"
+WORDS = "correct-horse"
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
 
 STYLES = (
@@ -26,8 +27,9 @@ STYLES = (
     *("--auth|me:SECRET", "--user|me:SECRET", "-u|me:SECRET", "--login|SECRET", "--access|SECRET"),
     *("--connect|SECRET", "https://me:SECRET@example.com/mcp", "https://SECRET@example.com/mcp"),
     *("https://example.com/mcp?api_key=SECRET", "https://example.com/mcp?q=SECRET"),
-    # A key in the path of a URL: long or short, after a flag or in one, with a prefix, encoded.
+    # A key in the path of a URL: long, short, of words, after a flag or in one, encoded.
     *("https://example.com/mcp/TOKEN", "https://example.com/s/SECRET/mcp"),
+    *("https://example.com/WORDS", "--url=https://example.com/hooks/WORDS/mcp"),
     *("--url|https://example.com/SECRET", "--url=https://example.com/SECRET/sse"),
     *("https://example.com/bot123456:SECRET/mcp", "https://example.com/mcp%2FSECRET"),
     *("API_KEY=SECRET", "ENDPOINT_AUTHZ=SECRET", "-e|DB=SECRET", "--env=SESSION=SECRET"),
@@ -53,12 +55,15 @@ def lockfile_of(server: ServerConfig) -> str:
 def test_no_argument_that_may_be_secret_is_in_the_lockfile(style: str, command: str) -> None:
     first = ["-y", "shop-server"] if command == "npx" else []
 
-    args = style.replace("SECRET", SECRET).replace("TOKEN", TOKEN).split("|")
+    args = (
+        style.replace("SECRET", SECRET).replace("TOKEN", TOKEN).replace("WORDS", WORDS).split("|")
+    )
 
     text = lockfile_of(StdioServer(command=command, args=[*first, *args]))
 
     assert SECRET not in text
     assert TOKEN not in text
+    assert WORDS not in text
     assert "4711" not in text
     assert "shop-server" in text
 
