@@ -11,7 +11,7 @@ import pytest
 from tests.integration.lock.shops import Shop, shop, tools_with
 
 from .conftest import Plait
-from .test_terminal import on_terminal
+from .test_terminal import shown_to
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_changed_is_shown_and_accepted_piece_by_piece(plait: Plait, locked:
 def test_nothing_that_a_server_hides_reaches_the_terminal(plait: Plait, locked: Shop) -> None:
     locked.write(tools_with(pay={"description": "Pay.\x1b[2J\u202e\U000e0041"}))
 
-    code, output = on_terminal(plait, "lock", "--check", "-q")
+    code, output = shown_to(plait, "lock", "--check", "-q")
     diagnosed = plait("doctor")
 
     assert code == 8

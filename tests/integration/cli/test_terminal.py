@@ -1,46 +1,27 @@
 """What a person sees on a terminal."""
 
 import json
-import os
-import pty
 import re
-import subprocess
 import sys
 
 import pytest
 
-from tests.nursery import python
+from tests.terminal import on_terminal
 
 from .conftest import SHOP, Plait, ShopConfig
 
 
-def on_terminal(plait: Plait, *arguments: str, **environment: str) -> tuple[int, str]:
+def shown_to(plait: Plait, *arguments: str, **environment: str) -> tuple[int, str]:
     """Run the program with a terminal on stdout and stderr; return its exit code and output."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*python(), "-m", "plait.cli", *arguments],
-        cwd=plait.folder,
-        env={**plait.environment, "TERM": "xterm-256color", "COLUMNS": "80", **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    output = b""
-    try:
-        while chunk := os.read(master, 65536):
-            output += chunk
-    except OSError:  # the other end of the terminal is closed
-        pass
-    os.close(master)
-    return process.wait(timeout=30), output.decode()
+    environment = {**plait.environment, "TERM": "xterm-256color", "COLUMNS": "80", **environment}
+    return on_terminal(*arguments, environment=environment, folder=plait.folder)
 
 
 def test_connecting_shows_the_servers_and_leaves_no_trace(plait: Plait) -> None:
     # Not from the nursery: a server that is there at once needs no progress display.
     plait.configure(shop={"command": sys.executable, "args": [SHOP]})
 
-    code, output = on_terminal(plait, "tools")
+    code, output = shown_to(plait, "tools")
 
     assert code == 0
     assert "connecting over stdio" in output
@@ -53,22 +34,22 @@ def test_connecting_shows_the_servers_and_leaves_no_trace(plait: Plait) -> None:
 def test_with_json_or_quiet_there_is_no_progress(plait: Plait, shop_config: ShopConfig) -> None:
     plait.configure(shop=shop_config())
 
-    _, exact = on_terminal(plait, "tools", "--json")
-    _, quiet = on_terminal(plait, "tools", "-q")
+    _, exact = shown_to(plait, "tools", "--json")
+    _, quiet = shown_to(plait, "tools", "-q")
 
     assert exact.startswith("[")
     assert "connecting" not in exact + quiet
 
 
 def test_a_server_cannot_drive_the_terminal(with_shop: Plait) -> None:
-    _, output = on_terminal(with_shop, "call", "shop", "escape", "-q")
+    _, output = shown_to(with_shop, "call", "shop", "escape", "-q")
 
     assert output == "\\x1b[2Jgone\r\n"
 
 
 def test_no_color_is_respected(with_shop: Plait) -> None:
-    _, coloured = on_terminal(with_shop, "call", "shop", "nothing", "-q")
-    _, plain = on_terminal(with_shop, "call", "shop", "nothing", "-q", NO_COLOR="1")
+    _, coloured = shown_to(with_shop, "call", "shop", "nothing", "-q")
+    _, plain = shown_to(with_shop, "call", "shop", "nothing", "-q", NO_COLOR="1")
 
     assert "\x1b[31m" in coloured
     assert plain.startswith("error: shop has no tool 'nothing'")
@@ -76,7 +57,7 @@ def test_no_color_is_respected(with_shop: Plait) -> None:
 
 
 def test_a_call_shows_what_it_waits_for_and_leaves_no_trace(with_shop: Plait) -> None:
-    _, output = on_terminal(with_shop, "call", "shop", "slow", "seconds=1")
+    _, output = shown_to(with_shop, "call", "shop", "slow", "seconds=1")
 
     assert "shop/slow … 0 s" in re.sub(r"\x1b\[[\d;?]*\w", "", output)
     # The line is erased before the progress and the result are printed.
@@ -87,7 +68,7 @@ def test_a_call_shows_what_it_waits_for_and_leaves_no_trace(with_shop: Plait) ->
 
 @pytest.mark.parametrize("option", ["--json", "-q", "--wire", "-v"])
 def test_a_call_shows_no_waiting_line_where_it_would_disturb(with_shop: Plait, option: str) -> None:
-    _, output = on_terminal(with_shop, "call", "shop", "slow", "seconds=0.5", option)
+    _, output = shown_to(with_shop, "call", "shop", "slow", "seconds=0.5", option)
 
     assert "…" not in re.sub(r"\{.*", "", output)
     assert ("→ shop" in output) == (option == "--wire")
@@ -102,8 +83,8 @@ def test_a_suite_has_one_bar_below_what_failed_which_ends_before_the_report(plai
     suite = {"defaults": {"model": "scripted:script.json", "repeat": 2}, "cases": cases}
     (plait.folder / "suite.json").write_text(json.dumps(suite))
 
-    code, output = on_terminal(plait, "verify", "suite.json", COLUMNS="100")
-    _, quiet = on_terminal(plait, "verify", "suite.json", "--quiet", COLUMNS="100")
+    code, output = shown_to(plait, "verify", "suite.json", COLUMNS="100")
+    _, quiet = shown_to(plait, "verify", "suite.json", "--quiet", COLUMNS="100")
 
     lines = re.split(r"\r|\n", re.sub(r"\x1b\[[0-9;?]*m", "", output))
     bars = [line for line in lines if "━" in line]

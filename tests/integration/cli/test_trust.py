@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import stat
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nursery import python
+from tests.terminal import on_terminal
 
 from .conftest import Plait
 
@@ -265,25 +264,8 @@ def test_a_file_of_somebody_else_is_refused_unless_it_is_named(cloned: Plait) ->
 
 def at_prompt(plait: Plait, answer: str, *arguments: str) -> tuple[int, str]:
     """Run a command on a terminal, and answer its prompt; return its exit code and output."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*python(), "-m", "plait.cli", *arguments],
-        cwd=plait.folder,
-        env={**plait.environment, "PLAIT_TRUST": "", "TERM": "dumb", "NO_COLOR": "1"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    os.write(master, answer.encode())
-    output = b""
-    try:
-        while chunk := os.read(master, 65536):
-            output += chunk
-    except OSError:  # the other end of the terminal is closed
-        pass
-    os.close(master)
-    return process.wait(timeout=30), output.decode()
+    environment = {**plait.environment, "PLAIT_TRUST": "", "TERM": "dumb", "NO_COLOR": "1"}
+    return on_terminal(*arguments, environment=environment, folder=plait.folder, typed=answer)
 
 
 def test_on_a_terminal_the_user_is_asked_once(cloned: Plait) -> None:

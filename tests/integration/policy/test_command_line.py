@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from click.testing import CliRunner, Result
 from plait.cli import main
 from plait.cli.exits import Exit
 from tests.integration.policy.conftest import Guarded
-from tests.nursery import python
+from tests.terminal import on_terminal
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -25,33 +23,15 @@ def plait(guarded: Guarded, command: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*command.split(), "-qc", config, *arguments])
 
 
-def on_terminal(arguments: list[str], typed: bytes) -> tuple[int, str]:
-    """Run the program on a terminal where a person has typed ahead."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*python(), "-m", "plait.cli", *arguments],
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    os.write(master, typed)
-    output = b""
-    try:
-        while chunk := os.read(master, 65536):
-            output += chunk
-    except OSError:  # the other end of the terminal is closed
-        pass
-    os.close(master)
-    return process.wait(timeout=60), output.decode()
-
-
-@pytest.mark.parametrize(("typed", "code"), [(b"what\ny\n", Exit.OK), (b"\n", Exit.CONFIG)])
-def test_whoever_sits_at_the_terminal_is_asked(guarded: Guarded, typed: bytes, code: Exit) -> None:
+@pytest.mark.parametrize(("typed", "code"), [("what\ny\n", Exit.OK), ("\n", Exit.CONFIG)])
+def test_whoever_sits_at_the_terminal_is_asked(guarded: Guarded, typed: str, code: Exit) -> None:
     config = str(guarded.write())
 
-    ended, output = on_terminal(["call", "-qc", config, "files", "touch", "path=a\x1b[2J"], typed)
+    ended, output = on_terminal(
+        *("call", "-qc", config, "files", "touch", "path=a\x1b[2J"),
+        environment={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+        typed=typed,
+    )
 
     assert "files/touch needs your approval: the default of policy.json" in output
     assert 'path: "a\\u001b[2J"' in output

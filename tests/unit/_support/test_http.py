@@ -8,24 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from plait._support.clock import SystemClock
 from plait._support.http_requests import HttpReply, send_request, with_retries
 from plait.errors import BackendError, PlaitError
-
-
-class ManualClock(SystemClock):
-    """Notes pauses in place of making them."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-        self.pauses: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.time
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.time += seconds
+from tests.clock import FakeClock
 
 
 def _error(text: str = "busy", **options: Any) -> BackendError:
@@ -80,7 +65,7 @@ async def test_attempts_are_repeated(
     outcome: str,
     pauses: list[float],
 ) -> None:
-    clock, left = ManualClock(), iter(errors)
+    clock, left = FakeClock(), iter(errors)
 
     async def attempt() -> str:
         for error in left:

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
 from plait.gateway.configuration import SharedCache
+from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 
-class Hand:
-    """A clock that is turned by hand."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.seconds, UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
 async def test_many_who_ask_at_once_cause_one_search() -> None:
-    memory = SharedCache[int](10, Hand())
+    memory = SharedCache[int](10, FakeClock())
     asked: list[int] = []
 
     async def find() -> int:
@@ -41,7 +25,7 @@ async def test_many_who_ask_at_once_cause_one_search() -> None:
 
 
 async def test_what_was_found_is_asked_again_when_its_time_is_over() -> None:
-    clock = Hand()
+    clock = FakeClock()
     memory = SharedCache[int](10, clock)
     asked: list[int] = []
 
@@ -58,7 +42,7 @@ async def test_what_was_found_is_asked_again_when_its_time_is_over() -> None:
 
 
 async def test_after_a_failure_the_next_one_tries() -> None:
-    memory = SharedCache[int](10, Hand())
+    memory = SharedCache[int](10, FakeClock())
     begun = asyncio.Event()
     fail = asyncio.Event()
 
@@ -82,7 +66,7 @@ async def test_after_a_failure_the_next_one_tries() -> None:
 
 
 async def test_one_who_is_cancelled_lets_another_take_over() -> None:
-    memory = SharedCache[int](10, Hand())
+    memory = SharedCache[int](10, FakeClock())
     begun = asyncio.Event()
 
     async def endless() -> int:
@@ -105,7 +89,7 @@ async def test_one_who_is_cancelled_lets_another_take_over() -> None:
 
 
 async def test_the_longest_unused_is_forgotten_first() -> None:
-    memory = SharedCache[str](10, Hand(), max_entries=2)
+    memory = SharedCache[str](10, FakeClock(), max_entries=2)
 
     async def find() -> str:
         return "found"

@@ -19,7 +19,7 @@ from plait.traces.messages.message import (
 )
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
-from tests.unit.traces.runs import SetClock
+from tests.clock import FakeClock
 
 
 def png(width: int, height: int) -> bytes:
@@ -53,7 +53,7 @@ FORECAST: dict[str, Any] = {
 def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool = False) -> Trace:
     """Record a run with parallel calls, a retry, a heal, an approval, an elicitation,
     an image and a failed call."""
-    clock = SetClock()
+    clock = FakeClock()
     recorder = Recorder(clock=clock, run=run)
     question = "Which of Köln and Bonn is warmer tomorrow? Book a train to the warmer one."
     picture = ImageContent(base64.b64encode(png(96, 48)).decode(), "image/png")
@@ -146,7 +146,7 @@ def full_run(*, run: str = "a1b2c3d4e5f6", warmer: float = 0.0, extra_turn: bool
 
 def failed_run() -> Trace:
     """Record a run that ended with an error."""
-    clock = SetClock()
+    clock = FakeClock()
     recorder = Recorder(clock=clock, run="deadbeef0001")
     recorder.run_started([Message.user("Do it.")], interface="manual", model="small")
     clock.seconds = 0.8
@@ -162,7 +162,7 @@ HOSTILE = (
 
 def hostile_run(*, big: int = 5_000_000) -> Trace:
     """Record a run whose every text attacks the page."""
-    clock = SetClock()
+    clock = FakeClock()
     recorder = Recorder(clock=clock, run='"><script>alert(0)</script>')
     svg = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>").decode()
     images = [
@@ -204,7 +204,7 @@ def hostile_run(*, big: int = 5_000_000) -> Trace:
 
 def long_run(events: int) -> Trace:
     """Record a run of about this many events: turns with a call each."""
-    clock = SetClock()
+    clock = FakeClock()
     recorder = Recorder(clock=clock, run="feedface0002")
     recorder.run_started([Message.user("Count.")], interface="langchain", model="small")
     for number in range((events - 2) // 3):

@@ -16,9 +16,9 @@ from plait.traces.events import ToolReturned, TraceEvent
 from plait.traces.messages.message import Message
 from plait.traces.recorder import Recorder
 from plait.traces.trace import Trace
+from tests.clock import FakeClock
 from tests.unit.html.parsed import Parsed, parsed
 from tests.unit.html.sample_runs import (
-    SetClock,
     failed_run,
     full_run,
     hostile_run,
@@ -81,7 +81,7 @@ def test_bars_stand_where_the_steps_were_in_time() -> None:
 
 
 def test_connecting_is_a_bar_from_the_question_on() -> None:
-    clock = SetClock()
+    clock = FakeClock()
     recorder = Recorder(clock=clock, run="r")
     clock.seconds += 2.5
     recorder.run_started([Message.user("**Why?**")], interface="manual", servers=["shop"])
@@ -110,7 +110,7 @@ def test_results_in_json_are_trees_and_images_are_shown() -> None:
 
 
 def test_an_image_that_results_share_is_shown_with_each_of_them() -> None:
-    recorder = Recorder(clock=SetClock(), run="r")
+    recorder = Recorder(clock=FakeClock(), run="r")
     recorder.run_started([Message.user("Twice.")], interface="manual")
     image = ("image/png", base64.b64encode(png(2, 2)).decode())
     huge = ("image/png", base64.b64encode(bytes(8_000_000)).decode())
@@ -128,7 +128,7 @@ def test_an_edited_call_shows_its_new_arguments_and_other_events_their_names() -
     class Paused(TraceEvent):
         kind: ClassVar[str] = "run_paused"
 
-    recorder = Recorder(clock=SetClock(), run="r")
+    recorder = Recorder(clock=FakeClock(), run="r")
     recorder.run_started([Message.user("Pay.")], interface="manual")
     recorder.approval(
         "bank", "pay", "edit", "ask about bank/*", by="person", arguments={"amount": 5}

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from plait.traces.codec import Redact
 from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Listener, Recorder, Sink
+from tests.clock import FakeClock
 
 QUESTION = "How warm is it in Köln?"
-
-
-class SetClock:
-    """A clock that goes on by a step whenever it is looked at; without one, it must be moved."""
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.seconds = 0.0
-        self._step = step
-
-    def monotonic(self) -> float:
-        self.seconds += self._step
-        return self.seconds
-
-    def now(self) -> datetime:
-        return datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 class Lines:
@@ -43,7 +24,9 @@ def begun(
     sink: Sink | None = None, *, redact: Redact | None = None, listeners: tuple[Listener, ...] = ()
 ) -> Recorder:
     """Record the beginning of a run: a turn with two calls, answered in the other order."""
-    recorder = Recorder(sink, redact=redact, listeners=listeners, clock=SetClock(1.0), run="r1")
+    recorder = Recorder(
+        sink, redact=redact, listeners=listeners, clock=FakeClock(step=1.0), run="r1"
+    )
     recorder.run_started(
         [Message.system("Be brief."), Message.user(QUESTION)],
         interface="langchain",

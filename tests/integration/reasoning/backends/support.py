@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from plait.reasoning.backends.http import LangbaseCompleter, OpenAICompatibleCompleter, PipeNames
@@ -20,22 +19,6 @@ def prompt(user: str = "What boils?", *, system: str = "Answer in JSON.") -> Pro
     return Prompt(
         pipe="linear-reasoning-v1", system=system, user=user, temperature=0.7, max_tokens=2000
     )
-
-
-class NotingClock:
-    """Notes how long it should wait, and does not."""
-
-    def __init__(self) -> None:
-        self.pauses: list[float] = []
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
 
 
 @asynccontextmanager

@@ -18,8 +18,8 @@ from plait.reasoning.backends.port import Completer
 from plait.testing import LangbaseServer, OpenAIServer, eventually, free_port
 from plait.testing.llm.model_server import ProviderServer
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse, Script, Turn
+from tests.clock import FakeClock
 from tests.integration.reasoning.backends.support import (
-    NotingClock,
     langbase,
     openai,
     opened,
@@ -71,7 +71,7 @@ def setup(server: LangbaseServer | OpenAIServer) -> Setup:
     @asynccontextmanager
     async def scene(turns: Script, retry: RetryPolicy | None = None) -> AsyncGenerator[Scene]:
         server.play(turns)
-        clock = NotingClock()
+        clock = FakeClock()
         completer = (
             langbase(server.url, KEY, retry=retry, clock=clock)
             if isinstance(server, LangbaseServer)
@@ -188,7 +188,7 @@ async def test_cancelling_closes_the_connection_and_repeats_nothing(setup: Setup
 
 @pytest.mark.parametrize("kind", ["langbase", "openai"])
 async def test_a_provider_that_is_not_there_is_tried_and_named(kind: str) -> None:
-    url, clock = f"http://127.0.0.1:{free_port()}", NotingClock()
+    url, clock = f"http://127.0.0.1:{free_port()}", FakeClock()
     make = langbase if kind == "langbase" else openai
     completer = make(url, clock=clock, retry=RetryPolicy(max_retries=3))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,24 +14,9 @@ from plait.client.catalog.tool import Tool
 from plait.client.config.servers import StdioServer
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ConfigError
+from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
-
-
-class HandClock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def monotonic(self) -> float:
-        return self.time
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.time, UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.time += seconds
 
 
 READ = Tool(server="s", wire_name="read", name="read", annotations={"read_only_hint": True})
@@ -71,13 +55,13 @@ async def test_the_same_call_is_answered_from_memory() -> None:
 
 
 async def test_an_answer_is_forgotten_in_time() -> None:
-    clock = HandClock()
+    clock = FakeClock(100)
     cache = ResultCache(ResultCaching(ttl_seconds=10), clock=clock)
     await put(cache, call(), "kept")
 
-    clock.time += 9.9
+    clock.seconds += 9.9
     assert await get(cache, call()) == "kept"
-    clock.time += 0.1
+    clock.seconds += 0.1
     assert await get(cache, call()) is None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -23,24 +22,10 @@ from plait.client.calls.call_routing import ActiveCall, CallRouter
 from plait.client.calls.sampling import Sampling, SamplingRequests, input_bytes, refusal
 from plait.client.protocol.session import McpSession, RequestContext
 from plait.errors import ConfigError
+from tests.clock import FakeClock
 
 SESSION = cast("McpSession", object())
 CONTEXT = RequestContext(session=SESSION, request_id="1")
-
-
-class StoppedClock:
-    """A clock that a test moves."""
-
-    seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.seconds, UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 def asked(text: str = "tea", **more: Any) -> CreateMessageRequestParams:
@@ -181,7 +166,7 @@ async def test_calls_at_once_share_what_they_may_have_together() -> None:
 
 @pytest.mark.anyio
 async def test_a_minute_later_servers_may_ask_again() -> None:
-    clock = StoppedClock()
+    clock = FakeClock()
     sampling = Sampling(say_yes, max_calls_per_minute=2, outside_calls=True)
     requests = SamplingRequests(sampling, CallRouter(), clock=clock)
     answers: list[str] = []

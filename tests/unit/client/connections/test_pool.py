@@ -21,6 +21,7 @@ from plait.client.connections.deadline import Deadline
 from plait.client.connections.operations import call_tool
 from plait.client.connections.session_keeper import SessionOptions
 from plait.testing import eventually
+from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
@@ -248,25 +249,16 @@ async def test_closing_ends_those_who_wait_for_their_turn(desk: Desk) -> None:
     assert {type(outcome).__name__ for outcome in outcomes} == {"ClientClosedError"}
 
 
-class _SetClock(SystemClock):
-    """A clock that stands still."""
-
-    now_seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_seconds
-
-
 async def test_a_connection_is_not_closed_between_the_steps_of_a_call() -> None:
-    clock = _SetClock()
+    clock = FakeClock()
     servers = {"web": HttpServer(url="http://localhost/mcp")}
     pool = ConnectionPool(servers, lambda _: SessionOptions(), clock=clock)
     connection = pool.connection("web", CallerCredentials(headers={"X-User": "ann"}))
 
     with connection.used():
-        clock.now_seconds += 60
+        clock.seconds += 60
         during = connection.is_unused
     after = connection.is_unused
-    clock.now_seconds += 1
+    clock.seconds += 1
 
     assert (during, after, connection.is_unused) == (False, False, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 import mcp_types as types
 import pytest
@@ -14,29 +13,14 @@ from plait.client.calls.tool_call import RunIdentity, ToolCall
 from plait.client.config.budgets import Limit, ResultBudget
 from plait.client.connections.credentials import CallerCredentials
 from plait.errors import ResultExpiredError
+from tests.clock import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 TEXT = "x" * 10_000
 
 
-class HandClock:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(self.seconds, UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-def limiter_of(keep_bytes: int = 100_000, clock: HandClock | None = None) -> ResultLimiter:
+def limiter_of(keep_bytes: int = 100_000, clock: FakeClock | None = None) -> ResultLimiter:
     limit = Limit(tokens=1000)
     budget = ResultBudget(default=limit, keep_seconds=100, keep_bytes=keep_bytes)
     return ResultLimiter(budget, {}, clock=clock)
@@ -67,7 +51,7 @@ def is_kept(limiter: ResultLimiter, handle: str) -> bool:
 
 
 async def test_a_result_is_kept_for_its_time_after_it_was_last_read() -> None:
-    clock = HandClock()
+    clock = FakeClock()
     limiter = limiter_of(clock=clock)
     handle = await kept_by(limiter)
 
