@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -584,3 +586,73 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_a_call_leaves_the_call
     # The result of the other payment may have been on its way when its run was cancelled.
     assert next(one.text for one in state["messages"] if one.type == "tool") == "paid 1"
     assert ledger_of(tmp_path) == [1, 20]
+
+
+async def pay_in_a_subgraph_that_is_retried(tools: Any) -> None:
+    tries: list[None] = []
+
+    async def inner(_: paying_graphs.Paid) -> paying_graphs.Paid:
+        await tools["pay"].ainvoke({"amount": 1})
+        tries.append(None)
+        if len(tries) < 2:
+            raise ConnectionError
+        return {"texts": []}
+
+    builder: Any = StateGraph(paying_graphs.Paid)
+    policy = RetryPolicy(max_attempts=2, initial_interval=0.01, jitter=False)
+    builder.add_node("pay", inner, retry_policy=policy)
+    builder.add_edge(START, "pay")
+    subgraph = builder.compile()
+
+    async def outer(_: paying_graphs.Paid) -> Any:
+        return await subgraph.ainvoke({"texts": []})
+
+    graph = paying_graphs.compiled(paying_graphs.Paid, outer, InMemorySaver())
+    await graph.ainvoke({"texts": []}, THREAD)
+    assert len(tries) == 2
+
+
+async def pay_in_a_subgraph_whose_state_is_edited(tools: Any) -> None:
+    async def inner(_: paying_graphs.Paid) -> paying_graphs.Paid:
+        await tools["pay"].ainvoke({"amount": 1})
+        interrupt("go on?")
+        return {"texts": []}
+
+    subgraph = paying_graphs.compiled(paying_graphs.Paid, inner)
+    graph = paying_graphs.compiled(paying_graphs.Paid, subgraph, InMemorySaver())
+    await graph.ainvoke({"texts": []}, THREAD)
+    (task,) = (await graph.aget_state(THREAD, subgraphs=True)).tasks
+    await graph.aupdate_state(task.state.config, {"texts": ["edited"]}, as_node="__start__")
+    await graph.ainvoke(None, THREAD)
+    await graph.ainvoke(Command(resume=True), THREAD)
+
+
+async def pay_in_a_thread_with_the_context(tools: Any) -> None:
+    def node(_: paying_graphs.Paid) -> paying_graphs.Paid:
+        with ThreadPoolExecutor() as threads:
+            threads.submit(copy_context().run, tools["pay"].invoke, {"amount": 1}).result()
+        interrupt("go on?")
+        return {"texts": []}
+
+    graph = paying_graphs.compiled(paying_graphs.Paid, node, InMemorySaver())
+    await graph.ainvoke({"texts": []}, THREAD)
+    await graph.ainvoke(Command(resume=True), THREAD)
+
+
+@pytest.mark.parametrize(
+    "pay",
+    [
+        pay_in_a_subgraph_that_is_retried,
+        pay_in_a_subgraph_whose_state_is_edited,
+        pay_in_a_thread_with_the_context,
+    ],
+)
+async def test_what_the_page_advises_makes_each_payment_once(
+    server: ServerProcess, tmp_path: Path, pay: Any
+) -> None:
+    async def use(tools: dict[str, Any], _: Any) -> None:
+        await pay(tools)
+
+    await with_tools(server.url, str(tmp_path / "state.db"), use)
+
+    assert ledger_of(tmp_path) == [1]
