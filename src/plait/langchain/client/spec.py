@@ -45,8 +45,9 @@ class AgentSpec:
         if spec is None:
             raise TypeError(
                 f"the arguments of this {type(agent).__name__} are not known: create it with "
-                "plait.langchain.create_agent(model, tools, ...) or pass "
-                "plait.langchain.AgentSpec(model, tools, {...}) instead of the agent"
+                "plait.langchain.create_agent(model, tools, ...), pass "
+                "plait.langchain.AgentSpec(model, tools, {...}) instead of the agent, or create it "
+                "with the middleware plait.gateway.GatewayToolsMiddleware(service)"
             )
         return spec
 
