@@ -21,9 +21,6 @@ from tests.docs.programs import (
 SERVERS = {"calculator_server.py", "notes_server.py", "shop_server.py"}
 """Programs that others start."""
 
-OF_EXTRAS = {"run_on_claude.py", "run_on_claude_tool.py", "run_on_langchain.py"}
-"""Programs that `make test-extras` runs."""
-
 PYTEST_FILES = {
     "checks.py",
     "conftest.py",
@@ -58,7 +55,7 @@ def test_every_example_is_on_a_page() -> None:
 
 
 def test_every_program_has_its_output_on_a_page() -> None:
-    others = SERVERS | PYTEST_FILES | OF_EXTRAS | {"six_lines.py"}  # tests of the README run it
+    others = SERVERS | PYTEST_FILES | {"six_lines.py"}  # tests of the README run it
     programs = {
         path
         for path in EXAMPLES.rglob("*.py")
