@@ -342,8 +342,12 @@ def test_a_client_that_reads_nothing_is_still_read(
         os.write(client_out, b"".join(asked[some : some + 100]))
         begun.hold(stdin, stdout)
 
+    os.close(client_out)
+    begun.hold(stdin, stdout)
+
     assert begun.unsent
     assert not begun.unread
+    assert not begun.is_over
     assert len(ids_in(os.read(client_in, 1_000_000) + begun.unsent)) == len(asked)
 
 

@@ -111,7 +111,7 @@ def serve(
         return config
 
     begun = settings_of(ctx).begun
-    files = _deciding_files(ctx) if begun is not None else []
+    files = _deciding_files(ctx) if begun is not None and address is None else []
     known = fingerprint(files)
     choices = (*servers, "|", *include, "|", *exclude)
     served = ServedConfiguration(
