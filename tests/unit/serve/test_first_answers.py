@@ -23,8 +23,9 @@ from plait.serve.first_answers import (
 )
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}}
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    VERSION_KEY: "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {"roots": {}},
 }
 OTHER_META = {**META, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -142,6 +143,7 @@ def test_what_is_not_known_is_left_to_the_server_with_all_that_follows(
         request(1, "initialize", {**HELLO, "_meta": META}),
         request(1, "initialize", {"protocolVersion": "2026-07-28", "capabilities": {"roots": {}}}),
         request(1, "server/discover"),
+        request(1, "tools/list", {"_meta": {**META, VERSION_KEY: "2025-11-25"}}),
         request(1, "server/discover", {"_meta": OTHER_META}),
     ],
 )
