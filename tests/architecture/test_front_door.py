@@ -83,8 +83,12 @@ def test_importing_the_package_does_not_import(imported: dict[str, object], modu
             "from plait.cli import main; main(['--help'], standalone_mode=False)",
             (*LATE, "anyio", "langchain_core", "mcp_types", "pydantic"),
         ),
+        (
+            "import plait.serve.first_answers",
+            (*HEAVY, "asyncio", "dataclasses", "logging", "msgspec", "plait.serve.upstream"),
+        ),
     ],
-    ids=["MultiServerMCPClient", "Toolbox", "HTTP", "plait --help"],
+    ids=["MultiServerMCPClient", "Toolbox", "HTTP", "plait --help", "the first answers"],
 )
 def test_nothing_is_imported_before_it_is_needed(program: str, late: tuple[str, ...]) -> None:
     program += "; import json, sys; print(json.dumps(sorted(sys.modules)))"

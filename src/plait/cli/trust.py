@@ -73,7 +73,7 @@ class Preview:
     servers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     """Each server, and for each thing it does a verb and an object."""
     files: tuple[Path, ...] = ()
-    """The files that decide it, too: those of the environment, and the policy."""
+    """The files that decide with it what agents get: env files, the policy and the lockfile."""
 
     def lines(self) -> Iterator[str]:
         """Yield lines that are safe for a terminal, without a line break in any of them."""
@@ -89,6 +89,8 @@ def preview_of(path: Path) -> Preview:
     Raises:
         ConfigError: It cannot be read.
     """
+    from plait.client.catalog.lock import LOCKFILE_NAME
+
     problems = Problems()
     content = _bytes_of(path)
     document = load_document(path, problems)
@@ -122,7 +124,8 @@ def preview_of(path: Path) -> Preview:
     files = sorted({file for file in named if file is not None})
     for file in files:
         digest.update(_with_label(str(file), _bytes_of(file)))
-    return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers), tuple(files))
+    locked = _path_in(options.get("lockfile"), variables) or variables.folder / LOCKFILE_NAME
+    return Preview(path, f"sha256:{digest.hexdigest()}", tuple(servers), (*files, locked))
 
 
 def _by_name(value: object, keys: KeyTable) -> dict[str, object]:

@@ -79,22 +79,22 @@ class Conversation:
         poller.register(stdin, select.POLLIN)
         blocks = os.get_blocking(stdout)
         os.set_blocking(stdout, False)  # a client may send much before it reads anything
+        has_left, takes_more = False, True
         try:
-            goes_on = True
-            while goes_on:
+            while takes_more or self.unsent:
                 poller.register(stdout, select.POLLOUT if self.unsent else 0)
                 ready = dict(poller.poll(PAUSE_MILLISECONDS))
+                if not ready or (stdout in ready and not self.unsent):
+                    return  # it pauses, or reads no more
                 if stdout in ready:
-                    if not self.unsent:
-                        return  # nobody reads any more
                     del self.unsent[: os.write(stdout, self.unsent)]
                 if stdin in ready:
                     data = os.read(stdin, MAX_LINE_BYTES)
-                    goes_on = bool(data) and self.take(data)
-                    has_all = self.opening is not None and not self.unsent and not self._line
-                    self.is_over = not data and has_all
-                elif not ready:
-                    return
+                    has_left = not data
+                    takes_more = not has_left and self.take(data)
+                    if not takes_more:
+                        poller.unregister(stdin)
+            self.is_over = has_left and self.opening is not None and not self._line
         finally:
             os.set_blocking(stdout, blocks)
 

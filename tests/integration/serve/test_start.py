@@ -42,6 +42,7 @@ HELLO = {
     "capabilities": {"roots": {}},
     "clientInfo": {"name": "raw", "version": "1"},
 }
+SCHEMA = {"inputSchema": {"type": "object"}}
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +56,7 @@ def stored_answers() -> list[Path]:
     return [*(cache_folder() / "serve" / "answers").glob("*/*.txt")]
 
 
-def add_tool(name: str) -> None:
+def add_tool(name: str, about: str = "") -> None:
     """Add a tool to the stored answers, as if a server had had it until now."""
     (path,) = stored_answers()
     first, _, body = path.read_bytes().partition(b"\n")
@@ -63,7 +64,7 @@ def add_tool(name: str) -> None:
     pairs = (line.partition(b" ") for line in body.split(b"\n"))
     answers = {method.decode(): answer for method, _, answer in pairs}
     listed = json.loads(answers["tools/list"])
-    listed["tools"].append({"name": name, "inputSchema": {"type": "object"}})
+    listed["tools"].append({"name": name, "description": about, **SCHEMA})
     answers["tools/list"] = json.dumps(listed).encode()
     path.write_text(answers_text(files, fingerprint(files), answers))
 
@@ -132,35 +133,36 @@ def answers_in(output: bytes) -> dict[object, object]:
 
 
 def test_a_script_that_sends_everything_at_once_gets_the_same_answers_again(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PLAIT_DEBUG", "serve")
     config = write_config(tmp_path, {"a": python_server(RAW, "a")})
     line = [sys.executable, "-m", "plait", "serve", "--config", str(config)]
 
-    def run() -> dict[object, object]:
-        asked = everything_at_once()
-        return answers_in(
-            subprocess.run(line, input=asked, stdout=subprocess.PIPE, timeout=60, check=True).stdout
-        )
+    def start() -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdin is not None
+        process.stdin.write(everything_at_once())
+        process.stdin.flush()
+        return process
 
-    first = run()
-    before = stored_answers()[0].read_bytes()
-    # One is killed while it is taken over.
-    killed = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert killed.stdin is not None
+    first = answers_in(start().communicate(timeout=60)[0])
+    (stored,) = stored_answers()
+    before = stored.read_bytes()
+    killed = start()
     assert killed.stdout is not None
-    killed.stdin.write(everything_at_once())
-    killed.stdin.flush()
     answered = json.loads(killed.stdout.readline())
-    killed.kill()
+    killed.kill()  # while it imports the server
     killed.communicate()
-    after = stored_answers()[0].read_bytes()
-    add_tool("a__marker")
-    second = run()
+    after = stored.read_bytes()
+    add_tool("a__gone", about="more than a pipe holds" * 10_000)
+    unread = start()
+    assert unread.stderr is not None
+    unread.stderr.readline()  # the server has taken over
+    second = answers_in(unread.communicate(timeout=60)[0])
 
-    left = [
-        one for one in psutil.Process().children(recursive=True) if RAW in " ".join(one.cmdline())
-    ]
+    left = [one for one in psutil.Process().children(recursive=True) if RAW in one.cmdline()]
     assert sorted(first, key=str) == [1, 2, 3, 4, 5]
     assert answered == first[1]
     assert before == after

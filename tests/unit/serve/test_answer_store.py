@@ -16,6 +16,8 @@ from plait.serve.answer_store import MAX_CLIENTS, AnswerStore, Deciding
 from plait.serve.configuration import ServedConfiguration
 from plait.serve.first_answers import Conversation, declaration, fingerprint, read_answers
 from plait.serve.session import ClientSession
+from plait.serve.snapshot import Snapshot
+from plait.serve.upstream import Upstream
 from plait.testing import eventually
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +34,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def configured(**servers: object) -> ClientConfig:
-    shop = MCPServer("shop", instructions="buy")
+def configured(instructions: str = "buy", **servers: object) -> ClientConfig:
+    shop = MCPServer("shop", instructions=instructions)
 
     @shop.tool()
     def price() -> str:
@@ -105,6 +107,22 @@ async def test_the_answers_of_the_modern_era_are_stored(tmp_path: Path) -> None:
     assert listed["resultType"] == "complete"
     assert stored.keys() == {"server/discover", *LISTS}
     assert b'"resultType":"complete"' in stored["tools/list"]
+
+
+async def test_changed_instructions_are_known_the_next_time() -> None:
+    config = configured("sell")
+    for text, known in (("buy", configured("buy")), ("sell", config)):
+        async with opened(known) as session:
+            await shake_hands(session)
+            upstream = await session.upstream()
+
+            async def is_open(upstream: Upstream = upstream, text: str = text) -> bool:
+                return await upstream.instructions() == f"# shop\n\n{text}"
+
+            await eventually(is_open)
+    offer = Snapshot(config, "server", "roots").load()["shop"]
+
+    assert offer.instructions == "sell"
 
 
 async def test_a_list_without_a_server_that_has_not_listed_yet_is_not_stored(

@@ -86,7 +86,6 @@ def serve(
         return
     from plait.cli.found_config import find_config
     from plait.client.config.read import ClientConfig
-    from plait.client.options import lockfile_path
     from plait.serve.answer_store import Deciding
     from plait.serve.configuration import ServedConfiguration
     from plait.serve.first_answers import fingerprint
@@ -118,20 +117,14 @@ def serve(
         read, choices=choices, naming=naming, search=search, traces=not no_trace
     )
     if address is None:
-        deciding = None
-        if files and fingerprint(files) == known:
-            files.append(str(lockfile_path(served.config.options, served.config.source)))
-            deciding = Deciding(files, fingerprint(files), secrets_in(served.config))
+        deciding = Deciding(files, known, secrets_in(served.config)) if files else None
         asyncio.run(_serve_stdio(served, begun, deciding))
     else:
         _serve_http(address, allowed_hosts, served)
 
 
 def _deciding_files(ctx: click.Context) -> list[str]:
-    """Return the files that decide which configuration is used, and what it says, if it is valid.
-
-    Besides them, its lockfile decides what is listed.
-    """
+    """Return the files that decide about what is served; none if the configuration is not valid."""
     from plait.cli.found_config import config_places, find_config
     from plait.cli.trust import Approvals, preview_of
 
