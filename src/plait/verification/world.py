@@ -149,7 +149,9 @@ async def prepare_folder(run: PlannedRun, source: Path, folder: Path) -> None:
             raise SetupError(f"{named}: {error}") from error
         if done.returncode:
             last = done.stdout.decode(errors="replace").strip()[-MAX_LAST_WORDS_CHARACTERS:]
-            raise SetupError(f"{named}, ended with {done.returncode}: {last}")
+            raise SetupError(
+                f"{named}, ended with {done.returncode}" + (f": {last}" if last else "")
+            )
 
 
 async def call_setup_tools(run: PlannedRun, toolbox: Toolbox | None, folder: Path) -> None:

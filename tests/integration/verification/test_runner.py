@@ -251,6 +251,7 @@ async def test_a_world_is_set_up_before_the_agent_runs(tmp_path: Path) -> None:
         ({"run": "there-is-no-program now"}, "step 1, there-is-no-program: .*No such file"),
         ({"run": ["with\0", "null"]}, "embedded null byte"),
         ({"run": [sys.executable, "-c", "exit('full')"]}, "python3?[.0-9]*, ended with 1: full"),
+        ({"run": [sys.executable, "-c", "exit(3)"]}, "ended with 3$"),
         (
             {"call": {"server": "sums", "tool": "add_numbers"}},
             "step 1, sums/add_numbers: .*missing",
