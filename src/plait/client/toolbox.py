@@ -510,12 +510,16 @@ class Toolbox(ConnectionOwner):
     async def set_logging_level(self, level: types.LoggingLevel, *servers: str) -> None:
         """Set the lowest level of log messages that servers send, if they can log.
 
+        Without `servers`, those that cannot be reached get it with their next session.
         Modern servers get the level with each request, so it holds from their next session on.
         """
         self.check_names(servers)
         names = servers or self.server_names
         checked = read_options({"log_level": str(level).lower()})["log_level"]
-        await self.lifecycle.run(lambda runtime: runtime.set_logging_level(names, checked))
+        required = bool(servers)
+        await self.lifecycle.run(
+            lambda runtime: runtime.set_logging_level(names, checked, required=required)
+        )
 
     async def server_info(self, server: str) -> ServerInfo:
         """Return a server's name, version, capabilities and instructions."""

@@ -55,6 +55,15 @@ async def test_a_log_level_is_taken_in_any_case_and_a_wrong_one_changes_nothing(
         assert await echo.ainvoke({"text": "x"}) == "x"
 
 
+async def test_a_log_level_for_all_servers_is_not_refused_for_one_that_is_down() -> None:
+    servers = {"down": {"url": "http://127.0.0.1:9/mcp"}, "one": stdio_config(legacy_only=True)}
+    async with MultiServerMCPClient(servers) as client:
+        await client.get_tools()
+        await client.set_logging_level("error")
+        with pytest.raises(ConnectError):
+            await client.set_logging_level("down", "error")
+
+
 @pytest.mark.parametrize("seconds", NO_SECONDS)
 async def test_what_is_no_number_of_seconds_is_refused(seconds: Any) -> None:
     async with MultiServerMCPClient({"one": stdio_config()}) as client:

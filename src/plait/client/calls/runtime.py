@@ -229,13 +229,21 @@ class Runtime:
                 raise answer
         return items
 
-    async def set_logging_level(self, servers: Iterable[str], level: types.LoggingLevel) -> None:
-        """Request log messages from this level on; modern servers get the level with each call."""
-        for name in servers:
+    async def set_logging_level(
+        self, servers: Iterable[str], level: types.LoggingLevel, *, required: bool
+    ) -> None:
+        """Request log messages from this level on; modern servers get the level with each call.
+
+        A server without a session gets the level with its next one, unless it is `required` now.
+        """
+        names = list(servers)
+        for name in names:
             self.pool.set_log_level(name, level)
             self.executor.log_levels[name] = level
-            session = await self.pool[name].keeper.wait_for_session()
-            if not is_modern(session.client):
+        for name in names:
+            keeper = self.pool[name].keeper
+            session = await keeper.wait_for_session() if required else keeper.ready_session
+            if session is not None and not is_modern(session.client):
                 await self.request(name, partial(set_log_level, level=level), "logging/setLevel")
 
     def _session_options(self, server: str) -> SessionOptions:
