@@ -480,9 +480,20 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
 
 def limited(messages: Iterable[T], limit: int | None, limit_from: LimitFrom) -> Sequence[T]:
-    """Keep at most `limit` messages; a negative limit is ignored."""
+    """Keep at most `limit` messages; a negative limit is ignored.
+
+    Raises:
+        ConfigError: The messages are no list of messages, or the limit is no whole number.
+    """
+    given, kind = cast("object", messages), type(messages).__name__
+    if isinstance(given, str | Mapping | BaseMessage) or not isinstance(given, Iterable):
+        raise ConfigError(f"messages takes a list of messages, not one {kind}")
     kept = list(messages)
-    if limit is None or limit < 0:
+    if limit is None:
+        return kept
+    if not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"limit takes a whole number, not {limit!r}")
+    if limit < 0:
         return kept
     return kept[:limit] if limit_from == "start" else kept[max(0, len(kept) - limit) :]
 
@@ -499,7 +510,7 @@ def history_from_messages(
                 (message,) = convert_to_messages([item])
             except Exception as error:
                 kind = type(item).__name__
-                text = f"message {place + 1} is a {kind} that is no message"
+                text = f"message {place + 1} is no message, but of type {kind}"
                 raise ConfigError(text) from error
         try:
             content = text_of(message)

@@ -112,6 +112,22 @@ def test_a_limit_keeps_the_newest_or_the_oldest(
     assert [int(one.text) for one in limited(iter(messages), limit, "start")] == oldest
 
 
+@pytest.mark.parametrize(
+    ("messages", "limit", "problem"),
+    [
+        ("hi", None, "messages takes a list of messages, not one str"),
+        (HumanMessage("hi"), None, "not one HumanMessage"),
+        ({"role": "user", "content": "hi"}, None, "not one dict"),
+        (5, None, "not one int"),
+        ([HumanMessage("hi")], "2", "limit takes a whole number, not '2'"),
+        (iter([HumanMessage("hi")]), 1.5, r"not 1\.5"),
+    ],
+)
+def test_what_is_no_list_or_no_limit_is_named(messages: Any, limit: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        limited(messages, limit, "end")
+
+
 def test_the_body_is_what_the_gateway_takes_byte_for_byte() -> None:
     there = NOW.astimezone(timezone(timedelta(hours=2)))
     message = ChatHistoryMessage(id="1", role="user", content='Grüße "☂"', timestamp=there)
@@ -145,7 +161,7 @@ def test_what_langchain_reads_as_a_message_is_one(item: Any) -> None:
 
 @pytest.mark.parametrize("item", [7, {"text": "hello"}, ("nobody", "knows", "this")])
 def test_what_is_no_message_is_refused(item: Any) -> None:
-    with pytest.raises(ConfigError, match="message 2 is a"):
+    with pytest.raises(ConfigError, match="message 2 is no message"):
         history_from_messages([HumanMessage("x"), item], NOW)
 
 
