@@ -299,7 +299,7 @@ async def test_what_is_no_message_is_a_failed_result(gateway: MockGateway) -> No
     items: Any = [{"role": "user", "content": "Hello"}, 7]
     result = await service(gateway).send_chat_history_from_messages(turn(), items)
 
-    assert "message 2 is a int" in result.errors[0].message
+    assert "message 2 is no message" in result.errors[0].message
     assert gateway.histories() == []
 
 
