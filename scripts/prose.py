@@ -1,7 +1,8 @@
-"""Check the prose of the pages: with proselint, and for phrases of our own, in pyproject.toml.
+"""Check the prose of the pages: with proselint, for phrases of our own, and how long it is.
 
-Code, links and HTML comments are left out. What is found is printed as PATH:LINE, and the exit
-code is 1. Spelling is checked by codespell.
+Phrases and the bound are in pyproject.toml. Code, links and HTML comments are left out, but count
+as words. What is found is printed as PATH:LINE, and the exit code is 1. Spelling is checked by
+codespell.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def main() -> None:
         for page in sorted(ROOT.glob(pattern))
         for line, problem in problems(page.read_text("utf-8"), settings)
     ]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    words = sum(len(page.read_text("utf-8").split()) for page in pages)
+    if words > settings["max_words"]:
+        found.append(f"docs/ and README.md: {words:,} words, over {settings['max_words']:,}")
     if found:
         sys.exit("\n".join(found))
 

@@ -80,7 +80,7 @@ def test_the_readme_of_a_package_index_has_no_link_that_leads_nowhere() -> None:
 
     assert {link for link in links.findall(plain) if not link.startswith("https://")} == set()
     assert "![" not in plain
-    assert "Why plait has all features" in plain
+    assert "Why plait has all figures" in plain
     assert code.findall(plain) == code.findall(readme) == code.findall(linked)
     there = "https://files.example/plait/docs/why-plait.md#speed"
     assert there in links.findall(linked)

@@ -91,22 +91,6 @@ def test_a_timeout_keeps_what_had_happened() -> None:
     assert results_in(result.trace_messages) == [("yes", False)]
 
 
-def test_a_denied_call_is_not_made(tmp_path: Path) -> None:
-    model = ScriptedChatModel([[tool_call("pay", amount=1), tool_call("pay", amount=2)], "Paid."])
-    rules = [{"tool": "pay", "when": {"amount": 2}, "do": "deny", "reason": "too much"}]
-    config = AgentConfig(tool_options={"policy": {"default": "allow", "rules": rules}})
-
-    result = ChatAgent(model).run(
-        ASK, mcp_servers={"shop": stdio_config(state_dir=tmp_path)}, config=config
-    )
-
-    (paid, denied) = results_in(result.trace_messages)
-    assert paid == ("paid 1", False)
-    assert denied[1]
-    assert "too much" in denied[0]
-    assert (tmp_path / "ledger").read_text() == "1\n"
-
-
 def test_a_model_that_fails_leaves_a_trace_without_secrets(tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
     model = ScriptedChatModel([[tool_call("env", name="VAULT")], RuntimeError("overloaded")])
