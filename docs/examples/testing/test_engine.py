@@ -79,18 +79,6 @@ def test_the_turn_limit_is_exact() -> None:
     assert results_in(result.trace_messages) == [("again", False)] * 2
 
 
-def test_a_timeout_keeps_what_had_happened() -> None:
-    model = ScriptedChatModel([[tool_call("echo", text="yes")], [tool_call("hang")]])
-
-    with running(fault_server("http")) as (server,):
-        result = ChatAgent(model).run(
-            ASK, mcp_servers={"shop": {"url": server.url}}, config=AgentConfig(timeout=4)
-        )
-
-    assert (result.turns, result.timeout_reached) == (2, True)
-    assert results_in(result.trace_messages) == [("yes", False)]
-
-
 def test_a_model_that_fails_leaves_a_trace_without_secrets(tmp_path: Path) -> None:
     trace = tmp_path / "run.jsonl"
     model = ScriptedChatModel([[tool_call("env", name="VAULT")], RuntimeError("overloaded")])
