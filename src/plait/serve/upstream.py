@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from plait._support import mcp_types as types
 from plait._support.redact import Redactor
-from plait._support.sanitize import is_clean_json, sanitize_text
+from plait._support.sanitize import is_clean_json, sanitize_text, with_texts
 from plait._support.threads import in_thread
 from plait.client.calls.approval import Approval, ApprovalRequest
 from plait.client.calls.outcome import ToolResult, original_of
@@ -29,6 +29,7 @@ from plait.client.catalog.tool import HINTS, Tool
 from plait.client.config.secrets import secret_values
 from plait.client.connections.operations import all_pages
 from plait.client.inbox import Inbox, viewer_sockets
+from plait.client.protocol.passing import sent_request, with_unknown_fields
 from plait.client.protocol.peer import RequestError, is_request_error
 from plait.client.protocol.read_results import read_aside, result_in_era
 from plait.client.toolbox import Toolbox
@@ -230,6 +231,7 @@ class Upstream:
             # The client bounds what its own model does; these bounds only stop what never ends.
             options["on_sampling"] = Sampling(
                 self._sample,
+                outside_calls=True,  # also prompts and resources may need it
                 max_tokens=10**9,
                 max_calls_per_call=1000,
                 max_calls_per_minute=1000,
@@ -716,7 +718,10 @@ class Upstream:
         self, server: str, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.CreateMessageResultWithTools:
         del server
-        answer = await self._asked("sampling/createMessage", _plain(params))
+        row = _as_asked(params)
+        if self.box.sanitizes:
+            row = with_texts(row, sanitize_text)
+        answer = await self._asked("sampling/createMessage", row)
         kind = types.CreateMessageResult
         if params.tools is not None:
             return types.CreateMessageResultWithTools.model_validate(answer, by_name=False)
@@ -808,12 +813,18 @@ async def _elicit(
     ask: AskClient, context: object, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
     del context
-    answer = await ask("elicitation/create", _plain(params))
+    answer = await ask("elicitation/create", _as_asked(params))
     return types.ElicitResult.model_validate(answer, by_name=False)
 
 
 async def _answer_together(ask: AskTogether, requests: types.InputRequests) -> types.InputResponses:
-    answers = await ask({key: _plain(request) for key, request in requests.items()})
+    sent = sent_request.get() or {}
+    answers = await ask(
+        {
+            key: with_unknown_fields(_plain(request), sent.get(key))
+            for key, request in requests.items()
+        }
+    )
     read: types.InputResponses = {}
     for key, request in requests.items():
         kind: type[types.InputResponse]
@@ -850,6 +861,11 @@ async def _ask_approval(ask: AskClient, request: ApprovalRequest) -> Approval:
             return Approval("reject", message="the question was not answered")
 
 
+def _as_asked(params: Any) -> Row:
+    """Return the params of a request with every field that the server sent."""
+    return with_unknown_fields(_plain(params), sent_request.get())
+
+
 def _plain(model: Any) -> dict[str, Any]:
     data: dict[str, Any] = model.model_dump(by_alias=True, mode="json", exclude_none=True)
     return data
@@ -883,9 +899,13 @@ def _row_of(tool: Tool) -> Row:
         origin = origin.source
     if isinstance(origin.source, bytes):
         row: Row = from_json(origin.source)
+    elif isinstance(origin.source, dict):
+        row = dict(origin.source)
     else:
-        hints = {name: tool.annotations[key] for name, key in HINTS if key in tool.annotations}
+        known = {name: tool.annotations[key] for name, key in HINTS if key in tool.annotations}
+        hints = {**tool.extra.get("annotations", {}), **known}
         row = {
+            **tool.extra,
             "title": tool.title,
             "description": tool.description or None,
             "inputSchema": dict(tool.input_schema),

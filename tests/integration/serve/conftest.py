@@ -107,7 +107,10 @@ class RawClient:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ids = count(1)
+        self.meta: dict[str, Any] = {}
+        """What each request has in the modern era."""
         self.notifications: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.answers: dict[object, dict[str, Any]] = {}
 
     def send(self, message: dict[str, Any]) -> None:
@@ -118,36 +121,46 @@ class RawClient:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             message = json.loads(line)
-            if "method" in message:
+            if "method" in message and "id" in message:
+                self.requests.append(message)
+            elif "method" in message:
                 self.notifications.append(message)
             else:
                 self.answers[message["id"]] = message
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._ids)
+        if self.meta:
+            params["_meta"] = self.meta
         self.send({"id": number, "method": method, "params": params})
         await eventually(lambda: number in self.answers, timeout_seconds=30)
         answer = self.answers[number]
         result: dict[str, Any] = answer["result"] if "result" in answer else answer["error"]
         return result
 
-    async def call(self, name: str) -> dict[str, Any]:
-        return await self.ask("tools/call", name=name, arguments={})
+    async def call(self, name: str, **params: Any) -> dict[str, Any]:
+        return await self.ask("tools/call", name=name, arguments={}, **params)
 
 
 @asynccontextmanager
-async def raw_client(config: Path, *words: str, **capabilities: Any) -> AsyncGenerator[RawClient]:
-    """Yield a client of the handshake era, on stdio."""
+async def raw_client(
+    config: Path, *words: str, era: Era = "legacy", **capabilities: Any
+) -> AsyncGenerator[RawClient]:
+    """Yield a client on stdio, after the handshake if its era has one."""
     pipe = asyncio.subprocess.PIPE
     line = command(config, *words)
     process = await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe, limit=2**24)
     client = RawClient(process)
     listening = asyncio.create_task(client.listen())
-    info = {"name": "raw", "version": "1"}
-    await client.ask(
-        "initialize", protocolVersion=LEGACY, capabilities=capabilities, clientInfo=info
-    )
-    client.send({"method": "notifications/initialized"})
+    if era == "legacy":
+        info = {"name": "raw", "version": "1"}
+        await client.ask(
+            "initialize", protocolVersion=LEGACY, capabilities=capabilities, clientInfo=info
+        )
+        client.send({"method": "notifications/initialized"})
+    else:
+        key = "io.modelcontextprotocol"
+        client.meta = {f"{key}/protocolVersion": era, f"{key}/clientCapabilities": capabilities}
     try:
         yield client
     finally:

@@ -74,7 +74,7 @@ async def test_a_result_passes_with_all_its_fields(tmp_path: Path) -> None:
 
 
 async def test_servers_learn_what_the_client_can_do_and_what_it_tells(tmp_path: Path) -> None:
-    capabilities = {"elicitation": {"url": {}}, "roots": {"listChanged": True}}
+    capabilities: dict[str, Any] = {"elicitation": {"url": {}}, "roots": {"listChanged": True}}
     async with raw_client(two_servers(tmp_path), **capabilities) as client:
         await client.call("a__who")
         await client.ask("resources/read", uri="note://a", _meta={"own/key": 1})

@@ -207,6 +207,7 @@ _TEXT_FIELDS = {
     "input_schema": "arguments",
     "output_schema": "result",
     "annotations": "annotations",
+    "extra": "other fields",
 }
 """The fields of a tool with texts to sanitize, and what notes call them."""
 
@@ -410,7 +411,7 @@ def sanitize_tool(tool: Tool) -> tuple[Tool, tuple[str, ...]]:
 
     The wire name and the schema that arguments are checked against stay unchanged.
     """
-    texts = (tool.wire_name, tool.title, tool.description, tool.annotations)
+    texts = (tool.wire_name, tool.title, tool.description, tool.annotations, tool.extra)
     if is_clean_json((*texts, tool.input_schema, tool.output_schema)):
         return tool, ()
     notes: list[str] = []

@@ -41,6 +41,18 @@ def _hints(row: Row) -> dict[str, Any]:
     return {key: value for name, key in HINTS if (value := listed.get(name)) is not None}
 
 
+def _extra(row: Row) -> dict[str, Any]:
+    extra = {name: value for name, value in row.items() if name not in _FIELDS}
+    listed: Mapping[str, Any] = row.get("annotations") or {}
+    known = dict(HINTS)
+    hints = {name: value for name, value in listed.items() if name not in known}
+    return {**extra, "annotations": hints} if hints else extra
+
+
+_FIELDS: Final = frozenset(
+    {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta"}
+)
+"""The fields of a listed tool that are read one by one."""
 _READERS: Final[dict[str, Callable[[Row], Any]]] = {
     "title": lambda row: row.get("title") or _hints(row).get("title"),
     "description": lambda row: row.get("description") or "",
@@ -49,6 +61,7 @@ _READERS: Final[dict[str, Callable[[Row], Any]]] = {
     "annotations": _hints,
     "meta": lambda row: row.get("_meta"),
     "icons": lambda row: tuple(row.get("icons") or ()),
+    "extra": _extra,
 }
 """What is read from a listed tool; from one that is still JSON, when it is first used."""
 
@@ -93,6 +106,8 @@ class Tool:
     """The server's hints, in snake_case."""
     meta: Mapping[str, Any] | None = None
     icons: tuple[Mapping[str, Any], ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """What else the server lists for it, such as `execution`, under its own names."""
     mirrors_arguments: bool = False
     """Whether some of its arguments must be sent as HTTP headers too (`x-mcp-header`)."""
     override: ToolOverride | None = None
@@ -101,14 +116,17 @@ class Tool:
         default_factory=dict[str, dict[str, Any] | None], init=False, repr=False, compare=False
     )
     """`input_schema` for families of models, made on first use."""
-    source: bytes | Tool | None = field(default=None, init=False, repr=False, compare=False)
-    """What fields are read from when they are first used: the listed JSON, or another tool."""
+    source: bytes | Row | Tool | None = field(default=None, init=False, repr=False, compare=False)
+    """The tool as it was listed, or under another name; `None` if anything was changed.
+
+    Fields are read from listed JSON, or another tool, when they are first used.
+    """
 
     if not TYPE_CHECKING:  # a type checker would take every attribute for defined
 
         def __getattr__(self, name: str) -> Any:
             source = self.source if name in _READ_LATER else None
-            if source is None:
+            if source is None or isinstance(source, dict):
                 raise AttributeError(name, name=name, obj=self)
             if isinstance(source, Tool):
                 value = getattr(source, name)
@@ -208,7 +226,9 @@ class Tool:
 
             may_mirror = mirrors_arguments(row["inputSchema"])
         read = {key: reader(row) for key, reader in _READERS.items()}
-        return cls(server=server, wire_name=name, name=name, mirrors_arguments=may_mirror, **read)
+        tool = cls(server=server, wire_name=name, name=name, mirrors_arguments=may_mirror, **read)
+        object.__setattr__(tool, "source", row)
+        return tool
 
     @classmethod
     def _read_from(cls, source: bytes | Tool, **known: Any) -> Self:

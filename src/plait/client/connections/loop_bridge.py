@@ -19,6 +19,7 @@ from functools import cache, partial, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from plait._support.threads import running_loop
+from plait.client.protocol.passing import sent_request
 from plait.errors import BlockingCallError, ClientClosedError
 
 logger = logging.getLogger("plait.client.connections")
@@ -192,12 +193,11 @@ class LoopBridge:
         context = contextvars.copy_context()
 
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            current = asyncio.get_running_loop()
+            current, own = asyncio.get_running_loop(), context.copy()
+            own.run(sent_request.set, sent_request.get())  # it is of the server, not of the caller
             if target is None or target is current:
-                return await current.create_task(callback(*args, **kwargs), context=context.copy())
-            future = context.copy().run(
-                asyncio.run_coroutine_threadsafe, callback(*args, **kwargs), target
-            )
+                return await current.create_task(callback(*args, **kwargs), context=own)
+            future = own.run(asyncio.run_coroutine_threadsafe, callback(*args, **kwargs), target)
             return await asyncio.wrap_future(future)
 
         return call

@@ -8,14 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, WrapValidator
 
 from plait._support import mcp_types as types
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.connections.error_mapping import lacks_back_channel
 from plait.client.protocol.exchange import OnProgress, PendingRequest, collect, received_bytes
+from plait.client.protocol.passing import params_in, sent_request
 from plait.client.protocol.peer import RequestError, is_request_error
 from plait.client.protocol.read_results import read_aside, result_in_era
 from plait.client.protocol.session import McpSession, RequestContext
@@ -36,7 +37,16 @@ class Page(Protocol):
 PageT = TypeVar("PageT", bound=Page)
 T = TypeVar("T")
 
-_CallResult: TypeAlias = "types.CallToolResult | types.InputRequiredResult"
+
+class _Asked(NamedTuple):
+    """What a server asks before it gives a result."""
+
+    result: types.InputRequiredResult
+    sent: object
+    """Its requests by their keys, as the server sent them."""
+
+
+_CallResult: TypeAlias = "types.CallToolResult | _Asked"
 
 
 _MAX_PAGES = 1000
@@ -54,8 +64,15 @@ _MAX_PAUSE_SECONDS = 0.25
 
 
 @cache
-def _call_result() -> TypeAdapter[_CallResult]:
-    return TypeAdapter(_CallResult)
+def _call_result() -> TypeAdapter[Any]:
+    def read_asked(value: Any, read: Callable[[Any], Any]) -> _CallResult:
+        result = read(value)
+        is_asked = isinstance(result, types.InputRequiredResult)
+        return _Asked(result, value.get("inputRequests")) if is_asked else result
+
+    either: Any = types.CallToolResult | types.InputRequiredResult
+    kind: Any = Annotated[either, WrapValidator(read_asked)]
+    return TypeAdapter(kind)
 
 
 def is_modern(client: Any) -> bool:
@@ -104,6 +121,7 @@ async def call_tool(
         request_state=answers and answers.request_state,
         _meta=meta,
     )
+    result: _CallResult
     relisted, rounds, pause = False, 0, _FIRST_PAUSE_SECONDS
     while True:
         try:
@@ -135,20 +153,23 @@ async def call_tool(
             return result
         if (rounds := rounds + 1) > _MAX_ROUNDS:
             raise ProtocolError(f"the tool {name!r} requested input more than {_MAX_ROUNDS} times")
-        requests = result.input_requests or {}
+        asked, sent = result
+        requests = asked.input_requests or {}
         if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
-            raise InputNeededError(requests=requests, request_state=result.request_state)
+            raise InputNeededError(requests=requests, request_state=asked.request_state)
         responses: types.InputResponses = {}
         if answer_all is not None and requests:
+            sent_request.set(cast("Mapping[str, Any]", sent))
             responses = await answer_all(requests)
         else:
             for key, one in requests.items():
+                sent_request.set(params_in(sent, key))
                 responses[key] = await answer_request(client, key, one)
         if not requests:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         params = params.model_copy(
-            update={"request_state": result.request_state, "input_responses": responses or None}
+            update={"request_state": asked.request_state, "input_responses": responses or None}
         )
 
 
@@ -184,6 +205,7 @@ async def _visited_urls(client: McpSession, refused: RequestError) -> bool:
         return False
     for number, params in enumerate(required.elicitations):
         key = params.elicitation_id or str(number)
+        sent_request.set(refused.data["elicitations"][number])
         answer = await answer_request(client, key, types.ElicitRequest(params=params))
         if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
             return False

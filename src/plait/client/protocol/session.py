@@ -24,6 +24,7 @@ from plait.client.protocol.headers import (
     mirrored_arguments,
     routing_headers,
 )
+from plait.client.protocol.passing import params_in, sent_request
 from plait.client.protocol.peer import HANDSHAKES, Peer, RequestError
 from plait.client.protocol.read_results import (
     HANDSHAKE_VERSION,
@@ -414,12 +415,16 @@ class McpSession:
                 asked = types.InputRequiredResult.model_validate(result, by_name=False)
             if not isinstance(asked, types.InputRequiredResult):
                 return result
-            params = {**(params or {}), **await self._answers_to(asked)}
+            sent: object = result.get("inputRequests") if read is result_in_era else None
+            params = {**(params or {}), **await self._answers_to(asked, sent)}
         text = f"the server requested input more than {MAX_INPUT_ROUNDS} times"
         raise RequestError(types.INTERNAL_ERROR, text)
 
-    async def _answers_to(self, asked: types.InputRequiredResult) -> dict[str, Any]:
-        """Answer what the server asks before it gives a result; return the fields to send."""
+    async def _answers_to(self, asked: types.InputRequiredResult, sent: object) -> dict[str, Any]:
+        """Answer what the server asks before it gives a result; return the fields to send.
+
+        `sent` are the requests as the server sent them, where they are known.
+        """
         fields: dict[str, Any] = {}
         if asked.request_state is not None:
             fields["requestState"] = asked.request_state
@@ -427,6 +432,7 @@ class McpSession:
         for key, request in (asked.input_requests or {}).items():
             meta = request.params.meta if request.params else None
             context = RequestContext(session=self, request_id=key, meta=meta)
+            sent_request.set(params_in(sent, key))
             answer = await self.dispatch_input_request(context, request)
             if isinstance(answer, types.ErrorData):
                 raise RequestError(answer.code, answer.message, answer.data)
@@ -510,6 +516,7 @@ class McpSession:
             raise RequestError(types.INVALID_PARAMS, "Invalid request parameters", "") from None
         meta = request.params.meta if request.params else None
         context = RequestContext(session=self, request_id=request_id, meta=meta)
+        sent_request.set(params)
         answer = await self.called_back(context, request)
         if isinstance(answer, types.ErrorData):
             raise RequestError(answer.code, answer.message, answer.data)

@@ -20,6 +20,7 @@ from plait._support.sanitize import is_clean_body
 from plait._support.threads import collection_paused
 from plait.client.config.budgets import DEFAULT_LIMITS
 from plait.client.protocol.headers import mirrored_arguments
+from plait.client.protocol.passing import with_unknown_fields
 from plait.client.protocol.reading import decode
 
 Row = dict[str, Any]
@@ -172,8 +173,10 @@ def whole_row(row: Row | RawRow) -> Row:
 
 
 def checked_row(row: object) -> Row:
-    """Return a row as it is if it is plain, else as its type reads it."""
-    return row if is_plain_row(row) else row_of(types.Tool.model_validate(row, by_name=False))
+    """Return a row as it is if it is plain, else as its type reads it, with all other fields."""
+    if is_plain_row(row):
+        return row
+    return with_unknown_fields(row_of(types.Tool.model_validate(row, by_name=False)), row)
 
 
 def may_mirror(body: bytes) -> bool:

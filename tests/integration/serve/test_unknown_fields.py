@@ -1,0 +1,106 @@
+"""Fields that plait does not know pass through `plait serve`, in both eras on both sides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.testing import eventually
+from tests.integration.serve.conftest import (
+    Era,
+    RawClient,
+    python_server,
+    raw_client,
+    write_config,
+)
+from tests.servers.raw import future
+
+pytestmark = pytest.mark.anyio
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "elicit": {"action": "accept", "content": {"name": "Ada"}},
+    "sample": {"role": "assistant", "content": {"type": "text", "text": "Hi"}, "model": "m"},
+}
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def behind(request: pytest.FixtureRequest) -> str:
+    """The era of the server behind."""
+    return request.param
+
+
+def config_of(folder: Path, era: str, **options: object) -> Path:
+    server = python_server(str(Path(future.__file__)), era)
+    return write_config(folder, {"a": server}, **options)
+
+
+async def listed(client: RawClient) -> dict[str, dict[str, Any]]:
+    tools = (await client.ask("tools/list"))["tools"]
+    return {tool["name"]: tool for tool in tools}
+
+
+async def test_listed_tools_pass_with_all_their_fields(
+    tmp_path: Path, era: Era, behind: str
+) -> None:
+    async with raw_client(config_of(tmp_path, behind), era=era) as client:
+        found = await listed(client)
+
+    *whole, hidden = future.TOOLS
+    assert [found[f"a__{tool['name']}"] for tool in whole] == [
+        {**tool, "name": f"a__{tool['name']}"} for tool in whole
+    ]
+    clean = {**hidden, "description": "hidden", "future": "hidden"}
+    assert found["a__hidden"] == {**clean, "name": "a__hidden"}
+
+
+async def test_a_renamed_tool_keeps_all_its_fields(tmp_path: Path) -> None:
+    overrides = {"plain": {"name": "mine", "description": "My own"}}
+    config = config_of(tmp_path, "legacy", tool_overrides=overrides)
+    async with raw_client(config) as client:
+        found = await listed(client)
+
+    assert found["mine"] == {**future.TOOLS[0], "name": "mine", "description": "My own"}
+
+
+@pytest.mark.parametrize(
+    ("behind", "method"),
+    [("legacy", "tools/call"), ("modern", "tools/call"), ("modern", "prompts/get")],
+)
+async def test_a_request_of_a_server_passes_with_all_its_fields(
+    tmp_path: Path, era: Era, behind: str, method: str
+) -> None:
+    capabilities: dict[str, Any] = {"elicitation": {}, "sampling": {}}
+    config = config_of(tmp_path, behind)
+    async with raw_client(config, era=era, **capabilities) as client:
+        await client.ask("tools/list")
+        for name, answer in ANSWERS.items():
+            request, result = await answered(client, era, method, f"a__{name}", answer)
+
+            assert request["method"] == future.ASKED[name][0]
+            assert request["params"] == future.ASKED[name][1]
+            is_call = method == "tools/call"
+            block = result["content"][0] if is_call else result["messages"][0]["content"]
+            assert json.loads(block["text"]) == answer
+
+
+async def answered(
+    client: RawClient, era: Era, method: str, name: str, answer: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a server asks in the course of a request, and the result of the request."""
+    if era == "legacy":
+        client.send({"id": name, "method": method, "params": {"name": name}})
+        asked = client.requests
+        await eventually(lambda: bool(asked), timeout_seconds=30)
+        request = asked.pop()
+        client.send({"id": request["id"], "result": answer})
+        await eventually(lambda: name in client.answers, timeout_seconds=30)
+        return request, client.answers[name]["result"]
+    unfinished = await client.ask(method, name=name)
+    ((key, request),) = unfinished["inputRequests"].items()
+    state = unfinished["requestState"]
+    return request, await client.ask(
+        method, name=name, requestState=state, inputResponses={key: answer}
+    )
