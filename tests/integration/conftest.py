@@ -8,10 +8,12 @@ from typing import Unpack
 
 import pytest
 
-from plait.testing import FaultOptions, ServerProcess
+from plait.testing import AnthropicServer, FaultOptions, OpenAIServer, ServerProcess
 from plait.testing.faults.fault_options import Transport
 from plait.testing.fixtures import StartFaultServer
 from tests import nursery
+from tests.integration.canaries.mirror import Mirror
+from tests.servers import KEY
 
 
 @pytest.fixture
@@ -23,3 +25,24 @@ def fault_server() -> Generator[StartFaultServer]:
             return stack.enter_context(nursery.fault_server(transport, **options))
 
         yield start
+
+
+@pytest.fixture
+def mirror() -> Generator[Mirror]:
+    """Run a server that tells back what it hears."""
+    with Mirror() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def anthropic() -> Generator[AnthropicServer]:
+    """Stand in for Anthropic, which takes turns of a script for every request."""
+    with AnthropicServer(key=KEY, only_with_tools=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def openai() -> Generator[OpenAIServer]:
+    """Stand in for OpenAI."""
+    with OpenAIServer(key=KEY) as server:
+        yield server

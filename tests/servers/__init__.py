@@ -12,6 +12,9 @@ from typing import Literal
 from plait.testing import ServerProcess, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+KEY = "sk-canary-0123456789abcdef"
+"""The key that the stand-ins for providers accept; no log, trace or error may have it."""
+
 SERVERS = ROOT / "tests" / "servers"
 
 Era = Literal["both", "legacy", "modern"]
@@ -23,25 +26,10 @@ def raw_stdio_config(mode: str, *, era: Era = "both") -> dict[str, object]:
     return {"command": sys.executable, "args": [program, mode, "--era", era]}
 
 
-def raw_http_server(
-    mode: str, *, era: Era = "both", answer: Literal["json", "sse"] = "json"
-) -> ServerProcess:
-    """Return the HTTP twin of a raw stdio server; entering its context starts it."""
-    program = str(SERVERS / "raw" / "raw_http.py")
-    flags = ["--era", era, "--answer", answer, "--port", "{port}"]
-    return ServerProcess([sys.executable, program, mode, *flags], port=free_port())
-
-
 def legacy_server(transport: Literal["http", "sse"] = "http") -> ServerProcess:
     """Return a stateful server of MCP SDK 1.x; its ledger and sessions are in `.state`."""
     flags = ["--transport", transport, "--port", "{port}", "--state-dir", "{state_dir}"]
     return ServerProcess([_legacy_python(), _legacy_program(), *flags], port=free_port())
-
-
-def legacy_stdio_config(state_dir: Path) -> dict[str, object]:
-    """Return the `mcp.json` entry of a stdio server of MCP SDK 1.x."""
-    flags = ["--transport", "stdio", "--state-dir", str(state_dir)]
-    return {"command": _legacy_python(), "args": [_legacy_program(), *flags]}
 
 
 def sdk_1_command(url: str) -> list[str]:

@@ -13,8 +13,7 @@ from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("asking")
@@ -77,10 +76,7 @@ def main() -> None:
     if sys.argv[2] == "stdio":
         server.run("stdio")
         return
-    exit_when_stdin_closes()
-    with bind() as listener:
-        app = server.streamable_http_app()
-        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+    serve_on_port(server.streamable_http_app())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import MCPServer
@@ -16,8 +15,7 @@ from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
 server = MCPServer("both", log_level="WARNING")
 
@@ -86,10 +84,7 @@ def main() -> None:
     if over == "stdio":
         server.run("stdio")
         return
-    exit_when_stdin_closes()
-    with bind() as listener:
-        app = server.streamable_http_app(stateless_http=kind == "stateless")
-        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+    serve_on_port(server.streamable_http_app(stateless_http=kind == "stateless"))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ import json
 import sys
 from typing import Any
 
-import anyio
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJg"
@@ -420,10 +418,7 @@ def main() -> None:
     if sys.argv[1] == "stdio":
         server.run("stdio")
         return
-    exit_when_stdin_closes()
-    with bind() as listener:
-        app = server.streamable_http_app()
-        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+    serve_on_port(server.streamable_http_app())
 
 
 if __name__ == "__main__":

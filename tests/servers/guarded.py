@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
 LEDGER = Path(sys.argv[1])
 server = MCPServer("guarded", log_level="ERROR")
@@ -66,10 +64,7 @@ def one() -> str:
 
 
 def main() -> None:
-    exit_when_stdin_closes()
-    with bind() as listener:
-        app = server.streamable_http_app()
-        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+    serve_on_port(server.streamable_http_app())
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ from mcp.types import (
 from starlette.responses import PlainTextResponse
 
 from plait.testing import ServerProcess
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server, serve_with, sse_app
+from plait.testing.serve_transports import serve_on_port, serve_with, sse_app
 
 PIXEL = "iVBORw0KGgo="
 SOUND = "UklGRiQAAAA="
@@ -119,15 +118,9 @@ def main(transport: str, *token: str) -> None:
     if transport == "stdio":
         server.run("stdio")
         return
-    exit_when_stdin_closes()
-    with bind() as listener:
-        if transport == "sse":
-            app: Any = sse_app(serve_with(server), "127.0.0.1")
-        else:
-            app = server.streamable_http_app()
-        app = guarded(app, *token) if token else app
-        path = "/sse" if transport == "sse" else "/mcp"
-        anyio.run(http_server(app, listener, path).serve, [listener])
+    is_sse = transport == "sse"
+    app: Any = sse_app(serve_with(server), "127.0.0.1") if is_sse else server.streamable_http_app()
+    serve_on_port(guarded(app, *token) if token else app, "/sse" if is_sse else "/mcp")
 
 
 def stdio_js() -> dict[str, Any]:

@@ -44,7 +44,7 @@ from plait.testing import ServerProcess
 from plait.testing.ports import bind
 from plait.testing.serve_transports import (
     exit_when_stdin_closes,
-    http_server,
+    serve_on_port,
     serve_websocket,
     serve_with,
     sse_app,
@@ -334,16 +334,14 @@ def main() -> None:
     if arguments.transport == "stdio":
         server.run("stdio")
         return
-    exit_when_stdin_closes()
-    with bind() as listener:
-        if arguments.transport == "websocket":
+    if arguments.transport == "sse":
+        serve_on_port(sse_app(serve_with(server), "127.0.0.1"), "/sse")
+    elif arguments.transport == "http":
+        serve_on_port(server.streamable_http_app())
+    else:
+        exit_when_stdin_closes()
+        with bind() as listener:
             anyio.run(serve_websocket, serve_with(server), listener)
-            return
-        if arguments.transport == "sse":
-            app, path = sse_app(serve_with(server), "127.0.0.1"), "/sse"
-        else:
-            app, path = server.streamable_http_app(), "/mcp"
-        anyio.run(http_server(app, listener, path).serve, [listener])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from pydantic import BaseModel
@@ -16,8 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from plait.testing import ServerProcess
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
 LEDGER = "ledger"
 SIGNED_IN = "signed-in"
@@ -121,10 +119,7 @@ def ledger_of(folder: Path) -> list[int]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    exit_when_stdin_closes()
-    with bind() as listener:
-        app = SignedIn(till(folder).streamable_http_app(), folder)
-        anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+    serve_on_port(SignedIn(till(folder).streamable_http_app(), folder))
 
 
 if __name__ == "__main__":

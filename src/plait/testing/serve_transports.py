@@ -31,6 +31,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from plait._support.http_servers import LocalServer
+from plait.testing.ports import bind
 
 MAX_REQUEST_BODY_BYTES = 64 * 1024 * 1024
 """Far above the SDK's 4 MiB, so that tests may send big arguments."""
@@ -78,6 +79,13 @@ def exit_when_stdin_closes() -> None:
 def http_server(app: ASGIApp, listener: socket.socket, path: str) -> LocalServer:
     """Return a server that announces its URL; `serve([listener])` runs it."""
     return LocalServer(app, on_ready=lambda: _announce(listener, "http", path), lifespan="on")
+
+
+def serve_on_port(app: ASGIApp, path: str = "/mcp") -> None:
+    """Serve an app on a free port, announce its URL, and exit when standard input closes."""
+    exit_when_stdin_closes()
+    with bind() as listener:
+        anyio.run(http_server(app, listener, path).serve, [listener])
 
 
 def _announce(listener: socket.socket, scheme: str, path: str) -> None:

@@ -33,6 +33,7 @@ from plait.traces.events import (
 from plait.traces.file import read_trace
 from plait.traces.messages.message import Role, UsageMetadata
 from tests import nursery
+from tests.servers import KEY
 
 Play: TypeAlias = "Sequence[Say | Refuse | Hang | Cut]"
 """The turns of the model."""
@@ -163,8 +164,6 @@ DENIED = (
     "(tool pay, amount is 2): too much. It was not sent. Do without it."
 )
 
-KEY = "sk-canary-0123456789abcdef"
-"""The key that stages send to their APIs."""
 
 RAW_TRACE = """\
 --- AI Message ---

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from plait.testing import AnthropicServer, OpenAIServer
-from tests.integration.agents.agent_suite import KEY
-
-
-@pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    """Anthropic's, which takes turns of a script for every request."""
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def openai() -> Iterator[OpenAIServer]:
-    """OpenAI's."""
-    with OpenAIServer(key=KEY) as server:
-        yield server
 
 
 @pytest.fixture(params=["anthropic", "openai"])

@@ -13,7 +13,7 @@ from mcp.server import MCPServer
 from plait import Message, ModelConfig, get_agent
 from plait.agents import BaseAgent
 from plait.testing import AnthropicServer, OpenAIServer
-from tests.integration.agents.agent_suite import KEY
+from tests.servers import KEY
 
 PNG = base64.b64encode(b"not really a picture").decode()
 

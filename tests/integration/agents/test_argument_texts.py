@@ -15,8 +15,8 @@ from plait import AgentConfig, AgentResult, Message, ModelConfig, get_agent
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say, StateDir
 from plait.traces import hash_question
 from tests import nursery
-from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import ASK, model_of
+from tests.servers import KEY
 
 pytestmark = pytest.mark.anyio
 

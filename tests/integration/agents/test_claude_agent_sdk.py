@@ -33,10 +33,10 @@ from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, Say, server_stdio_config
 from plait.traces import ThinkingContent
 from plait.traces.events import ToolCalled, TraceEvent, Turn
+from tests.servers import KEY
 
 pytestmark = pytest.mark.anyio
 
-KEY = "sk-canary-0123456789abcdef"
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
     "gg=="

@@ -28,7 +28,7 @@ from plait.agents import GraphLimitError, GraphTracer, TraceMiddleware
 from plait.cli import main
 from plait.testing import AnthropicServer, ScriptedChatModel, tool_call
 from plait.traces import ToolCalled, Turn, read_trace, read_traces
-from tests.integration.agents.agent_suite import KEY
+from tests.servers import KEY
 
 ASK = {"messages": [HumanMessage("Add.")]}
 

@@ -15,7 +15,6 @@ from plait.errors import AgentExecutionError, EngineUnavailableError
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say, eventually, free_port
 from plait.testing.llm.turns import Cut, Hang, Raw, Refuse
 from plait.traces import read_trace
-from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import (
     ASK,
     Provider,
@@ -24,6 +23,7 @@ from tests.integration.agents.langchain_models import (
     results,
     toys,
 )
+from tests.servers import KEY
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from plait.agents import AgentResult
 from plait.models.scripts import Call, Say
 from plait.testing import OpenAIServer
 from plait.testing.llm.turns import Cut, Script
-from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import results
+from tests.servers import KEY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("streaming", [False, True])]
 

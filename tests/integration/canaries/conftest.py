@@ -10,13 +10,6 @@ from tests.integration.canaries.mirror import Mirror
 
 
 @pytest.fixture
-def mirror() -> Generator[Mirror]:
-    """Run the server."""
-    with Mirror() as server:
-        yield server
-
-
-@pytest.fixture
 def elsewhere() -> Generator[Mirror]:
     """Run the same on another origin."""
     with Mirror() as server:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from mcp.server import MCPServer
 from mcp_types import PromptReference
 
 from plait import ConnectTimeoutError, Toolbox
@@ -45,21 +44,6 @@ async def test_big_results_resources_prompts_and_completions(
         assert completed.completion.values
         assert await box.ping("server") > 0
         assert await box.health() == {"server": None}
-
-
-@pytest.mark.parametrize("protocol", ["legacy", "2026-07-28", "auto"])
-async def test_a_server_in_this_process_is_called_like_any_other(protocol: str) -> None:
-    server = MCPServer("here", version="1", log_level="ERROR")
-
-    @server.tool()
-    def double(n: int) -> int:
-        """Double a number."""
-        return 2 * n
-
-    config = {"here": {"server": server, "protocol": protocol}}
-    async with Toolbox(config) as box:
-        assert (await box.call("here", "double", {"n": 21})).structured_content == {"result": 42}
-        assert box.status()["here"].transport == "in-process"
 
 
 async def test_the_era_that_was_found_is_remembered(fault_server: StartFaultServer) -> None:

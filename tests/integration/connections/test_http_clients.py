@@ -78,18 +78,6 @@ async def test_an_httpx_flow_that_waits_for_the_answer_works(
     assert seen["authorization"] == "Bearer old"
 
 
-async def test_a_factory_of_the_wrong_library_is_told_the_right_one(
-    fault_server: StartFaultServer,
-) -> None:
-    config = {
-        "url": fault_server("http").url,
-        "httpx_client_factory": lambda **_: httpx.AsyncClient(),
-    }
-    async with Toolbox({"server": config}) as box:
-        with pytest.raises(ConfigError, match="httpx2"):
-            await box.tools()
-
-
 async def test_an_auth_that_is_none_is_named(fault_server: StartFaultServer) -> None:
     async with Toolbox({"server": {"url": fault_server("http").url, "auth": object()}}) as box:
         with pytest.raises(ConfigError, match=r"builtins\.object"):

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.typing import Subprotocol
 
 from plait import MultiServerMCPClient, OutcomeUnknownError, ProtocolError, Toolbox
 from tests.servers.scripted_http import Reply, scripted_http
@@ -115,10 +113,6 @@ async def test_an_answer_that_is_nested_too_deeply_is_cut_and_the_process_kept(
 @pytest.mark.parametrize(
     "outcome",
     [
-        '"result": [1]',
-        '"result": "x"',
-        '"error": "no"',
-        '"error": 1',
         pytest.param('"result": {"a": %s}' % ("9" * 1_200_000), id="a long number"),
         pytest.param('"result": {"a": %s}' % ("9" * 5000), id="a number"),
         pytest.param('"result": {"a": %s}' % ("[" * 300_000 + "]" * 300_000), id="levels"),
@@ -194,36 +188,6 @@ async def test_a_plain_text_is_looked_at_where_more_than_a_text_is_meant(
     assert promised.notes == (
         "the result has no structured content, though the tool has an output schema",
     )
-
-
-async def test_such_an_answer_on_a_websocket_ends_its_call_too() -> None:
-    async def serve_session(socket: ServerConnection) -> None:
-        async for text in socket:
-            message = json.loads(text)
-            answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
-            match message["method"]:
-                case "initialize":
-                    info = {"name": "odd", "version": "1"}
-                    answer["result"] = {
-                        "protocolVersion": "2025-06-18",
-                        "capabilities": {"tools": {}},
-                        "serverInfo": info,
-                    }
-                case "tools/list":
-                    tool = {"name": "misread", "inputSchema": {"type": "object"}}
-                    answer["result"] = {"tools": [tool]}
-                case "tools/call":
-                    answer["result"] = [1]
-                case _:
-                    continue
-            await socket.send(json.dumps(answer))
-
-    async with serve(serve_session, "127.0.0.1", 0, subprotocols=[Subprotocol("mcp")]) as server:
-        port = next(iter(server.sockets)).getsockname()[1]
-        config = {"url": f"ws://127.0.0.1:{port}", "protocol": "legacy"}
-        async with Toolbox({"odd": config}) as box:
-            with pytest.raises(OutcomeUnknownError, match="it is not JSON-RPC"):
-                await box.call("odd", "misread", timeout_seconds=50)
 
 
 @pytest.mark.parametrize("form", ["json", "events"])

@@ -8,16 +8,19 @@ import signal
 from pathlib import Path
 
 import pytest
+from mcp_types import CLIENT_INFO_META_KEY
 
 from plait import Toolbox
 from plait._support.logs import WIRE
 from plait.testing import eventually
 from plait.testing.fixtures import StartFaultServer
 from tests.nursery import send_signal, stdio_config
+from tests.servers.scripted_http import Reply, scripted_http
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 ERAS = [{"legacy_only": True}, {"modern_only": True}]
+OPENS = {"legacy": "initialize", "modern": "server/discover"}
 
 
 @pytest.mark.parametrize("era", ERAS, ids=["legacy", "modern"])
@@ -111,12 +114,16 @@ async def test_a_legacy_server_s_new_tool_is_listed_after_it_is_announced(
         await eventually(grown)
 
 
-async def test_this_client_says_who_it_is(fault_server: StartFaultServer) -> None:
-    server = fault_server("http")
-    async with Toolbox(
-        {"server": {"url": server.url}}, client_info={"name": "my-host", "version": "7"}
-    ) as box:
-        await box.tools()
-        info = await box.server_info("server")
-        assert info.name is not None
-        assert info.capabilities is not None
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_this_client_says_who_it_is(era: str) -> None:
+    async def answer(reply: Reply) -> None:
+        reply.json(reply.response())
+
+    host = {"name": "my-host", "version": "7"}
+    async with scripted_http(answer, era=era) as server:
+        async with Toolbox({"server": {"url": server.url}}, client_info=host) as box:
+            await box.tools()
+        opened = next(one for one in server.seen if one.method == OPENS[era])
+
+    params = opened.message["params"]
+    assert host in (params.get("clientInfo"), params.get("_meta", {}).get(CLIENT_INFO_META_KEY))

@@ -26,12 +26,6 @@ MOST_OPEN = 128
 """Sessions of users that are open with one server at a time."""
 
 
-@pytest.fixture
-def mirror() -> Generator[Mirror]:
-    with Mirror() as server:
-        yield server
-
-
 class UserAuth(httpx2.Auth):
     def __init__(self, user: str) -> None:
         self._user = user

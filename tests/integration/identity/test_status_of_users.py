@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,12 +14,6 @@ from plait.testing.fixtures import StartFaultServer
 from tests.integration.canaries.mirror import Mirror
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
-
-
-@pytest.fixture
-def mirror() -> Generator[Mirror]:
-    with Mirror() as server:
-        yield server
 
 
 def headers_of(run: Mapping[str, Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,12 +23,6 @@ USERS = ("ann", "bob")
 RUNS = 20
 NEW, AGAIN = 20, 5
 """Calls of one run that only the server can answer, and calls that the cache may answer."""
-
-
-@pytest.fixture
-def mirror() -> Generator[Mirror]:
-    with Mirror() as server:
-        yield server
 
 
 def run_of(user: str, number: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,6 @@ from plait.testing import (
     tool_call,
 )
 from tests import nursery
-from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import model_of
 
 pytestmark = pytest.mark.anyio
@@ -42,18 +41,6 @@ CUT = Call("pay", encoded='{"amount": 30', id="cut")
 WHOLE = Call("pay", {"amount": 1}, id="whole")
 
 QUESTION: Any = {"messages": [{"role": "user", "content": "Pay."}]}
-
-
-@pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def openai() -> Iterator[OpenAIServer]:
-    with OpenAIServer(key=KEY) as server:
-        yield server
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from plait import AgentConfig, Message, ModelConfig, get_agent
 from plait.errors import AgentExecutionError
 from plait.testing import AnthropicServer, Call, OpenAIServer, Say
 from plait.testing.llm.turns import Cut, Refuse
-from tests.integration.agents.agent_suite import KEY
 from tests.integration.agents.langchain_models import model_of, toys
 from tests.integration.telemetry.recorded import Recorded, attributes
+from tests.servers import KEY
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -28,18 +27,6 @@ SCRIPT = [
     Say("It is 42.", usage=USAGE),
 ]
 ENGINES = ["langchain", "openai_endpoint", "claude_tool", "claude_agent_sdk"]
-
-
-@pytest.fixture(scope="module")
-def anthropic() -> Iterator[AnthropicServer]:
-    with AnthropicServer(key=KEY, only_with_tools=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def openai() -> Iterator[OpenAIServer]:
-    with OpenAIServer(key=KEY) as server:
-        yield server
 
 
 def own(text: str) -> str:

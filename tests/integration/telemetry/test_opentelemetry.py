@@ -122,14 +122,9 @@ async def test_lists_reads_and_failures_are_spans(
 
 
 SERVE = """
-import anyio
-from plait.testing.ports import bind
-from plait.testing.serve_transports import exit_when_stdin_closes, http_server
+from plait.testing.serve_transports import serve_on_port
 
-exit_when_stdin_closes()
-with bind() as listener:
-    app = server.streamable_http_app()
-    anyio.run(http_server(app, listener, "/mcp").serve, [listener])
+serve_on_port(server.streamable_http_app())
 """
 
 ECHO = """

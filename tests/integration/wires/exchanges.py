@@ -52,7 +52,7 @@ HANDSHAKE_ANSWERS = (
 """Answers to the first request of a session."""
 
 HANDSHAKE_FAULTS = (
-    "401", "403", "404", "500", "503", "html", "202", "no JSON", "a cut connection", "moved",
+    "401", "403", "404", "429", "500", "503", "html", "202", "no JSON", "a cut connection", "moved",
     "400 with an error of JSON-RPC", "400 of another version", "an event in pieces",
     "another origin",
 )  # fmt: skip

@@ -219,6 +219,7 @@ async def test_a_server_that_is_used_here_can_still_be_served_over_http() -> Non
     server = make_server([])
     async with Toolbox({"here": server}) as box:
         await box.tools()
+        assert box.status()["here"].transport == "in-process"
     first = server.streamable_http_app()
 
     assert first.routes

@@ -1,4 +1,4 @@
-"""What the raw servers answer: JSON that the SDK's own servers would never let out.
+"""What the raw server answers: JSON that the SDK's own servers would never let out.
 
 | mode                  | what is wrong                                                        |
 | --------------------- | -------------------------------------------------------------------- |

@@ -40,7 +40,6 @@ LANGCHAIN = GatewayRequestOptions(orchestrator_name="LangChain")
 AGENT_NAME = (
     f"Agent365SDK/2.0.0 ({platform.system()}; Python {platform.python_version()}; LangChain)"
 )
-CHANNELS = {"x-ms-channel-id": "msteams", "x-ms-subchannel-id": "email", "User-Agent": AGENT_NAME}
 EXPIRED, NO_END = (
     f"Authentication token {what}" for what in ("has expired", "does not contain expiration claim")
 )
