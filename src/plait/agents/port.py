@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from plait._support.mappings import entries_of
+from plait.agents.agent_run import OutputType
 from plait.agents.config import AgentConfig
 from plait.agents.program_tools import ToolLike
 from plait.agents.servers import AgentServers
@@ -224,13 +225,15 @@ class BaseAgent(AgentPort):
         tools: Sequence[ToolLike] | None = None,
         mcp_servers: AgentServers | None = None,
         config: Settings | None = None,
+        *,
+        output_type: Any = None,
     ) -> AsyncGenerator[TraceEvent | AgentResult]:
         """Run `arun`, and yield its events as they happen; the last item is the result.
 
         Parts of answers are `Delta` events; turns, tool calls and results are the other events of
         the trace. Closing the generator stops the run. Failures are raised as by `arun`.
         """
-        settings = AgentConfig.of(config)
+        settings = AgentConfig.of(config, output_type)
         loop = asyncio.get_running_loop()
         items: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
 
@@ -257,6 +260,7 @@ class BaseAgent(AgentPort):
         mcp_servers: AgentServers | None = None,
         config: Settings | None = None,
         *,
+        output_type: Any = None,
         max_concurrency: int = 4,
         traces: str | Path | None = None,
     ) -> list[BatchOutcome]:
@@ -269,8 +273,15 @@ class BaseAgent(AgentPort):
             BatchTask(id=f"{number:04d}", messages=read_messages(messages))
             for number, messages in enumerate(tasks, 1)
         ]
+        settings = AgentConfig.of(config, output_type)
         return await run_batch(
-            self, named, tools, mcp_servers, config, max_concurrency=max_concurrency, traces=traces
+            self,
+            named,
+            tools,
+            mcp_servers,
+            settings,
+            max_concurrency=max_concurrency,
+            traces=traces,
         )
 
     def seconds_for(self, config: AgentConfig) -> float | None:
@@ -337,7 +348,7 @@ async def run_batch(
         file = None if folder is None else folder / f"{_ILLEGAL.sub('_', task.id)}.jsonl"
         async with cap:
             question = hash_question(to_prompt_string(task.messages))
-            outcome = _earlier(task, question, file)
+            outcome = _earlier(task, question, file, settings.output_type)
             if outcome is None:
                 own = replace(
                     settings,
@@ -359,8 +370,13 @@ async def run_batch(
     return [task.result() for task in running]
 
 
-def _earlier(task: BatchTask, question: str, file: Path | None) -> BatchOutcome | None:
-    """Return the outcome of an earlier batch, if the same task has come to its end there."""
+def _earlier(
+    task: BatchTask, question: str, file: Path | None, output_type: Any
+) -> BatchOutcome | None:
+    """Return the outcome of an earlier batch, if the same task has come to its end there.
+
+    An answer that does not fit `output_type` is that of another task.
+    """
     if file is None or not file.exists():
         return None
     try:
@@ -377,4 +393,11 @@ def _earlier(task: BatchTask, question: str, file: Path | None) -> BatchOutcome 
     ]
     if not done:
         return None
-    return BatchOutcome(id=task.id, result=result_from_trace(done[-1]), resumed=True, trace=file)
+    result = result_from_trace(done[-1])
+    if output_type is not None and result.status == "completed":
+        try:
+            output = OutputType(output_type).read(result.final_response)
+        except ValueError:
+            return None
+        result = replace(result, output=output)
+    return BatchOutcome(id=task.id, result=result, resumed=True, trace=file)

@@ -126,6 +126,27 @@ async def test_a_batch_takes_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_batch_that_goes_on_has_the_type_that_is_asked_for(tmp_path: Path) -> None:
+    agent, model = scripted('{"name": "Ulm"}', "nowhere", '{"name": "Bonn"}')
+    (fits,) = await agent.abatch(["Which?"], output_type=FORM, traces=tmp_path / "fits")
+    await agent.abatch(["Which?"], traces=tmp_path / "other")
+
+    outcomes = [
+        (await agent.abatch(["Which?"], output_type=City, traces=tmp_path / folder))[0]
+        for folder in ("fits", "other")
+    ]
+
+    assert fits.result is not None
+    assert fits.result.output == {"name": "Ulm"}
+    assert [one.resumed for one in outcomes] == [True, False]
+    assert [one.result and one.result.output for one in outcomes] == [
+        City(name="Ulm"),
+        City(name="Bonn"),
+    ]
+    assert len(model.seen) == 3
+
+
+@pytest.mark.anyio
 async def test_a_stream_takes_a_text() -> None:
     agent, _ = scripted("Hi.")
 
