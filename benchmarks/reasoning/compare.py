@@ -57,7 +57,8 @@ from plait.reasoning.backends.settings import BackendPreference, read_settings
 from plait.reasoning.prompts import PROMPTS
 from plait.reasoning.reasoner import Reasoner
 from plait.reasoning.results import result_data
-from plait.reasoning.solving.statement import Statement
+from plait.reasoning.solving.run import MAX_SECONDS
+from plait.reasoning.solving.statement import STATEMENT_KINDS, StatedKind
 from plait.reasoning.storage.database import database_from_text
 from plait.reasoning.storage.sql import SqlStorage
 from plait.verification.statistics import mcnemar_p_value, wilson_interval
@@ -90,8 +91,10 @@ BRIEF = "Write results, not plans."
 
 def digest_of_prompts() -> str:
     """Return the digest of everything that the ways tell a model."""
-    schema = json.dumps(schema_of(Statement), sort_keys=True)
-    texts = [STEPS_SYSTEM, ANSWER_SYSTEM, THOUGHT_SYSTEM, BRIEF, schema]
+    texts = [STEPS_SYSTEM, ANSWER_SYSTEM, THOUGHT_SYSTEM, BRIEF]
+    shapes = [StatedKind, *(kind.reply_type for kind in STATEMENT_KINDS.values())]
+    texts += [json.dumps(schema_of(shape), sort_keys=True) for shape in shapes]
+    texts += [kind.prompt for kind in STATEMENT_KINDS.values()]
     texts += [PROMPTS[mode] for mode in ("linear", "tree", "solve")]
     limits = (ANSWER_TOKENS, SAMPLE_STEPS_TOKENS, THOUGHT_TOKENS, SAMPLING_TEMPERATURE, BUDGET)
     return hashlib.sha256("\0".join([*texts, str(limits)]).encode()).hexdigest()
@@ -302,7 +305,7 @@ async def solve(bench: Bench) -> Any:
     """State the problem, have it solved, and write the answer down."""
     solved: dict[str, Any] = {"status": "malformed"}
     try:
-        solved = await bench.call("solve", content=bench.question, seconds=30)
+        solved = await bench.call("solve", content=bench.question, seconds=MAX_SECONDS)
         bench.facts.update(statement=solved.get("statement"), status=solved["status"])
         bench.notes.append(f"A solver found: {solved['text']}")
     except (BudgetEndedError, ReplyError, RefusedError) as error:
@@ -551,9 +554,9 @@ def chosen_tasks(options: argparse.Namespace) -> list[dict[str, Any]]:
         ][: options.tasks]
         for family in families
     ]
-    return [
-        group[n] for n in range(max(map(len, by_family))) for group in by_family if n < len(group)
-    ]
+    # Of four tasks in turn, the first two have both levels and both wordings.
+    order = sorted(range(max(map(len, by_family))), key=lambda n: (n // 4, (0, 2, 3, 1)[n % 4]))
+    return [group[n] for n in order for group in by_family if n < len(group)]
 
 
 async def evaluate(options: argparse.Namespace, inner: Completer, model: str) -> None:
@@ -564,7 +567,9 @@ async def evaluate(options: argparse.Namespace, inner: Completer, model: str) ->
         print(f"without sequential-thinking: {SEQUENTIAL.name} is not in .node", file=sys.stderr)
         ways.remove("sequential-thinking")
     has_peer = "sequential-thinking" in ways
-    peer = Toolbox({"sequential": {"command": str(SEQUENTIAL)}}) if has_peer else nullcontext()
+    # A machine under load is no failure of a way.
+    patient = {"command": str(SEQUENTIAL), "timeout": 3_600}
+    peer = Toolbox({"sequential": patient}) if has_peer else nullcontext()
     done = {one.run for one in read_outcomes(path)}
     end_last_line(path)
     slots = asyncio.Semaphore(AT_ONCE)
@@ -591,12 +596,13 @@ async def evaluate(options: argparse.Namespace, inner: Completer, model: str) ->
 def scripted() -> ScriptedCompleter:
     """Return a stand-in that has nothing to say, to run the same code without a model."""
     view = {"thought": "a way", "confidence": 0.6, "rationale": "why"}
-    statement = {"form": "rules", "facts": ["a"], "rules": [], "ask": ["a"]}
+    kind = {"each": "statement", "gets": "true or false", "kind": "rules"}
+    statement = {**kind, "about": "b", "facts": ["a"], "rules": [], "ask": ["a"]}
     return ScriptedCompleter(
         {
             "linear-reasoning-v1": {"thought": "a thought", "confidence": 0.6},
             "tree-reasoning-v1": {"branches": [view, view], "recommended_branch": 0},
-            "problem-statement-v1": {"problem": statement},
+            "problem-statement-v1": statement,
             "thought": "a thought",
             "answer": {"answer": []},
         }
@@ -654,7 +660,7 @@ async def main(arguments: Sequence[str] | None = None) -> int:
                 at_once=AT_ONCE,
             )
         else:
-            completer = completer_for(choice, settings, prompts=PROMPTS)
+            completer = completer_for(choice, settings)
     await completer.open()
     try:
         await evaluate(options, completer, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plait.reasoning.solving.statement import STATE_PROMPT
+from plait.reasoning.solving.statement import KIND_PROMPT
 from plait.reasoning.values import Thought
 
 
@@ -114,7 +114,7 @@ PROMPTS: Final[Mapping[str, str]] = {
         "quality_delta, between -1 and 1, is how much better it became.",
         "confidence is between 0 and 1.",
     ),
-    "solve": STATE_PROMPT,
+    "solve": KIND_PROMPT,
 }
 """By the fields of `PipeNames`."""
 

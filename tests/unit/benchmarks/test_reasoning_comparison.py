@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from benchmarks.reasoning.compare import (
     Outcome,
     answer_schema,
     answers_in,
+    chosen_tasks,
     digest_of_prompts,
     digest_of_tasks,
     holm,
@@ -119,14 +121,28 @@ async def test_the_form_of_an_answer_is_not_cut_short(desk: Desk) -> None:
 
 async def test_a_failure_of_solve_has_its_cause(desk: Desk) -> None:
     data = ROUTE["data"]
-    stated = {"form": "path", "start": data["from"], "end": data["to"], "via": [], "avoid": []}
-    right = {"problem": {**stated, "roads": data["roads"]}}
-    misread = {"problem": {**stated, "roads": [[data["from"], data["to"], 1]]}}
-    malformed = {"problem": {**stated, "roads": data["roads"], "start": "Nowhere"}}
+    kind = {"each": "trip", "gets": "a route", "kind": "path", "one_way": False}
+    stated = {**kind, "start": data["from"], "end": data["to"], "via": [], "avoid": []}
+    roads = [{"says": "", "a": a, "b": b, "n": far} for a, b, far in data["roads"]]
+    right = {**stated, "roads": roads}
+    misread = {**stated, "roads": [{"says": "", "a": data["from"], "b": data["to"], "n": 1}]}
+    malformed = {**right, "start": "Nowhere"}
     for statement, cause in ((right, "wrong"), (misread, "misread"), (malformed, "malformed")):
         tried = bench(desk, {"problem-statement-v1": statement, "answer": {"answer": []}})
         assert await solve(tried) == []
         assert tried.cause == cause
+
+
+def test_a_part_of_a_run_has_every_family_in_both_wordings_and_levels() -> None:
+    options = argparse.Namespace(seed=5, family=None, tasks=4, wording=None)
+
+    first = chosen_tasks(options)[: 2 * len(FAMILIES)]
+
+    assert {task["family"] for task in first} == {*FAMILIES}
+    for family in FAMILIES:
+        own = [task for task in first if task["family"] == family]
+        assert {task["wording"] for task in own} == {"a", "b"}
+        assert {task["level"] for task in own} == {1, 2}
 
 
 def test_solutions_are_recognized_as_answers() -> None:

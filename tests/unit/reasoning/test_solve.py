@@ -20,7 +20,14 @@ from plait.reasoning.modes.solve import SCHEMA_URI
 from plait.reasoning.serving.mcp_server import build_server
 from plait.reasoning.serving.service import open_service
 from plait.reasoning.solving.problem import EXAMPLES
-from plait.reasoning.solving.statement import STATE_PROMPT, Statement
+from plait.reasoning.solving.statement import (
+    KIND_PROMPT,
+    STATEMENT_KINDS,
+    Kind,
+    StatedChoices,
+    StatedKind,
+    StatedRuleBook,
+)
 from plait.reasoning.storage.database import database_from_text
 from tests.unit.reasoning.conftest import Desk
 
@@ -37,18 +44,24 @@ ROTA: dict[str, Any] = {
     ],
 }
 
-STATEMENT = {
-    "problem": {
-        "form": "variables",
-        "variables": [{"names": ["mon", "tue", "wed"], "values": ["Ann", "Ben"]}],
-        "constraints": [
-            {"says": "nobody twice in a row", "rule": "neighbours_differ(mon, tue, wed)"},
-            {"says": "Ann is ill on Monday", "rule": "mon != Ann"},
-        ],
-        "goal": "none",
-        "amount": "",
-    }
+KIND = {"each": "day", "gets": "a person", "kind": "choices"}
+FORM: dict[str, Any] = {
+    "groups": [
+        {
+            "group": "days",
+            "names": ["mon", "tue", "wed"],
+            "get": "person",
+            "values": ["Ann", "Ben"],
+            "each_at_most": 2,
+        }
+    ],
+    "rules": [
+        {"says": "nobody twice in a row", "rules": ["neighbours_differ(days)"]},
+        {"says": "Ann is ill on Monday", "rules": ["mon != Ann"]},
+    ],
 }
+STATEMENT = {**KIND, **FORM}
+"""Answers both questions: of which kind it is, and how it is stated."""
 
 RIGHT = {"mon": "Ben", "tue": "Ann", "wed": "Ben"}
 
@@ -175,49 +188,120 @@ async def test_a_model_only_states_the_problem(desk: Desk) -> None:
     assert (result["status"], result["solution"]) == ("one", RIGHT)
     assert result["question"] == QUESTION
     assert result["statement"]["variables"] == {"mon, tue, wed": ["Ann", "Ben"]}
-    assert result["statement"]["constraints"][1]["says"] == "Ann is ill on Monday"
+    assert result["statement"]["constraints"][-1]["says"] == "Ann is ill on Monday"
     assert "was_repaired" not in result
-    (prompt,) = desk.completer.prompts
-    assert prompt.temperature == 0
-    assert prompt.schema is not None
+    kind, form = desk.completer.prompts
+    assert "choices" in kind.system
+    assert form.system == STATEMENT_KINDS["choices"].prompt
+    assert form.temperature == 0
+    assert form.schema is not None
 
 
-async def test_a_malformed_statement_is_sent_back_once_with_the_solvers_words(desk: Desk) -> None:
-    wrong = json.loads(json.dumps(STATEMENT))
-    wrong["problem"]["constraints"][1]["rule"] = "mon != Anna"
-    desk.script({"problem-statement-v1": [wrong, STATEMENT]})
+def _with_rule(rule: str) -> dict[str, Any]:
+    rules = [*FORM["rules"], {"says": "Ann on Monday", "rules": [rule]}]
+    return {**STATEMENT, "rules": rules}
+
+
+async def test_only_malformed_rules_are_sent_back_with_the_solvers_words(desk: Desk) -> None:
+    mended = {"rules": [{"says": "Ann on Tuesday", "rules": ["tue == Ann"]}]}
+    desk.script({"problem-statement-v1": [KIND, _with_rule("tue == Anna"), mended]})
 
     result = await desk("solve", content=QUESTION)
 
     assert (result["status"], result["was_repaired"]) == ("one", True)
-    first, second = desk.completer.prompts
+    assert result["solution"] == RIGHT
+    _kind, first, second = desk.completer.prompts
     assert "did you mean 'Ann'?" not in first.user
     assert "did you mean 'Ann'?" in second.user
+    assert "Write only these parts again, with rules that are valid: Ann on Monday" in second.user
 
-    desk.script({"problem-statement-v1": [wrong, wrong]})
+    desk.script({"problem-statement-v1": _with_rule("tue == Anna")})
     assert (await desk("solve", content=QUESTION))["status"] == "malformed"
-    assert len(desk.completer.prompts) == 2
+    assert len(desk.completer.prompts) == 3
 
 
-async def test_the_examples_of_the_prompt_are_statements_with_a_solution(desk: Desk) -> None:
-    forms = re.findall(r"^Form: (.*)$", STATE_PROMPT, re.MULTILINE)
+async def test_a_statement_without_a_valid_rule_was_of_the_wrong_kind(desk: Desk) -> None:
+    order = {
+        "things": ["Ann", "Ben"],
+        "circle": False,
+        "rules": [{"says": "Ann is ill on Monday", "rules": ["mon != Ann"]}],
+    }
+    desk.script({"problem-statement-v1": [{**KIND, "kind": "order"}, order, FORM]})
 
-    assert len(forms) == 5
+    result = await desk("solve", content=QUESTION)
+
+    assert (result["status"], result["solution"]) == ("one", RIGHT)
+    last = desk.completer.prompts[-1]
+    assert last.system == STATEMENT_KINDS["choices"].prompt
+    assert "malformed" not in last.user
+
+
+@pytest.mark.parametrize("kind", STATEMENT_KINDS)
+async def test_the_examples_of_the_prompts_are_statements_with_a_solution(
+    desk: Desk, kind: Kind
+) -> None:
+    prompt, reply_type = STATEMENT_KINDS[kind].prompt, STATEMENT_KINDS[kind].reply_type
+    forms = re.findall(r"^Answer: (.*)$", prompt, re.MULTILINE)
+
+    assert forms
     for form in forms:
-        problem = Statement.model_validate_json(form, strict=False).data()
+        problem = reply_type.model_validate_json(form, strict=False).data()
         assert (await desk("solve", problem=problem))["status"] in ("one", "several", "best")
 
 
+def test_the_examples_of_kinds_have_every_kind() -> None:
+    replies = re.findall(r"^Answer: (.*)$", KIND_PROMPT, re.MULTILINE)
+
+    assert {StatedKind.model_validate_json(one).kind for one in replies} == {*STATEMENT_KINDS}
+
+
+async def test_what_small_models_write_is_read_as_it_is_meant(desk: Desk) -> None:
+    night = {"group": "nights", "names": ["Mon night", "Tue night"], "get": "doctor"}
+    stated = StatedChoices.model_validate(
+        {
+            "groups": [{**night, "values": ["Dr. Hale", "Ito"], "each_at_most": 1}],
+            "rules": [
+                {"says": "On Monday a surgeon", "rules": ["Mon night in surgeons"]},
+                {"says": "Surgeons are Dr. Hale", "rules": ["surgeons == [Dr. Hale]"]},
+            ],
+        }
+    )
+    found = await desk("solve", problem=stated.data())
+    assert found["solution"] == {"Mon night": "Dr. Hale", "Tue night": "Ito"}
+
+    versions = {"group": "parts", "names": ["app", "base"], "get": "version", "each_at_most": 0}
+    numbers = StatedChoices.model_validate(
+        {
+            "groups": [{**versions, "values": ["1", "2"]}],
+            "rules": [
+                {"says": "The new app", "rules": ["new == [2] implies app in new"]},
+                {"says": "App 2 needs base 2", "rules": ["app == 2 implies base >= 2"]},
+            ],
+        }
+    )
+    found = await desk("solve", problem=numbers.data())
+    assert found["solution"] == {"app": 2, "base": 2}
+
+    book = StatedRuleBook.model_validate(
+        {
+            "about": "stone",
+            "facts": ["wet"],
+            # The result is no condition of its own rule.
+            "rules": [{"says": "What is wet is cold", "when": ["wet", "cold"], "then": "cold"}],
+            "ask": ["cold"],
+        }
+    )
+    assert (await desk("solve", problem=book.data()))["solution"]["follows"] == ["cold"]
+
+
 async def test_a_statement_that_contradicts_itself_is_shown_as_it_is(desk: Desk) -> None:
-    contrary = json.loads(json.dumps(STATEMENT))
-    contrary["problem"]["constraints"].append({"says": "Ann on Monday", "rule": "mon == Ann"})
-    desk.script({"problem-statement-v1": contrary})
+    desk.script({"problem-statement-v1": _with_rule("mon == Ann")})
 
     result = await desk("solve", content=QUESTION)
 
     assert result["status"] == "none"
     assert [one["says"] for one in result["conflict"]] == ["Ann is ill on Monday", "Ann on Monday"]
-    assert len(desk.completer.prompts) == 1
+    assert len(desk.completer.prompts) == 2
 
 
 async def test_proposals_are_drawn_at_a_temperature_within_a_budget(desk: Desk) -> None:

@@ -27,7 +27,18 @@ from plait.reasoning.solving.problem import (
     read_problem,
 )
 from plait.reasoning.solving.run import DEFAULT_SECONDS, MAX_SECONDS, asolve, check_solution
-from plait.reasoning.solving.statement import STATE_PROMPT, Statement, proposal_type
+from plait.reasoning.solving.statement import (
+    STATEMENT_KINDS,
+    WITH_RULES,
+    StatedAmounts,
+    StatedChoices,
+    StatedKind,
+    StatedOrder,
+    StatedParts,
+    StatedRule,
+    Statement,
+    proposal_type,
+)
 from plait.reasoning.values import Changes, Session, Thought
 
 MAX_SAMPLES: Final = 20
@@ -250,28 +261,53 @@ async def _last_statement(call: CallContext, session: Session, place: Place) -> 
 async def _stated(
     question: str, call: CallContext, session: Session
 ) -> tuple[dict[str, Any], bool]:
-    """Have the model state a problem; one that is malformed is sent back once.
+    """Have the model say which kind of problem it is, and state it; what is malformed is sent back.
 
-    One that contradicts itself is not: the model would drop what the question says.
+    A problem that contradicts itself is not: the model would drop what the question says.
     """
     shape = json.dumps(EXAMPLES["variables"], ensure_ascii=False)
-    user = f"Question: {question}\nForm:"
-    reply = await call.ask(
+    user = f"Question: {question}\nAnswer:"
+    chosen = await call.ask(
         "solve",
         user,
-        Statement,
+        StatedKind,
         session=session,
-        system=STATE_PROMPT,
         parameter="problem",
         shape=f"{shape} (action=help has the other forms)",
     )
+    kind = STATEMENT_KINDS[chosen.kind]
+    reply = await call.ask("solve", user, kind.reply_type, session=session, system=kind.prompt)
     if (mistakes := _mistakes_in(reply)) is None:
         return reply.data(), False
-    written = reply.model_dump_json()
-    again = f"Question: {question}\nThe last form was malformed. {mistakes}\n"
-    again += f"It was: {written}\nForm:"
-    reply = await call.ask("solve", again, Statement, session=session, system=STATE_PROMPT)
+    last = f"Question: {question}\nThe last answer was malformed. {mistakes}\n"
+    last += f"It was: {reply.model_dump_json()}\n"
+    if isinstance(reply, WITH_RULES):
+        rules = [*reply.rules]
+        wrong = {at for at, rule in enumerate(rules) if _mistakes_in(_with_rules(reply, [rule]))}
+        if _mistakes_in(_with_rules(reply, [])) is None and len(wrong) * 2 <= len(rules):
+            parts = "; ".join(rules[at].says for at in sorted(wrong))
+            again = (
+                f"{last}Write only these parts again, with rules that are valid: {parts}\nAnswer:"
+            )
+            mended = await call.ask(
+                "solve", again, StatedParts, session=session, system=kind.prompt
+            )
+            kept = [rule for at, rule in enumerate(rules) if at not in wrong]
+            return _with_rules(reply, [*kept, *mended.rules]).data(), True
+        # Where hardly a rule is valid, the question was of another kind, mostly of this one.
+        kind = STATEMENT_KINDS["choices"]
+        if not isinstance(reply, kind.reply_type):
+            last = f"Question: {question}\n"
+    reply = await call.ask(
+        "solve", f"{last}Answer:", kind.reply_type, session=session, system=kind.prompt
+    )
     return reply.data(), True
+
+
+def _with_rules(
+    stated: StatedChoices | StatedAmounts | StatedOrder, rules: list[StatedRule]
+) -> StatedChoices | StatedAmounts | StatedOrder:
+    return stated.model_copy(update={"rules": rules})
 
 
 def _mistakes_in(reply: Statement) -> str | None:

@@ -6,6 +6,7 @@ It runs in the process of the worker, which is ended when it takes too long or t
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -257,9 +258,8 @@ def answers(problem: Problem, deadline: Deadline) -> Iterator[Answer]:
         yield Answer(status="undecided", text=text, solution=shown)
         other = model.find(model.assume(model.differs(found)))
         if other == "none":
-            yield Answer(
-                status="one", text=f"The only solution is {_spoken(shown)}.", solution=shown
-            )
+            text = f"The only solution is {_spoken(shown)}.{_by_value(shown)}"
+            yield Answer(status="one", text=text, solution=shown)
         elif other != "unknown":
             yield _several(core, found, other)
 
@@ -269,6 +269,7 @@ def _several(core: Core, found: Assignment, other: Assignment) -> Answer:
     apart = core.tell_apart(found, other)
     text = f"There are several solutions: {_spoken(shown)}, or {_spoken(second)}. "
     text += f"Add a constraint to choose; {apart} holds in the first and not in the second."
+    text += _by_value(shown)
     return Answer(status="several", text=text, solution=shown, other=second, tell_apart=apart)
 
 
@@ -296,6 +297,20 @@ def _spoken(solution: Mapping[str, Any]) -> str:
     return text.replace("True", "true").replace("False", "false")
 
 
+def _by_value(solution: Solution) -> str:
+    """Say the other way round what each value goes to, where each goes to several variables."""
+    owned: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in solution.items():
+        if isinstance(value, str):
+            owned[value].append(name)
+    if (
+        len(solution) != sum(map(len, owned.values()))
+        or min(map(len, owned.values()), default=0) < 2
+    ):
+        return ""
+    return f" By value: {_spoken(owned)}."
+
+
 def _conclusions(core: Core, model: _Model) -> Answer:
     """Say of each question whether it follows, is excluded, or stays open."""
     found: list[Conclusion] = []
@@ -318,7 +333,14 @@ def _conclusions(core: Core, model: _Model) -> Answer:
     verdicts = {
         verdict: [one.asked for one in found if one.verdict == verdict] for verdict in _VERDICTS
     }
-    lines = [f"{one.asked} {_VERDICTS[one.verdict]}{_because(one)}." for one in found]
+    lines: list[str] = []
+    for verdict, group in _GROUPS.items():
+        told = [
+            one.asked + (f" (by {', '.join(one.because)})" if one.because else "")
+            for one in found
+            if one.verdict == verdict
+        ]
+        lines += [f"{group}: {'; '.join(told)}."] if told else []
     status = "several" if verdicts["open"] else "one"
     if unknown := verdicts.pop("unknown"):
         status, verdicts["unknown"] = "undecided", unknown
@@ -330,6 +352,14 @@ _VERDICTS: Final[Mapping[Verdict, str]] = {
     "excluded": "is excluded",
     "open": "is open: neither it nor its opposite follows",
     "unknown": "was not decided in time",
+}
+
+
+_GROUPS: Final[Mapping[Verdict, str]] = {
+    "follows": "These follow",
+    "excluded": "These are excluded",
+    "open": "These do not follow, nor do their opposites",
+    "unknown": "These were not decided in time",
 }
 
 

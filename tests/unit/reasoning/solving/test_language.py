@@ -230,4 +230,4 @@ def test_a_question_that_was_not_decided_in_time_is_not_called_open() -> None:
 
     assert answer.status == "undecided"
     assert [one.verdict for one in answer.conclusions] == ["follows", "unknown"]
-    assert "dark was not decided in time" in answer.text
+    assert "These were not decided in time: dark." in answer.text
