@@ -498,6 +498,7 @@ class Upstream:
             on_elicitation=None if ask is None else partial(_elicit, ask),
             on_approval=partial(_ask_approval, ask) if ask and options.can_approve else None,
             on_input=None if together is None else partial(_answer_together, together),
+            visits_urls=self._client.is_modern,  # others know that error, and do so themselves
             meta=options.meta,
         )
         try:

@@ -104,3 +104,47 @@ async def answered(
     return request, await client.ask(
         method, name=name, requestState=state, inputResponses={key: answer}
     )
+
+
+async def test_a_client_that_knows_the_error_visits_urls_itself(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "legacy")
+    async with raw_client(config, elicitation={"url": {}}) as client:
+        refused = [await client.call("a__visit"), await client.call("a__visit")]
+        result = await client.call("a__visit")
+
+    error = {"code": -32042, "message": "Sign in", "data": {"elicitations": [future.URL]}}
+    assert refused == [error, error]
+    assert client.requests == []
+    assert result["content"][0]["text"] == "visited"
+
+
+async def test_a_modern_client_is_asked_once_to_visit_a_url(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "legacy")
+    async with raw_client(config, era="2026-07-28", elicitation={"url": {}}) as client:
+        asked = await client.call("a__visit")
+        ((key, request),) = asked["inputRequests"].items()
+        answers = {key: {"action": "accept"}}
+        refused = await client.call(
+            "a__visit", requestState=asked["requestState"], inputResponses=answers
+        )
+        result = await client.call("a__visit")
+
+    assert request == {"method": "elicitation/create", "params": future.URL}
+    assert refused["code"] == -32042
+    assert result["content"][0]["text"] == "visited"
+
+
+async def test_a_server_that_always_wants_another_url_visited_gets_its_way_a_few_times_only(
+    tmp_path: Path,
+) -> None:
+    times = 0
+    config = config_of(tmp_path, "legacy")
+    async with raw_client(config, era="2026-07-28", elicitation={"url": {}}) as client:
+        result = await client.call("a__visit_new")
+        while "inputRequests" in result:
+            times += 1
+            state, (key,) = result["requestState"], result["inputRequests"]
+            answers = {key: {"action": "accept"}}
+            result = await client.call("a__visit_new", requestState=state, inputResponses=answers)
+
+    assert (result["code"], times) == (-32042, 3)

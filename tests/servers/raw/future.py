@@ -22,6 +22,8 @@ TOOLS: list[Json] = [
     {"name": "plain", **TOOL},
     {"name": "elicit", **TOOL},
     {"name": "sample", **TOOL},
+    {"name": "visit", **TOOL},
+    {"name": "visit_new", **TOOL},
     {"name": "icons", "icons": [ICON], **TOOL},
     {"name": "hidden", "description": "hid\u200bden", **TOOL, "future": "hid\u200bden"},
 ]
@@ -41,6 +43,13 @@ SAMPLING: Json = {
     "includeContext": "none",
     "metadata": {"provider": {"x": 1}},
     "future": {"a": 1},
+}
+URL: Json = {
+    "mode": "url",
+    "elicitationId": "e1",
+    "url": "https://example.com/sign-in",
+    "message": "Sign in",
+    "future": 1,
 }
 ASKED: dict[str, tuple[str, Json]] = {
     "elicit": ("elicitation/create", ELICITATION),
@@ -62,6 +71,7 @@ class Server:
         self.is_modern = era == "modern"
         self.waiting: list[object] = []
         """The ids of calls that wait for the answer of the client."""
+        self.visits = 0
 
     def take(self, received: Json) -> None:
         number, method = received.get("id"), received.get("method")
@@ -70,6 +80,8 @@ class Server:
             send({"id": self.waiting.pop(), "result": text_result(text)})
         elif method == ("initialize" if self.is_modern else "server/discover"):
             send({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+        elif str(received.get("params", {}).get("name")).startswith("visit"):
+            send({"id": number, **self.visit(received["params"]["name"])})
         elif number is not None:
             result = self.answer(method, number, received.get("params") or {})
             if result is not None and self.is_modern:
@@ -77,6 +89,15 @@ class Server:
                 result = {**envelope, **result}
             if result is not None:
                 send({"id": number, "result": result})
+
+    def visit(self, name: str) -> Json:
+        """Refuse two calls, or every one, with another URL each time."""
+        self.visits += 1
+        url = URL["url"] if name == "visit" else f"{URL['url']}/{self.visits}"
+        if name == "visit" and self.visits > 2:
+            return {"result": text_result("visited")}
+        data = {"elicitations": [{**URL, "url": url}]}
+        return {"error": {"code": -32042, "message": "Sign in", "data": data}}
 
     def answer(self, method: str, number: object, params: Json) -> Json | None:
         info, able = {"name": "future", "version": "1"}, {"tools": {}, "prompts": {}}

@@ -811,6 +811,7 @@ class ToolExecutor:
                     answers=call.input_answers,
                     hand_back=call.pause is not None,
                     answer_all=None if call.on_input is None else answer_all,
+                    visits_urls=call.visits_urls,
                     first=None if first is None else first.request,
                 )
 

@@ -187,6 +187,8 @@ class ToolCall:
     """The server that failed, if this one is its fallback."""
     on_input: OnInput | None = None
     """Answers all input requests of a result together, in place of the callbacks for each."""
+    visits_urls: bool = True
+    """Whether the person is asked to visit the URLs that a server's error demands."""
     meta: Mapping[str, Any] | None = field(default=None, repr=False)
     """Fields of `_meta` that the server gets."""
     input_answers: InputAnswers | None = field(default=None, repr=False)

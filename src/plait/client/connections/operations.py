@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
@@ -58,6 +58,8 @@ _MAX_LIST_BYTES = 32_000_000
 """As much as one message."""
 _MAX_ROUNDS = 10
 """How often a server may request input during one call: a person answers each time."""
+_MAX_URL_ROUNDS = 3
+"""How often a server may refuse one call until other URLs are visited."""
 _FIRST_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 0.25
 """Pauses between rounds in which a server asks nothing: it only wants the call again."""
@@ -100,6 +102,7 @@ async def call_tool(
     answers: InputAnswers | None = None,
     hand_back: bool = False,
     answer_all: Callable[[types.InputRequests], Awaitable[types.InputResponses]] | None = None,
+    visits_urls: bool = True,
     first: PendingRequest | None = None,
 ) -> types.CallToolResult:
     """Call a tool, answering the server's input requests on the way.
@@ -110,7 +113,8 @@ async def call_tool(
     `mirrored` means that some arguments must also be sent as HTTP headers (`x-mcp-header`);
     `answers` are those to the input requests of an earlier call; `first` is already made. With
     `hand_back`, a request for input from the user raises `InputNeededError`; `answer_all` answers
-    in place of the callbacks for each request.
+    in place of the callbacks for each request. Without `visits_urls`, a server that first wants
+    URLs to be visited ends the call with its error.
     """
     if mirrored and is_modern(client) and not client.has_listed:
         await list_tools(client)
@@ -123,6 +127,7 @@ async def call_tool(
     )
     result: _CallResult
     relisted, rounds, pause = False, 0, _FIRST_PAUSE_SECONDS
+    visited: list[frozenset[str]] = []
     while True:
         try:
             if first is not None:
@@ -137,8 +142,9 @@ async def call_tool(
         except Exception as error:
             if not is_request_error(error):
                 raise
-            if rounds < _MAX_ROUNDS and await _visited_urls(client, error):
-                rounds += 1
+            may_visit = visits_urls and len(visited) < _MAX_URL_ROUNDS
+            if may_visit and (urls := await _visited_urls(client, error, visited)):
+                visited.append(urls)
             elif error.code == types.HEADER_MISMATCH and not relisted:
                 # https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
                 # A header that mirrors an argument was missing: the list names the headers.
@@ -194,22 +200,30 @@ def _call_result_of(request: PendingRequest) -> _CallResult:
     return _call_result().validate_python(result_in_era(request), by_name=False)
 
 
-async def _visited_urls(client: McpSession, refused: RequestError) -> bool:
-    """Handle a URL elicitation error: return whether the user visited all its URLs."""
+async def _visited_urls(
+    client: McpSession, refused: RequestError, before: Iterable[frozenset[str]]
+) -> frozenset[str]:
+    """Handle a URL elicitation error: return its URLs if the user visited all of them.
+
+    Those that the user visited `before` are not asked for again: the server knows no better yet.
+    """
     # https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
     if refused.code != types.URL_ELICITATION_REQUIRED:
-        return False
+        return frozenset()
     try:
         required = types.ElicitationRequiredErrorData.model_validate(refused.data)
     except ValidationError:
-        return False
+        return frozenset()
+    urls = frozenset(params.url for params in required.elicitations)
+    if any(urls <= known for known in before):
+        return frozenset()
     for number, params in enumerate(required.elicitations):
         key = params.elicitation_id or str(number)
         sent_request.set(refused.data["elicitations"][number])
         answer = await answer_request(client, key, types.ElicitRequest(params=params))
         if not isinstance(answer, types.ElicitResult) or answer.action != "accept":
-            return False
-    return bool(required.elicitations)
+            return frozenset()
+    return urls
 
 
 async def answer_request(
