@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field
@@ -159,13 +159,13 @@ async def solve(params: SolveParams, call: CallContext) -> Outcome[SolveResult]:
     elif params.action == "check":
         if params.solution is None:
             raise invalid_argument("solution", "is required: the solution to check")
-        answer = await _checked(problem, params.solution, params.seconds)
+        answer = await _by_solver(check_solution(problem, params.solution, seconds=params.seconds))
     elif params.action == "sample":
         question = params.content or (stated.content if stated else "")
         answer, report = await _sampled(params, call, session, problem, question)
         update["sampled"] = report.model_dump()
     else:
-        answer = await _solved(problem, params.seconds)
+        answer = await _by_solver(asolve(problem, seconds=params.seconds))
     filled = answer.data()
     result = SolveResult(**{**filled, **update})
     # What a model wrote is kept, also where it is of no use.
@@ -209,16 +209,10 @@ async def solve(params: SolveParams, call: CallContext) -> Outcome[SolveResult]:
     return Outcome(result, Changes(session=touched(session), thoughts=(*kept,)))
 
 
-async def _solved(problem: Problem, seconds: float) -> Answer:
+async def _by_solver(work: Awaitable[Answer]) -> Answer:
+    """Return an answer of the solver, or refuse the call where none is installed."""
     try:
-        return await asolve(problem, seconds=seconds)
-    except ImportError as error:
-        raise RefusedError(str(error)) from None
-
-
-async def _checked(problem: Problem, solution: Solution, seconds: float) -> Answer:
-    try:
-        return await check_solution(problem, solution, seconds=seconds)
+        return await work
     except ImportError as error:
         raise RefusedError(str(error)) from None
 
@@ -356,7 +350,8 @@ async def _sampled(
         drawn.append(solution)
         key = json.dumps(solution, sort_keys=True)
         if key not in checks:
-            checks[key] = await _checked(problem, solution, params.seconds)
+            checking = check_solution(problem, solution, seconds=params.seconds)
+            checks[key] = await _by_solver(checking)
         if checks[key].status == "holds":
             return checks[key], _report(drawn, key, unreadable, written)
     if not drawn:
