@@ -28,12 +28,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks.reasoning.evaluate import (
-    PATIENCE_SECONDS,
-    SEQUENTIAL,
-    BudgetEndedError,
-    short,
-)
 from benchmarks.reasoning.frozen.tasks import (
     DRINKS,
     FAMILIES,
@@ -41,6 +35,7 @@ from benchmarks.reasoning.frozen.tasks import (
     NAMES,
     PETS,
     SEED,
+    TASKS_PER_FAMILY,
     TOWNS,
     check,
     frozen_tasks,
@@ -67,6 +62,7 @@ BEGIN, END = "<!-- comparison -->", "<!-- end of comparison -->"
 """What is around the results in the page."""
 
 HERE = Path(__file__).parent
+SEQUENTIAL = HERE.parents[1] / ".node/node_modules/.bin/mcp-server-sequential-thinking"
 RESULTS = HERE / "results.jsonl"
 PROMPTS_DIGEST = HERE / "prompts.digest"
 RULES: dict[str, Any] = json.loads((FOLDER / "ways.json").read_text("utf-8"))
@@ -77,7 +73,12 @@ SAMPLE_STEPS_TOKENS = 150
 """For the steps before a sampled answer: a budget has room for four or five of them."""
 THOUGHT_TOKENS = 200
 LEAST_TOKENS = 24
+"""With less than this a model is not asked for a note."""
 SAMPLING_TEMPERATURE = 0.8
+PATIENCE_SECONDS = 86_400.0
+"""For one reply of a local model: it may be paused, and a process that has ended is noticed."""
+SHORT = {"maxLength": 240, "maxItems": 2}
+"""Bounds of a reply by schema: JSON that is cut off by the budget is worth nothing."""
 MAX_CANDIDATES = 2_000_000
 AT_ONCE = 4
 
@@ -103,6 +104,23 @@ def digest_of_prompts() -> str:
 def digest_of_tasks() -> str:
     """Return the digest of the frozen folder."""
     return (FOLDER / "digest.txt").read_text("utf-8").split()[-2]
+
+
+class BudgetEndedError(Exception):
+    """No tokens are left for thinking."""
+
+
+def short(schema: Any) -> Any:
+    """Return a schema whose texts and lists are short enough for the budget."""
+    if isinstance(schema, list):
+        return [short(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: short(item) for key, item in cast("dict[str, Any]", schema).items()}
+    for key, most in SHORT.items():
+        if isinstance(made.get(key), int):
+            made[key] = min(made[key], most)
+    return made
 
 
 class Budgeted(Completer):
@@ -518,11 +536,18 @@ def report(path: Path) -> str:
     for model, seed, prompts in dict.fromkeys((o.model, o.seed, o.prompts) for o in outcomes):
         own = [o for o in outcomes if (o.model, o.seed, o.prompts) == (model, seed, prompts)]
         weights = f", SHA-256 {WEIGHTS[model].sha256}" if model in WEIGHTS else ""
-        count = len({one.task for one in own})
+        begun = {one.task for one in own}
+        ways = {one.way for one in own}
+        ended = sum(ways == {one.way for one in own if one.task == task} for task in begun)
         parts.append(
-            f"Model {model}{weights}; seed {seed}, {count} tasks, budget {BUDGET} tokens; tasks "
-            f"{digest_of_tasks()[:16]}, prompts {prompts[:16]}."
+            f"Model {model}{weights}; seed {seed}, {len(begun)} tasks, budget {BUDGET} tokens; "
+            f"tasks {digest_of_tasks()[:16]}, prompts {prompts[:16]}."
         )
+        if seed == SEED:
+            total = TASKS_PER_FAMILY * len(FAMILIES)
+            parts.append(
+                f"{ended} of the {total} tasks are done in {len(ways)} of {len(WAYS)} ways."
+            )
         parts += [table(own), table_by(own, "family"), table_by(own, "wording")]
         causes = Counter(one.cause for one in own if one.way == "solve" and not one.right)
         if causes:

@@ -31,7 +31,11 @@ class Exported:
 
 
 def _json(document: SessionDocument) -> Exported:
-    text = json.dumps(asdict(document), indent=2, ensure_ascii=False)
+    data = asdict(document)
+    for thought in data["thoughts"]:
+        if tables := _tables_of(thought["metadata"] or {}):
+            thought["tables"] = [asdict(table) for table in tables]
+    text = json.dumps(data, indent=2, ensure_ascii=False)
     return Exported(content=text, mime_type="application/json")
 
 
@@ -59,7 +63,8 @@ def _markdown(document: SessionDocument) -> Exported:
                 place += f", on {_folded(branch)}"
             notes = [f"- {_folded(note)}" for note in notes_of(thought.metadata)]
             lines += ["", place, "", _quote(thought.content), *(["", *notes] if notes else [])]
-            lines += _tables_of(thought.metadata or {})
+            for table in _tables_of(thought.metadata or {}):
+                lines += _lines_of(table)
     if document.branches:
         lines += ["", "## Branches", ""]
         for one in document.branches:
@@ -85,19 +90,28 @@ def _markdown(document: SessionDocument) -> Exported:
     return Exported(content="\n".join(lines) + "\n", mime_type="text/markdown")
 
 
-def _tables_of(metadata: Mapping[str, Any]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def _tables_of(metadata: Mapping[str, Any]) -> list[_Table]:
     """Return a problem that was stated, or its answer, as tables."""
     problem: Mapping[str, Any] = metadata.get("problem") or {}
     answer: Mapping[str, Any] = metadata.get("answer") or {}
-    lines: list[str] = []
+    tables: list[_Table] = []
     for title, values in (
         ("Variable", problem.get("variables")),
+        ("List", problem.get("lists")),
         ("Given", {k: v for k, v in problem.items() if k in _GIVEN}),
         ("Solution", answer.get("solution")),
         ("Other solution", answer.get("other")),
     ):
         rows = [[name, _spoken(value)] for name, value in (values or {}).items()]
-        lines += _table([title, "Value"], rows)
+        tables.append(_Table([title, "Value"], rows))
+    roads = [[*map(str, road)] for road in problem.get("roads", ())]
+    tables.append(_Table(["From", "To", "Length"], roads))
     for title, rules in (
         ("Constraint", [*problem.get("constraints", ()), *problem.get("facts", ())]),
         ("Rule", problem.get("rules", ())),
@@ -107,15 +121,27 @@ def _tables_of(metadata: Mapping[str, Any]) -> list[str]:
             {"rule": one} if isinstance(one, str) else one for one in rules
         ]
         rows = [[str(one.get(field) or "") for field in ("name", "rule", "says")] for one in named]
-        lines += _table([title, "Condition", "Sentence"], rows)
+        tables.append(_Table([title, "Condition", "Sentence"], rows))
     concluded = [
         [one["asked"], one["verdict"], ", ".join(one.get("because", ()))]
         for one in answer.get("conclusions", ())
     ]
-    return lines + _table(["Asked", "Verdict", "Because"], concluded)
+    tables.append(_Table(["Asked", "Verdict", "Because"], concluded))
+    return [table for table in tables if table.rows]
 
 
-_GIVEN: Final = ("things", "circle", "start", "end", "via", "avoid", "ask", "minimize", "maximize")
+_GIVEN: Final = (
+    "things",
+    "circle",
+    "start",
+    "end",
+    "via",
+    "avoid",
+    "one_way",
+    "ask",
+    "minimize",
+    "maximize",
+)
 
 
 def _spoken(value: object) -> str:
@@ -127,11 +153,10 @@ def _spoken(value: object) -> str:
     return str(value)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    if not rows:
-        return []
-    cells = [[_folded(cell).replace("|", "\\|") for cell in row] for row in rows]
-    return ["", *(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells))]
+def _lines_of(table: _Table) -> list[str]:
+    cells = [[_folded(cell).replace("|", "\\|") for cell in row] for row in table.rows]
+    rows = (table.columns, ["---"] * len(table.columns), *cells)
+    return ["", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _confidence(value: Judged) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from benchmarks.reasoning.compare import (
     ANSWER_TOKENS,
+    BEGIN,
     BUDGET,
+    END,
     PROMPTS_DIGEST,
     RULES,
     WAYS,
@@ -32,7 +35,7 @@ from benchmarks.reasoning.compare import (
     solve,
 )
 from benchmarks.reasoning.frozen.freeze import DIGEST
-from benchmarks.reasoning.frozen.tasks import FAMILIES, check, tasks_of
+from benchmarks.reasoning.frozen.tasks import FAMILIES, SEED, check, tasks_of
 from plait.reasoning.backends.port import Completion, Prompt, ScriptedCompleter
 from plait.reasoning.reasoner import Reasoner
 from tests.unit.reasoning.conftest import Desk, desk, empty_database
@@ -159,7 +162,7 @@ def test_p_values_are_corrected_for_their_number() -> None:
     )
 
 
-def test_the_tables_show_what_was_won_and_both_digests(tmp_path: Path) -> None:
+async def test_the_tables_show_what_was_won_and_both_digests(tmp_path: Path) -> None:
     def outcome(way: str, task: int, *, right: bool) -> Outcome:
         return Outcome(
             model="m",
@@ -193,3 +196,16 @@ def test_the_tables_show_what_was_won_and_both_digests(tmp_path: Path) -> None:
     assert "| solve | 9 | 89% | 57%–98% | 8, 0 | 0.00781 | 20 | 30 | 2.0 | 1.0 |" in shown
     assert "| solve | 8 of 9 |" in shown
     assert "Failures of `solve`: misread 1." in shown
+    assert "of the 120 tasks" not in shown
+
+    frozen = [replace(one, seed=SEED) for one in outcomes]
+    path.write_text("".join(json.dumps(vars(one)) + "\n" for one in frozen))
+    page = tmp_path / "page.md"
+    page.write_text(f"before {BEGIN} old {END} after")
+    assert await main(["--table", "--results", str(path), "--write", str(page)]) == 0
+    written = page.read_text()
+    assert "8 of the 120 tasks are done in 2 of 7 ways." in written
+    assert "| solve | 8 of 9 |" in written
+    assert "old" not in written
+    assert written.startswith(f"before {BEGIN}")
+    assert written.endswith(f"{END} after")

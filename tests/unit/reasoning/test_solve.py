@@ -88,10 +88,12 @@ async def test_an_export_shows_the_problem_and_the_answer_as_tables(desk: Desk) 
         session_id="s",
     )
     await desk("solve", problem=EXAMPLES["rules"], session_id="s")
+    await desk("solve", problem=EXAMPLES["path"], session_id="s")
     session = await desk.store.get_session("s")
     assert session is not None
 
-    markdown = EXPORTERS["markdown"](await read_document(desk.store, session)).content
+    document = await read_document(desk.store, session)
+    markdown = EXPORTERS["markdown"](document).content
 
     for row in (
         "| Variable | Value |",
@@ -99,8 +101,14 @@ async def test_an_export_shows_the_problem_and_the_answer_as_tables(desk: Desk) 
         "| tue | Ann |",
         "| Contradicting | Condition | Sentence |",
         "| Asked | Verdict | Because |",
+        "| Ash | Bree | 4 |",
     ):
         assert row in markdown
+    thoughts = json.loads(EXPORTERS["json"](document).content)["thoughts"]
+    stated, answered = (thought["tables"] for thought in thoughts[:2])
+    assert stated[0] == {"columns": ["Variable", "Value"], "rows": [["mon, tue, wed", "Ann, Ben"]]}
+    assert stated[1]["rows"][1] == ["ill", "mon != Ann", "Ann is ill | on Monday."]
+    assert ["tue", "Ann"] in answered[0]["rows"]
     (ill,) = {line for line in markdown.splitlines() if line.startswith("| ill ")}
     # A bar in a sentence does not end its cell.
     assert len(re.findall(r"(?<!\\)\|", ill)) == 4
