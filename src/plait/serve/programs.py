@@ -86,13 +86,30 @@ def with_plait(program: Program, text: str, file: Path, command: Sequence[str]) 
     return f"{kept.rstrip()}\n\n{table}" if kept.strip() else table
 
 
-def restored(program: Program, text: str, before: str, file: Path, command: Sequence[str]) -> str:
+def projects_in(program: Program, text: str, file: Path) -> list[str]:
+    """Return the projects that have servers of their own in a program's file."""
+    listed: object = _document(program, text, file).get("projects")
+    projects = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
+    return [
+        name
+        for name, one in projects.items()
+        if isinstance(one, dict) and cast("Row", one).get(program.key)
+    ]
+
+
+def restored(program: Program, text: str, before: str, file: Path) -> str:
     """Return the text of a program's file with its own servers again.
 
     It is the text before, unless the program has changed its file meanwhile.
     """
-    if text == with_plait(program, before, file, command):
-        return before
+    listed: Row = _document(program, text, file).get(program.key) or {}
+    match listed.get(ENTRY):
+        case {"command": str(command), "args": [*words]} if text == with_plait(
+            program, before, file, [command, *words]
+        ):
+            return before
+        case _:
+            pass
     if program.format == "json":
         document, old = _document(program, text, file), _document(program, before, file)
         if program.key in old:
@@ -105,6 +122,7 @@ def restored(program: Program, text: str, before: str, file: Path, command: Sequ
 
 
 def _document(program: Program, text: str, file: Path) -> Row:
+    text = text.removeprefix("\ufeff")
     try:
         if program.format == "toml":
             return tomllib.loads(text)
@@ -125,7 +143,14 @@ def _split(program: Program, text: str) -> tuple[str, str]:
     others, tables, inside = list[str](), list[str](), False
     for line in text.splitlines(keepends=True):
         if (found := _TABLE.match(line)) is not None:
+            was_inside = inside
             inside = found["name"] == program.key or found["name"].startswith(f"{program.key}.")
+            if was_inside and not inside:  # comments before a table belong to it
+                start = len(tables)
+                while start and tables[start - 1].lstrip().startswith("#"):
+                    start -= 1
+                others += tables[start:]
+                del tables[start:]
         (tables if inside else others).append(line)
     return "".join(others), "".join(tables)
 

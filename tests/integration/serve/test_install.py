@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,65 @@ def test_a_file_that_cannot_be_read_is_left_alone(home: Path) -> None:
     assert failed.exit_code != 0
     assert str(file) in failed.output
     assert file.read_text() == "{broken"
+
+
+@pytest.mark.parametrize("program", ["claude-code", "codex", "cursor"])
+@pytest.mark.parametrize("words", [[], ["--config", "other.json"]])
+def test_line_ends_a_byte_order_mark_and_another_file_do_not_matter(
+    home: Path, program: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    file = _write(home, program)
+    before = b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n")
+    file.write_bytes(before)
+
+    installed = _run("install", program, "--yes", *words)
+    removed = _run("uninstall", program)
+
+    assert (installed.exit_code, removed.exit_code) == (0, 0), installed.output + removed.output
+    assert file.read_bytes() == before
+
+
+def test_a_file_that_is_a_link_stays_one(home: Path) -> None:
+    file = _write(home, "claude-code")
+    kept = file.rename(home / "dotfiles.json")
+    file.symlink_to(kept)
+
+    assert _run("install", "claude-code", "--yes").exit_code == 0
+
+    assert file.is_symlink()
+    assert list(json.loads(kept.read_text())["mcpServers"]) == ["plait"]
+
+
+def test_comments_on_what_follows_the_servers_stay(home: Path) -> None:
+    file = _write(home, "codex")
+    comment = "# My profiles,\n# with care\n[profiles.quick]"
+    file.write_text(CODEX.replace("[profiles.quick]", comment))
+
+    assert _run("install", "codex", "--yes").exit_code == 0
+
+    assert f"\n{comment}\n" in file.read_text()
+
+
+def test_servers_of_single_projects_stay_with_them(home: Path) -> None:
+    projects = {"/one": {"mcpServers": {"own": {"command": "x"}}}, "/two": {"mcpServers": {}}}
+    file = _write(home, "claude-code")
+    file.write_text(json.dumps({**CLAUDE, "projects": projects}))
+
+    installed = _run("install", "claude-code", "--yes")
+
+    assert "the servers of the project /one stay in" in installed.output
+    assert "/two" not in installed.output.partition("---")[0]
+    assert json.loads(file.read_text())["projects"] == projects
+
+
+def test_no_module_of_the_current_folder_runs_in_place_of_plait(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(home / "python"))  # no program beside it
+    file = _write(home, "cursor")
+
+    assert _run("install", "cursor", "--yes").exit_code == 0
+
+    entry = json.loads(file.read_text())["mcpServers"]["plait"]
+    assert entry["args"][:3] == ["-P", "-m", "plait"]

@@ -208,10 +208,10 @@ def install(ctx: click.Context, program: str, yes: bool) -> None:
     """
     from plait._support.files import write_atomically
     from plait.cli.commands.init import merge_servers, to_mcp_json
-    from plait.serve.programs import PROGRAMS, backup_of, servers_in, with_plait
+    from plait.serve.programs import PROGRAMS, backup_of, projects_in, servers_in, with_plait
 
     about, file, target = PROGRAMS[program], _program_file(program), _own_config(ctx)
-    text = file.read_text("utf-8") if file.is_file() else ""
+    text = file.read_bytes().decode() if file.is_file() else ""
     servers = servers_in(about, text, file)
     known = _servers_of(target)
     merged, renamed = merge_servers(known, servers, label=program)
@@ -226,6 +226,8 @@ def install(ctx: click.Context, program: str, yes: bool) -> None:
         )
     for name in servers:
         click.echo(f"move {name} to {target}" + _as_other(name, renamed), err=True)
+    for project in projects_in(about, text, file):
+        click.echo(f"the servers of the project {project} stay in {file}", err=True)
     click.echo(_difference(text, changed, file), err=True, nl=False)
     if not yes and not click.confirm(f"Change {file}?", default=True, err=True):
         raise click.Abort
@@ -242,8 +244,7 @@ def install(ctx: click.Context, program: str, yes: bool) -> None:
 
 @serve.command("uninstall")
 @click.argument("program", type=click.Choice(["claude-code", "codex", "cursor"]))
-@click.pass_context
-def uninstall(ctx: click.Context, program: str) -> None:
+def uninstall(program: str) -> None:
     """Give a program its own servers back."""
     from plait._support.files import write_atomically
     from plait.serve.programs import PROGRAMS, backup_of, restored
@@ -252,9 +253,9 @@ def uninstall(ctx: click.Context, program: str) -> None:
     backup = backup_of(file)
     if not backup.exists():
         raise ConfigError(f"{backup} is not there: nothing was installed for {about.title}")
-    before, text = backup.read_text("utf-8"), file.read_text("utf-8") if file.exists() else ""
+    before, text = backup.read_bytes().decode(), file.read_bytes().decode() if file.exists() else ""
     if before:
-        write_atomically(file, restored(about, text, before, file, _command(_own_config(ctx))))
+        write_atomically(file, restored(about, text, before, file))
     else:
         file.unlink(missing_ok=True)  # there was none
     backup.unlink()
@@ -264,7 +265,7 @@ def uninstall(ctx: click.Context, program: str) -> None:
 def _program_file(program: str) -> Path:
     from plait.serve.programs import PROGRAMS
 
-    return PROGRAMS[program].file(Path.home(), os.environ)
+    return PROGRAMS[program].file(Path.home(), os.environ).resolve()  # a link stays one
 
 
 def _own_config(ctx: click.Context) -> Path:
@@ -278,7 +279,7 @@ def _own_config(ctx: click.Context) -> Path:
 def _command(config: Path) -> tuple[str, ...]:
     """Return the command by which a program starts plait, in whatever folder and environment."""
     found = Path(sys.executable).with_name("plait")
-    words = [str(found)] if found.exists() else [sys.executable, "-m", "plait"]
+    words = [str(found)] if found.exists() else [sys.executable, "-P", "-m", "plait"]
     return (*words, "serve", "--config", str(config))
 
 
