@@ -244,6 +244,16 @@ async def test_a_statement_without_a_valid_rule_was_of_the_wrong_kind(desk: Desk
     assert "malformed" not in last.user
 
 
+async def test_a_thing_in_two_groups_is_sent_back(desk: Desk) -> None:
+    twice = {**FORM, "groups": [*FORM["groups"], *FORM["groups"]]}
+    desk.script({"problem-statement-v1": [KIND, twice, FORM]})
+
+    result = await desk("solve", content=QUESTION)
+
+    assert (result["status"], result["solution"]) == ("one", RIGHT)
+    assert "mon is in two groups" in desk.completer.prompts[-1].user
+
+
 @pytest.mark.parametrize("kind", STATEMENT_KINDS)
 async def test_the_examples_of_the_prompts_are_statements_with_a_solution(
     desk: Desk, kind: Kind

@@ -312,8 +312,8 @@ def completion_from_chat(body: Mapping[str, Any]) -> Completion | None:
             return None
 
 
-MAX_LOCAL_TOKENS: Final = 800
-"""A small model that writes more has lost the thread, and takes minutes for it."""
+MAX_LOCAL_TOKENS: Final = 1600
+"""Room for a problem of some fifty rules; a model that writes more has lost the thread."""
 
 
 class LocalCompleter(Completer):

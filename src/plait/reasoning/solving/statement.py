@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from plait.reasoning.fields import AnyText, Params
 from plait.reasoning.solving.forms import quoted
@@ -70,6 +71,16 @@ class StatedChoices(Statement):
 
     groups: Annotated[list[StatedGroup], Field(max_length=MAX_STATED_ITEMS)]
     rules: StatedRules
+
+    @model_validator(mode="after")
+    def _each_thing_is_in_one_group(self) -> StatedChoices:
+        for name, count in Counter(name for one in self.groups for name in one.names).items():
+            if count > 1:
+                raise ValueError(
+                    f"{name} is in two groups, but a thing gets one value: let what {name} gets "
+                    f"be the things, and {name} one of their values"
+                )
+        return self
 
     def data(self) -> dict[str, Any]:
         """Return a problem of the form `variables`."""
