@@ -321,42 +321,6 @@ async def test_a_server_that_is_gone_did_not_get_the_request(era: str) -> None:
         await box.__aexit__(None, None, None)
 
 
-@in_pool
-async def test_an_idle_connection_that_the_server_closed_is_not_used_again() -> None:
-    async def answer(reply: Reply) -> None:
-        as_json(reply)
-        if len(server.calls()) == 1:
-            await reply.writer.drain()
-            asyncio.get_running_loop().call_soon(reply.writer.close)
-
-    async with scripted_http(answer) as server, box_for(server) as box:
-        for _ in range(3):
-            assert await work(box) == "done"
-            await asyncio.sleep(0.05)
-        assert len(server.calls()) == 3
-
-
-@in_pool
-async def test_a_connection_that_the_server_wants_closed_is_not_used_again() -> None:
-    async def answer(reply: Reply) -> None:
-        reply.json(reply.response(), {"Connection": "close"})
-
-    async with scripted_http(answer) as server, box_for(server) as box:
-        for _ in range(3):
-            assert await work(box) == "done"
-        assert len({seen.connection for seen in server.calls()}) == 3
-
-
-@in_pool
-async def test_what_the_server_sends_unasked_spoils_no_later_call() -> None:
-    async def answer(reply: Reply) -> None:
-        as_json(reply, str(len(server.calls())))
-        reply.json(reply.response("unasked"))
-
-    async with scripted_http(answer) as server, box_for(server) as box:
-        assert [await work(box) for _ in range(3)] == ["1", "2", "3"]
-
-
 @pytest.mark.parametrize("form", FORMS)
 async def test_64_calls_at_once_get_their_own_answers(form: str) -> None:
     together = asyncio.Event()
@@ -373,25 +337,6 @@ async def test_64_calls_at_once_get_their_own_answers(form: str) -> None:
             *(work(box, arguments={"n": str(number)}) for number in range(64))
         )
         assert texts == [str(number) for number in range(64)]
-
-
-@in_pool
-async def test_more_calls_than_connections_wait_for_one() -> None:
-    waiting = 0
-    most = 0
-
-    async def answer(reply: Reply) -> None:
-        nonlocal waiting, most
-        waiting += 1
-        most = max(most, waiting)
-        await asyncio.sleep(0.05)
-        waiting -= 1
-        as_json(reply)
-
-    async with scripted_http(answer) as server, box_for(server) as box:
-        await box.tools()
-        assert await asyncio.gather(*(work(box) for _ in range(130))) == ["done"] * 130
-        assert 50 < most <= 100
 
 
 @pytest.mark.parametrize("form", FORMS)
