@@ -37,20 +37,6 @@ def list_callbacks(notes: Notebook) -> dict[str, Any]:
     return {name: notes.on(name) for name in names}
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_changed_lists_are_told_once_each(era: str, servers: Servers) -> None:
-    notes = Notebook()
-    async with Toolbox(servers(era), **list_callbacks(notes)) as box:
-        await box.tools()  # returns when a modern server is listened to
-        for one in LISTS:
-            await box.call("server", "announce", {"what": one})
-        await eventually(lambda: len(notes.told) >= len(LISTS))
-        await box.ping("server")
-
-    assert notes.names() == [f"on_{one}_list_changed" for one in LISTS]
-    assert all(context == CallbackContext(server_name="server") for _, _, context in notes.told)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_was_killed_is_heard_again(kind: str) -> None:
     notes = Notebook()
@@ -108,14 +94,11 @@ async def test_each_new_session_is_told_with_what_the_server_says_of_itself(
     assert notes.facts() == [facts, facts]
 
 
-@pytest.mark.parametrize("kind", ["http", "in-process"])
-async def test_what_an_older_server_takes_back_and_says_of_roots_is_told(
-    kind: str, servers: Servers
-) -> None:
+async def test_what_an_older_server_here_takes_back_and_says_of_roots_is_told() -> None:
     notes = Notebook()
     here = {"server": build_server(Run(parse([]))), "protocol": "legacy"}
     async with Toolbox(
-        servers() if kind == "http" else {"servers": {"server": here}},
+        {"servers": {"server": here}},
         on_cancelled=notes.on("on_cancelled"),
         on_roots_list_changed=notes.on("on_roots_list_changed"),
     ) as box:
