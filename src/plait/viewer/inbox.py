@@ -189,15 +189,15 @@ class Inbox:
         """Answer a question with what was entered in its card."""
         entered = await form_fields(request)
         question, future = self._waiting.get(entered.get("question", ""), (None, None))
-        if question is None or future is None or future.done():
-            text = "Nothing waits for this answer any more."
-            return HTMLResponse(h("p", text, class_="warning"), 404)
         try:
-            answer = await _answer_from(question, entered)
+            answer = await _answer_from(question, entered) if question is not None else None
         except FormError as error:
             return HTMLResponse(h("p", str(error), class_="warning"))
-        if not future.done():  # another page may have answered meanwhile
-            future.set_result(answer)
+        # Another page may have answered meanwhile.
+        if answer is None or future is None or future.done():
+            text = "Nothing waits for this answer any more."
+            return HTMLResponse(h("p", text, class_="warning"), 404)
+        future.set_result(answer)
         return HTMLResponse(h("p", "answered", class_="muted"))
 
 

@@ -229,7 +229,7 @@ def test_a_call_that_needs_approval_is_refused_where_nobody_is_and_made_with_yes
     ]
     assert decided == [("reject", "program"), ("approve", "program")]
     shown = CliRunner().invoke(main, ["trace", "show", "approved.jsonl"]).stdout
-    assert "approved without asking a person: shop/add" in shown
+    assert "approved by the program: shop/add" in shown
 
 
 def test_results_are_bounded_unless_that_is_turned_off(

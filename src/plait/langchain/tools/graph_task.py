@@ -392,17 +392,19 @@ class GraphTask:
         asking = question, wake
         self._open_questions.append(asking)
         self._wake_asking()
-        ends_at = time.monotonic() + SIBLING_SECONDS
+        began_at = time.monotonic()
         try:
             while self._graph_interrupt is None:
                 changed.clear()
                 seconds = None
                 if self._open_questions[0] is asking:  # it asks for all, and wakes the others
-                    seconds = ends_at - time.monotonic()
+                    seconds = began_at + SIBLING_SECONDS - time.monotonic()
                     open_calls = {one.call for one, _ in self._open_questions}
                     if {call.key for call in list(self._underway)} <= open_calls:
-                        # All that are under way ask; others may be about to be made.
-                        seconds = self._joined_at + _SETTLE_SECONDS - time.monotonic()
+                        # All that are under way ask; others may be about to be made. The time
+                        # until this question does not count, as the loop may have been busy.
+                        settles_at = max(self._joined_at, began_at) + _SETTLE_SECONDS
+                        seconds = settles_at - time.monotonic()
                     if seconds <= 0:
                         await self._interrupt_together(facts)
                         continue
