@@ -6,7 +6,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from plait import Toolbox
-from plait.testing import server_stdio_config
 
 EXPORTER = InMemorySpanExporter()  # or OTLPSpanExporter(), from opentelemetry-exporter-otlp
 
@@ -16,11 +15,11 @@ async def main() -> None:
     provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
     trace.set_tracer_provider(provider)
 
-    async with Toolbox({"sums": server_stdio_config()}) as box:
-        await box.call("sums", "add_numbers", {"a": 20, "b": 22})
+    async with Toolbox({"time": {"command": "mcp-server-time"}}) as box:
+        await box.call("time", "get_current_time", {"timezone": "UTC"})
 
     for span in EXPORTER.get_finished_spans():
-        if span.name.endswith("add_numbers") and span.instrumentation_scope is not None:
+        if span.name.endswith("get_current_time") and span.instrumentation_scope is not None:
             print(span.instrumentation_scope.name, span.name, span.kind.name)
 
 

@@ -35,7 +35,7 @@ def run(
         for name, value in os.environ.items()
         if not name.startswith(("PLAIT_", "XDG_", "PYTEST_")) and name != "NO_COLOR"
     }
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(programs), str(REAL_PROGRAMS), os.environ["PATH"]])
     return subprocess.run(
         command,
         cwd=folder,

@@ -196,6 +196,16 @@ class ExampleGroup(ExampleCommand, click.Group):
 
     command_class = ExampleCommand
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does in a whole sentence, which click would cut."""
+        rows = [
+            (name, command.get_short_help_str(limit=sys.maxsize))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:

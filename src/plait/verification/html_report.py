@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from plait.html.conversation import RunView, run_section
 from plait.html.elements import Child, Html, h
 from plait.html.page import SINGLE_FILE, Site, page
 from plait.html.pieces import (
+    Column,
     choice_filter,
     cost_label,
     count_label,
@@ -160,7 +162,9 @@ def _grid(ordered: Sequence[CaseResult]) -> Html:
         )
         dots[result.case, result.variant].append((result.repeat, dot))
     models = sorted({result.variant for result in ordered})
-    columns = [("case", "what"), *((model, None) for model in models)]
+    # Narrow windows break "engine:model" behind the colon, not in a word.
+    titles = [[h("span", part) for part in re.split("(?<=:)", model)] for model in models]
+    columns: list[Column] = [("case", "what"), *((title, None) for title in titles)]
     rows = [
         table_row(
             columns, [name, *([dot for _, dot in sorted(dots[name, model])] for model in models)]

@@ -68,7 +68,10 @@ def fields_of(schema: Mapping[str, Any]) -> list[Field]:
         kind: Kind = _KINDS.get(str(plain.get("type")), "json")
         if choices:
             kind = "choices" if is_list else "choice"
-        texts = [described.get("description") or plain.get("description"), plain.get("title")]
+        title = str(plain.get("title") or "")
+        if title.casefold() == name.replace("_", " ").casefold():
+            title = ""  # made of the name, as pydantic does
+        texts = [described.get("description") or plain.get("description"), title]
         fields.append(
             Field(
                 name=name,

@@ -350,7 +350,7 @@ class ReportPages:
         changed = datetime.fromtimestamp(line.changed, UTC)
         cells: tuple[Child, ...] = (
             [h("a", line.suite, href=f"/reports/{key}"), h("small", str(path))],
-            h("time", f"{changed:%Y-%m-%d %H:%M}"),
+            h("time", h("span", f"{changed:%Y-%m-%d}"), " ", h("span", f"{changed:%H:%M}")),
             ", ".join(line.models) or "–",
             rate_plot(line.rate, line.low, line.high),
             "–" if line.rate is None else f"{line.rate:.0%}",

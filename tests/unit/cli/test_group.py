@@ -164,3 +164,10 @@ def test_a_missing_argument_is_named_with_a_call_that_works(words: str, said: st
 
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_the_help_of_a_group_cuts_no_sentence() -> None:
+    for group in ("trust", "policy", "trace", "verify"):
+        shown = CliRunner().invoke(main, [group, "--help"], env={"COLUMNS": "60"}).output
+        assert "...\n" not in shown.partition("\n")[2]
+        assert "\nCommands:\n" in shown

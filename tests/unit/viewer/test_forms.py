@@ -123,6 +123,7 @@ def test_a_strange_schema_still_has_a_form(schema: dict[str, Any]) -> None:
 TITLED: dict[str, Any] = {
     "properties": {
         "size": {"type": "string", "title": "Size of the cup", "enum": ["s", "l"]},
+        "of_what": {"type": "string", "title": "Of What"},
         "old": {"type": "string", "enum": ["s", "l"], "enumNames": ["Small", "Large"]},
         "new": {"oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
         "tags": {"type": "array", "items": {"type": "string", "enum": ["hot", "sweet", "big"]}},
@@ -138,12 +139,14 @@ def test_choices_have_labels_and_several_may_be_chosen_where_a_list_is_wanted() 
 
     assert choices == {
         "size": ["s", "l"],
+        "of_what": [],
         "old": ["Small", "Large"],
         "new": ["Small", "Large"],
         "tags": ["hot", "sweet", "big"],
         "more": ["One"],
     }
     assert "Size of the cup" in text
+    assert "Of What" not in text
     assert text.count('type="checkbox"') == 4
     entered = _sent({"old": "l", "new": "s", "tags": "hot\nbig", "more": "1"})
     chosen = {"old": "l", "new": "s", "tags": ["hot", "big"], "more": [1]}
