@@ -1,7 +1,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from plait import BlockingCallError, MultiServerMCPClient
+from plait import MultiServerMCPClient
 from plait.testing import server_stdio_config
 
 client = MultiServerMCPClient({"clock": server_stdio_config()})
@@ -28,16 +28,3 @@ asyncio.run(notebook_cell())
 asyncio.run(notebook_cell())
 print(client.status()["clock"].sessions, "session for all of it")
 client.close()
-
-
-async def wrong_place() -> None:
-    async with MultiServerMCPClient({"clock": server_stdio_config()}) as owned:
-        (tool,) = await owned.get_tools(include="add_numbers")
-        try:
-            tool.invoke({"a": 7, "b": 8})
-        except BlockingCallError as error:
-            print(type(error).__name__)
-        print(await asyncio.to_thread(tool.invoke, {"a": 7, "b": 8}))
-
-
-asyncio.run(wrong_place())
