@@ -497,7 +497,7 @@ class Upstream:
             on_log=on_log,
             on_elicitation=None if ask is None else partial(_elicit, ask),
             on_approval=partial(_ask_approval, ask) if ask and options.can_approve else None,
-            on_input=None if together is None else partial(_answer_together, together),
+            on_input=together and partial(_answer_together, together, self.box.sanitizes),
             visits_urls=self._client.is_modern,  # others know that error, and do so themselves
             meta=options.meta,
         )
@@ -818,14 +818,16 @@ async def _elicit(
     return types.ElicitResult.model_validate(answer, by_name=False)
 
 
-async def _answer_together(ask: AskTogether, requests: types.InputRequests) -> types.InputResponses:
+async def _answer_together(
+    ask: AskTogether, sanitizes: bool, requests: types.InputRequests
+) -> types.InputResponses:
     sent = sent_request.get() or {}
-    answers = await ask(
-        {
-            key: with_unknown_fields(_plain(request), sent.get(key))
-            for key, request in requests.items()
-        }
-    )
+    rows: dict[str, Row] = {}
+    for key, request in requests.items():
+        row: Row = with_unknown_fields(_plain(request), sent.get(key))
+        is_for_a_model = sanitizes and isinstance(request, types.CreateMessageRequest)
+        rows[key] = with_texts(row, sanitize_text) if is_for_a_model else row
+    answers = await ask(rows)
     read: types.InputResponses = {}
     for key, request in requests.items():
         kind: type[types.InputResponse]

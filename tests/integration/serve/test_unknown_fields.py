@@ -48,12 +48,15 @@ async def test_listed_tools_pass_with_all_their_fields(
     async with raw_client(config_of(tmp_path, behind), era=era) as client:
         found = await listed(client)
 
-    *whole, hidden = future.TOOLS
-    assert [found[f"a__{tool['name']}"] for tool in whole] == [
-        {**tool, "name": f"a__{tool['name']}"} for tool in whole
-    ]
-    clean = {**hidden, "description": "hidden", "future": "hidden"}
-    assert found["a__hidden"] == {**clean, "name": "a__hidden"}
+    assert found == {
+        f"a__{tool['name']}": {**without_hidden(tool), "name": f"a__{tool['name']}"}
+        for tool in future.TOOLS
+    }
+
+
+def without_hidden(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return what is left of a text when it is sanitized."""
+    return json.loads(json.dumps(sent, ensure_ascii=False).replace("\u200b", ""))
 
 
 async def test_a_renamed_tool_keeps_all_its_fields(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ async def test_a_request_of_a_server_passes_with_all_its_fields(
             request, result = await answered(client, era, method, f"a__{name}", answer)
 
             assert request["method"] == future.ASKED[name][0]
-            assert request["params"] == future.ASKED[name][1]
+            assert request["params"] == without_hidden(future.ASKED[name][1])
             is_call = method == "tools/call"
             block = result["content"][0] if is_call else result["messages"][0]["content"]
             assert json.loads(block["text"]) == answer

@@ -25,6 +25,7 @@ TOOLS: list[Json] = [
     {"name": "visit", **TOOL},
     {"name": "visit_new", **TOOL},
     {"name": "icons", "icons": [ICON], **TOOL},
+    {"name": "veiled", **TOOL, "future": "hid\u200bden"},
     {"name": "hidden", "description": "hid\u200bden", **TOOL, "future": "hid\u200bden"},
 ]
 ELICITATION: Json = {
@@ -42,7 +43,7 @@ SAMPLING: Json = {
     "maxTokens": 7,
     "includeContext": "none",
     "metadata": {"provider": {"x": 1}},
-    "future": {"a": 1},
+    "future": {"a": "hid\u200bden"},
 }
 URL: Json = {
     "mode": "url",
