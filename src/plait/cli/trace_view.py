@@ -26,7 +26,7 @@ from plait.traces import events
 from plait.traces.codec import Cleaner, event_from_line, line_from_event
 from plait.traces.events import TraceEvent
 from plait.traces.messages.message import UsageMetadata, to_prompt_string
-from plait.traces.trace import Trace
+from plait.traces.trace import NO_RESPONSE, Trace
 
 _STATUS_STYLES = {
     "completed": "green",
@@ -125,7 +125,8 @@ def run_view(trace: Trace, *, full: bool) -> Iterator[RenderableType]:
         status_label(trace),
         (visible("  " + " · ".join(fact for fact in facts if fact)), "dim"),
     )
-    last = trace.messages[-1].text if trace.messages else ""
+    # A client of `plait serve` asks no model, so that there is no answer.
+    last = trace.messages[-1].text if trace.messages and trace.turns else NO_RESPONSE
     for event in trace.events:
         yield from event_view(event, full=full)
         if isinstance(event, events.RunEnded) and event.final_response != last:

@@ -29,7 +29,7 @@ from plait.html.text import image_block, preview, result_block, text_block, valu
 from plait.traces import events
 from plait.traces.events import ToolReturned
 from plait.traces.messages.message import ImageContent, Message, Role, to_prompt_string
-from plait.traces.trace import Trace
+from plait.traces.trace import NO_RESPONSE, Trace
 
 CHUNK_STEPS = 100
 """Steps that a browser lays out together, when they come into view."""
@@ -193,6 +193,8 @@ def run_heading(trace: Trace) -> Html:
         parts.append(folded(count_label(len(started.tools), "tool"), ", ".join(started.tools)))
     badge = status_badge(trace.status, failed)
     answer = "" if trace.ended is None else trace.ended.final_response
+    if answer == NO_RESPONSE and not trace.turns:
+        answer = ""  # what a client of `plait serve` did: no model was asked
     return h(
         "div",
         h("h1", run_title(trace), " ", badge, dir="auto"),
@@ -291,7 +293,7 @@ def _head_and_body(step: Step, trace: Trace, view: RunView) -> tuple[Child, Chil
         case events.RunEnded():
             turns = (one for one in reversed(trace.events) if isinstance(one, events.Turn))
             last = next(turns, None)
-            is_said = last is not None and event.final_response == last.message.text
+            is_said = event.final_response == (NO_RESPONSE if last is None else last.message.text)
             cost = cost_label(event.usage.cost_usd)
             known = facts(seconds_label(trace.seconds), tokens_label(event.usage), cost)
             badge = status_badge(trace.status, trace.failed_calls)

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from plait._support.redact import Redactor
 from plait.cli.terminal import progress_label
 from plait.cli.trace_view import Activity, RunScreen, live_view, run_view, summary_line
+from plait.html.conversation import run_section
 from plait.traces.messages.message import Message, ToolUseContent, UsageMetadata
 from plait.traces.recorder import Recorder
 
@@ -138,3 +139,14 @@ def test_progress_is_told_with_what_is_known() -> None:
         "2 of 5 reading",
         "2",
     ]
+
+
+def test_a_client_of_serve_asks_no_model_so_that_no_answer_is_missing() -> None:
+    recorder = Recorder(run="r1")
+    recorder.run_started([], interface="serve", servers=["shop"], tools=[])
+    recorder.tool_called("c1", "shop__list", {}, server="shop", tool="list")
+    recorder.tool_returned("c1", "tea", seconds=0.1)
+    trace = recorder.ended()
+
+    assert not any("No final response" in line for line in drawn(*run_view(trace, full=False)))
+    assert "No final response" not in run_section(trace)
