@@ -26,6 +26,7 @@ from plait.reasoning.solving.statement import (
     Kind,
     StatedChoices,
     StatedKind,
+    StatedRule,
     StatedRuleBook,
 )
 from plait.reasoning.storage.database import database_from_text
@@ -286,6 +287,11 @@ async def test_what_small_models_write_is_read_as_it_is_meant(desk: Desk) -> Non
     )
     found = await desk("solve", problem=stated.data())
     assert found["solution"] == {"Mon night": "Dr. Hale", "Tue night": "Ito"}
+
+    misspelt = stated.model_copy(
+        update={"rules": [StatedRule(says="Hale is there", rules=["Mon in [Dr. Hale]"])]}
+    )
+    assert (await desk("solve", problem=misspelt.data()))["status"] == "malformed"
 
     versions = {"group": "parts", "names": ["app", "base"], "get": "version", "each_at_most": 0}
     numbers = StatedChoices.model_validate(

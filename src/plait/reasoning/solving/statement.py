@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -87,30 +87,7 @@ class StatedChoices(Statement):
         variables = {", ".join(one.names): one.numbers or one.values for one in self.groups}
         names = [str(name) for one in self.groups for name in (*one.names, *one.values)]
         lists = {one.group: one.names for one in self.groups}
-        sets: dict[str, str] = {}
-
-        def without_set(rule: str) -> str:
-            # A name that the question has for some values is defined in a rule, or before one.
-            match = _SET.fullmatch(rule)
-            if match is None or match["set"] in (*names, *lists):
-                return rule
-            sets[match["set"]] = match["of"]
-            return match["rule"] or "true"
-
-        rules = [
-            part.model_copy(update={"rules": [*map(without_set, part.rules)]})
-            for part in self.rules
-        ]
-        if sets:
-            known = re.compile(rf"\b(?:{'|'.join(sets)})\b")
-            rules = [
-                part.model_copy(
-                    update={
-                        "rules": [known.sub(lambda at: sets[at[0]], rule) for rule in part.rules]
-                    }
-                )
-                for part in rules
-            ]
+        rules = _without_sets(self.rules, {*names, *lists})
         limits = [
             {
                 "says": f"Each {one.get} at most {one.each_at_most} times in {one.group}.",
@@ -247,8 +224,33 @@ class StatedRuleBook(Statement):
 
 
 _SET: Final = re.compile(
-    r"\s*(?P<set>\w+)\s*(?:==|=|in)\s*(?P<of>\[[^\[\]]*\])\s*(?:implies\b(?P<rule>.*))?"
+    r"\s*(?P<set>\w+)\s*(?P<sign>==|=|in\b)\s*(?P<of>\[[^\[\]]*\])\s*(?:implies\b(?P<rule>.*))?"
 )
+
+
+def _without_sets(stated: Sequence[StatedRule], known: Container[str]) -> list[StatedRule]:
+    """Replace names that the question has for some values, which a rule or a part of it defines."""
+    written = [rule for part in stated for rule in part.rules]
+    sets: dict[str, str] = {}
+
+    def without_definition(rule: str) -> str:
+        match = _SET.fullmatch(rule)
+        if match is None or match["set"] in known:
+            return rule
+        if match["sign"] == "in":
+            # A name that nothing else uses may be a thing that is misspelt.
+            others = [one for one in written if one != rule] + [match["rule"] or ""]
+            if not any(re.search(rf"\b{match['set']}\b", other) for other in others):
+                return rule
+        sets[match["set"]] = match["of"]
+        return match["rule"] or "true"
+
+    parts = [[*map(without_definition, part.rules)] for part in stated]
+    names = re.compile("|".join(rf"\b{name}\b" for name in sets) or "(?!)")
+    return [
+        part.model_copy(update={"rules": [names.sub(lambda at: sets[at[0]], one) for one in rules]})
+        for part, rules in zip(stated, parts, strict=True)
+    ]
 
 
 def _constraints(stated: Sequence[StatedRule], names: Iterable[str]) -> list[dict[str, Any]]:
