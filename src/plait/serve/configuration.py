@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from plait._support.files import file_changes, file_stamp
 from plait._support.threads import in_thread
-from plait.errors import ConfigError
+from plait.errors import ClientClosedError, ConfigError
 from plait.serve.journal import ClientJournal, Journal
 from plait.serve.shared import SharedServers, with_sharing
 from plait.serve.snapshot import Snapshot
@@ -92,7 +92,8 @@ class ServedConfiguration:
                 self.journal.use(config)
                 changed = await self._shared.box.use_servers(with_sharing(config, shared=True))
                 for upstream in tuple(self._upstreams):
-                    await upstream.use_config(config, changed)
+                    with suppress(ClientClosedError):  # its client has gone meanwhile
+                        await upstream.use_config(config, changed)
             except ConfigError as error:
                 logger.warning("going on with the last configuration: %s", error)
             else:

@@ -19,7 +19,7 @@ from plait.errors import ConfigError, UnknownServerError
 from plait.testing import StateDir, eventually
 from plait.viewer.connected import ConnectedServers
 from tests import nursery
-from tests.integration.serve.conftest import connected, text_of, write_config
+from tests.integration.serve.conftest import connected, serving_http, text_of, write_config
 
 pytestmark = pytest.mark.anyio
 
@@ -174,6 +174,23 @@ async def test_plait_serve_follows_its_file(tmp_path: Path, state: StateDir) -> 
                 changed = anyio.Event()
 
     assert json.loads(config.read_text())["mcpServers"].keys() == {"two"}
+
+
+async def test_changed_options_hold_for_clients_that_connect_afterwards(
+    tmp_path: Path, state: StateDir
+) -> None:
+    fault = nursery.stdio_config(state_dir=state.path)
+    config = write_config(tmp_path, {"one": fault})
+    with serving_http(config) as server:
+        async with Client(server.url, mode="legacy") as client:
+            assert not (await client.call_tool("one__pid")).is_error
+        write_config(tmp_path, {"one": fault}, tool_overrides={"pid": {"name": "mine"}})
+
+        async def is_renamed() -> bool:
+            async with Client(server.url, mode="legacy") as client:
+                return "mine" in {tool.name for tool in (await client.list_tools()).tools}
+
+        await eventually(is_renamed, timeout_seconds=30)
 
 
 async def test_a_server_that_is_disabled_is_removed(state: StateDir) -> None:
