@@ -101,7 +101,9 @@ def look_at_the_clock(body: dict[str, object]) -> Say:
 async def fill_the_list(environment: dict[str, str], work: Path) -> None:
     """Let `plait serve` list its servers once, as after a first start that took its time."""
     entry = {"command": "plait", "args": ["serve", "--config", "mcp.json"]}
-    served = {"plait": {**entry, "cwd": str(work), "env": environment}}
+    # What make adds to the environment is inherited: as `env`, its "${" would be variables.
+    own = {name: value for name, value in environment.items() if os.environ.get(name) != value}
+    served = {"plait": {**entry, "cwd": str(work), "inherit_env": True, "env": own}}
     changed = asyncio.Event()
     client = Toolbox(served, on_tools_list_changed=lambda *_: changed.set())
     async with client as box, asyncio.timeout(60):
