@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
 
@@ -282,8 +282,9 @@ class Upstream:
         Of the shared servers, those that have `changed` are in use already.
         """
         changed |= await self.box.use_servers(with_sharing(config, shared=False))
-        self._config = config
-        self._snapshot.use(config)
+        # The options stay, so what is listed here must not be stored as that of other options.
+        self._config = replace(config, options=self._config.options)
+        self._snapshot.use(self._config)
         for server in changed:
             if server in config.servers:
                 self._redact[server] = Redactor(secret_values(config.servers[server]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -176,21 +177,24 @@ async def test_plait_serve_follows_its_file(tmp_path: Path, state: StateDir) -> 
     assert json.loads(config.read_text())["mcpServers"].keys() == {"two"}
 
 
-async def test_changed_options_hold_for_clients_that_connect_afterwards(
+async def test_plait_serve_follows_its_file_after_clients_have_gone(
     tmp_path: Path, state: StateDir
 ) -> None:
     fault = nursery.stdio_config(state_dir=state.path)
     config = write_config(tmp_path, {"one": fault})
     with serving_http(config) as server:
-        async with Client(server.url, mode="legacy") as client:
-            assert not (await client.call_tool("one__pid")).is_error
-        write_config(tmp_path, {"one": fault}, tool_overrides={"pid": {"name": "mine"}})
-
-        async def is_renamed() -> bool:
+        for _ in range(3):
             async with Client(server.url, mode="legacy") as client:
-                return "mine" in {tool.name for tool in (await client.list_tools()).tools}
+                assert not (await client.call_tool("one__pid")).is_error
+        async with Client(server.url, mode="legacy") as client:
 
-        await eventually(is_renamed, timeout_seconds=30)
+            async def is_listed(name: str) -> bool:
+                return name in {tool.name for tool in (await client.list_tools()).tools}
+
+            write_config(tmp_path, {"one": fault, "two": fault})
+            await eventually(partial(is_listed, "two__pid"), timeout_seconds=30)
+            write_config(tmp_path, {"one": fault, "three": fault})
+            await eventually(partial(is_listed, "three__pid"), timeout_seconds=30)
 
 
 async def test_a_server_that_is_disabled_is_removed(state: StateDir) -> None:
