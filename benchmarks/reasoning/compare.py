@@ -518,14 +518,21 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def table_by(outcomes: Sequence[Outcome], name: str) -> str:
-    """Return the right answers of each way by family or by wording."""
-    groups = [*dict.fromkeys(getattr(one, name) for one in outcomes)]
+def table_of_groups(outcomes: Sequence[Outcome]) -> str:
+    """Return how many answers of each way are right, by family and by wording."""
+    groups = [
+        *dict.fromkeys(one.family for one in outcomes),
+        *sorted({f"wording {one.wording}" for one in outcomes}),
+    ]
     lines = [f"| Way | {' | '.join(groups)} |", f"| --- |{' --- |' * len(groups)}"]
     for way in WAYS:
-        own = [[o.right for o in outcomes if (o.way, getattr(o, name)) == (way, g)] for g in groups]
-        if any(own):
-            lines.append(f"| {way} | {' | '.join(f'{sum(r)} of {len(r)}' for r in own)} |")
+        own = [one for one in outcomes if one.way == way]
+        cells: list[str] = []
+        for group in groups:
+            right = [o.right for o in own if group in (o.family, f"wording {o.wording}")]
+            cells.append(f"{sum(right)}/{len(right)}" if right else "–")
+        if own:
+            lines.append(f"| {way} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -548,7 +555,7 @@ def report(path: Path) -> str:
             parts.append(
                 f"{ended} of the {total} tasks are done in {len(ways)} of {len(WAYS)} ways."
             )
-        parts += [table(own), table_by(own, "family"), table_by(own, "wording")]
+        parts += [table(own), table_of_groups(own)]
         causes = Counter(one.cause for one in own if one.way == "solve" and not one.right)
         if causes:
             told = ", ".join(f"{cause} {number}" for cause, number in causes.items())

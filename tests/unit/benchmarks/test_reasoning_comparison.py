@@ -194,7 +194,7 @@ async def test_the_tables_show_what_was_won_and_both_digests(tmp_path: Path) -> 
 
     assert f"tasks {digest_of_tasks()[:16]}, prompts {'p' * 16}" in shown
     assert "| solve | 9 | 89% | 57%–98% | 8, 0 | 0.00781 | 20 | 30 | 2.0 | 1.0 |" in shown
-    assert "| solve | 8 of 9 |" in shown
+    assert "| solve | 8/9 | 8/9 |" in shown
     assert "Failures of `solve`: misread 1." in shown
     assert "of the 120 tasks" not in shown
 
@@ -205,7 +205,7 @@ async def test_the_tables_show_what_was_won_and_both_digests(tmp_path: Path) -> 
     assert await main(["--table", "--results", str(path), "--write", str(page)]) == 0
     written = page.read_text()
     assert "8 of the 120 tasks are done in 2 of 7 ways." in written
-    assert "| solve | 8 of 9 |" in written
+    assert "| solve | 8/9 | 8/9 |" in written
     assert "old" not in written
     assert written.startswith(f"before {BEGIN}")
     assert written.endswith(f"{END} after")
