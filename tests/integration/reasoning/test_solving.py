@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +106,12 @@ async def test_a_cancelled_call_ends_its_process() -> None:
     this = psutil.Process()
 
     def workers() -> list[psutil.Process]:
-        return [
-            one
-            for one in this.children(recursive=True)
-            if any("solving.worker" in part for part in one.cmdline())
-        ]
+        found: list[psutil.Process] = []
+        for child in this.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # it has ended
+                if any("solving.worker" in part for part in child.cmdline()):
+                    found.append(child)
+        return found
 
     async with anyio.create_task_group() as group:
         group.start_soon(asolve, PIGEONS)

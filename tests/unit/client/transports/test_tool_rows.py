@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -14,6 +15,7 @@ from mcp_types import methods
 from pydantic import BaseModel, ValidationError
 
 from plait.client.catalog.tool import Tool
+from plait.client.protocol.passing import with_unknown_fields
 from plait.client.protocol.reading import parse_json
 from plait.client.protocol.repair import repair_result
 from plait.client.protocol.tool_rows import (
@@ -88,13 +90,20 @@ def _sdk_accepts(row: Any, version: str) -> bool:
     return True
 
 
+def _without_extra(tool: Tool) -> Tool:
+    """Return a tool without the fields that the types of the SDK do not have."""
+    return replace(tool, extra={})
+
+
 @given(row=_rows | _odd)
 def test_a_plain_row_is_valid_in_every_era_and_means_what_the_sdk_reads(row: Any) -> None:
     if is_plain_row(row):
         assert _sdk_accepts(row, HANDSHAKE)
         assert _sdk_accepts(row, MODERN)
         typed = types.Tool.model_validate(row, by_name=False)
-        assert Tool.from_row("demo", row) == Tool.from_mcp("demo", typed)
+        tool = Tool.from_row("demo", row)
+        assert _without_extra(tool) == _without_extra(Tool.from_mcp("demo", typed))
+        assert ("other", row.get("other")) in [*tool.extra.items(), ("other", None)]
 
 
 @given(rows=st.lists(_rows | _odd, max_size=4), version=st.sampled_from([HANDSHAKE, MODERN]))
@@ -105,7 +114,8 @@ def test_a_repaired_list_has_the_tools_that_the_sdk_accepts(rows: list[Any], ver
     expected = [
         Tool.from_mcp("demo", types.Tool.model_validate(row, by_name=False)) for row in kept
     ]
-    assert [Tool.from_row("demo", row) for row in repaired.result["tools"]] == expected
+    tools = [Tool.from_row("demo", row) for row in repaired.result["tools"]]
+    assert [*map(_without_extra, tools)] == [*map(_without_extra, expected)]
     assert len(repaired.notes) == len(rows) - len(kept)
 
 
@@ -117,7 +127,10 @@ def test_a_checked_row_is_the_same_or_as_the_sdk_reads_it(row: dict[str, Any]) -
         with pytest.raises(ValidationError):
             checked_row(row)
     else:
-        assert checked_row(row) == (row if is_plain_row(row) else row_of(typed))
+        checked = checked_row(row)
+        assert types.Tool.model_validate(checked, by_name=False) == typed
+        assert checked == (row if is_plain_row(row) else with_unknown_fields(row_of(typed), row))
+        assert checked.get("other") == row.get("other")
 
 
 @pytest.mark.parametrize(
