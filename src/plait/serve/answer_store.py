@@ -105,8 +105,8 @@ class AnswerStore:
         listed = (method for kind, method in METHODS.items() if not upstream.unlisted(kind))
         requests |= dict.fromkeys(listed, common)
         return {
-            asked: to_json(await self._session.answer(0, asked, given), inf_nan_mode="null")
-            for asked, given in requests.items()
+            name: to_json(await self._session.answer(0, name, fields), inf_nan_mode="null")
+            for name, fields in requests.items()
         }
 
     def _write(self, path: Path, answers: Mapping[str, bytes]) -> None:

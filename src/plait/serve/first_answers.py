@@ -168,8 +168,8 @@ def declaration(method: str, params: Mapping[str, Any]) -> str | None:
         keys = types.PROTOCOL_VERSION_META_KEY, types.CLIENT_CAPABILITIES_META_KEY
         return json.dumps(["modern", *(meta.get(key) for key in keys)], sort_keys=True)
     if method == "initialize":
-        told = params.get("protocolVersion"), params.get("capabilities")
-        return json.dumps(["handshake", *told], sort_keys=True)
+        abilities = params.get("protocolVersion"), params.get("capabilities")
+        return json.dumps(["handshake", *abilities], sort_keys=True)
     return None
 
 

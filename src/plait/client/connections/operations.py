@@ -159,10 +159,10 @@ async def call_tool(
             return result
         if (rounds := rounds + 1) > _MAX_ROUNDS:
             raise ProtocolError(f"the tool {name!r} requested input more than {_MAX_ROUNDS} times")
-        asked, sent = result
-        requests = asked.input_requests or {}
+        needed, sent = result
+        requests = needed.input_requests or {}
         if hand_back and any(isinstance(one, types.ElicitRequest) for one in requests.values()):
-            raise InputNeededError(requests=requests, request_state=asked.request_state)
+            raise InputNeededError(requests=requests, request_state=needed.request_state)
         responses: types.InputResponses = {}
         if answer_all is not None and requests:
             sent_request.set(cast("Mapping[str, Any]", sent))
@@ -175,7 +175,7 @@ async def call_tool(
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         params = params.model_copy(
-            update={"request_state": asked.request_state, "input_responses": responses or None}
+            update={"request_state": needed.request_state, "input_responses": responses or None}
         )
 
 

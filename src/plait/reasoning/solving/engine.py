@@ -335,12 +335,12 @@ def _conclusions(core: Core, model: _Model) -> Answer:
     }
     lines: list[str] = []
     for verdict, group in _GROUPS.items():
-        told = [
+        sentences = [
             one.asked + (f" (by {', '.join(one.because)})" if one.because else "")
             for one in found
             if one.verdict == verdict
         ]
-        lines += [f"{group}: {'; '.join(told)}."] if told else []
+        lines += [f"{group}: {'; '.join(sentences)}."] if sentences else []
     status = "several" if verdicts["open"] else "one"
     if unknown := verdicts.pop("unknown"):
         status, verdicts["unknown"] = "undecided", unknown

@@ -60,7 +60,7 @@ def local_model(name: str) -> LocalChatModel:
 
 
 @cache
-def _running(path: str) -> LocalModel:
+def _model_process(path: str) -> LocalModel:
     """Return the process of a model; it ends with this one."""
     return LocalModel(Path(path))
 
@@ -104,7 +104,7 @@ class LocalChatModel(BaseChatModel):
         tools: Sequence[Mapping[str, Any]] = (),
         **kwargs: Any,  # noqa: ARG002
     ) -> ChatResult:
-        url = await _running(self.path).base_url()
+        url = await _model_process(self.path).base_url()
         body = {
             "model": self.name,
             "messages": wire_messages(messages, tools),
