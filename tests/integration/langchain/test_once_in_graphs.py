@@ -22,6 +22,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, Send, interrupt
 
 from plait import MultiServerMCPClient
+from plait.client.calls.tool_call import ToolCall
 from plait.langchain.tools import graph_task
 from plait.testing import ServerProcess, eventually
 from tests.integration.langchain import paying_graphs
@@ -231,6 +232,30 @@ async def test_calls_of_one_id_are_told_apart_by_their_arguments(
     assert "not approved" in state["texts"][1]
     assert state["texts"][2:] == ["paid 300", "paid 4000"]
     assert sorted(ledger_of(tmp_path)) == [1, 300, 4000]
+
+
+@pytest.mark.parametrize("layout", ["tool_node", "one_after_the_other"])
+async def test_calls_that_version_0_1_recorded_are_not_made_again(
+    server: ServerProcess, tmp_path: Path, layout: str
+) -> None:
+    def key_of_version_0_1(task: Any, call: ToolCall) -> str:
+        key = f"{call.where} {call.call_id or graph_task.digest(call.arguments)} 0"
+        task._order[key] = len(task._order)
+        return key
+
+    payments: list[Payment] = [("pay", 1), ("pay_approved", 20)]
+
+    async def run(graph: Any) -> Any:
+        with pytest.MonkeyPatch.context() as earlier:
+            earlier.setattr(graph_task.GraphTask, "_key_of", key_of_version_0_1)
+            assert await step(graph, payments, tmp_path) is None
+        return await step(graph, payments, tmp_path)
+
+    assert await opened(server.url, layout, payments, str(tmp_path / "state.db"), run) == [
+        "paid 1",
+        "paid 20",
+    ]
+    assert ledger_of(tmp_path) == [1, 20]
 
 
 async def test_a_call_of_which_nobody_can_tell_whether_it_was_made_is_refused(

@@ -247,7 +247,7 @@ class GraphTask:
         return GraphCall(self, facts, key, call, is_repeatable, past)
 
     def _key_of(self, call: ToolCall) -> str:
-        identity = f"{call.where} {call.call_id or ''} "
+        identity = f"{call.where} {call.call_id} " if call.call_id else f"{call.where} "
         name = f"{identity}{digest(call.arguments)}"
         with _lock:  # nodes that are not async make their calls in threads
             number = self._calls[name]
